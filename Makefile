@@ -1,0 +1,108 @@
+# Slipway. `make help` lists what can be done.
+SHELL       := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+GO      ?= go
+TAGS    := containers_image_openpgp,exclude_graphdriver_btrfs,containers_image_docker_daemon_stub,containers_image_storage_stub
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+BIN     := $(CURDIR)/bin
+export GOFLAGS := -tags=$(TAGS) -buildvcs=false
+
+comma := ,
+
+# quiet runs tests and keeps of their output what names an outcome, and failures whole.
+quiet = set +e; $(1) 2>&1 | grep -Ev '^(=== (RUN|PAUSE|CONT|NAME)|\s+--- PASS|\?.*no test files|\s+testing: warning)'; exit $${PIPESTATUS[0]}
+
+# CLUSTER=local starts this machine's own cluster; CLUSTER=existing uses the one that
+# KUBECONFIG names, starts nothing, and needs REGISTRY, from which that cluster can pull.
+CLUSTER  ?= local
+REGISTRY ?=
+export CLUSTER REGISTRY VERSION
+
+##@ The two that do everything
+demo: deps cluster images ## Set up what is missing, run the main job on a real Kubernetes, show the result (IMAGE_URL=… for your own image)
+	$(GO) run ./hack/demo $(if $(IMAGE_URL),--image-url "$(IMAGE_URL)")
+
+test: deps ## Set up what is missing, pass all tests, print a table of times
+	$(GO) run ./hack/test
+
+##@ Tests, one kind at a time
+unit: ## Tests beside the code, golden files included (no cluster)
+	$(call quiet,$(GO) test -v ./... $(UNIT_ARGS))
+	$(call quiet,GOFLAGS= $(GO) test -C hack/cluster -v ./...)
+
+integration: ## Tests against a real API server and etcd, network namespaces and devices, no node
+	$(call quiet,KUBEBUILDER_ASSETS=$$(GOFLAGS= $(GO) run -C hack/cluster . build | tail -1) $(GO) test -v -tags=integration$(comma)$(TAGS) -timeout 30m -p 1 \
+		./tests/integration/... ./controllers/... ./runtime/handler/... ./runtime/network/... ./runtime/hostpath $(INTEGRATION_ARGS))
+
+e2e: cluster images ## Tests on a real cluster with real guests (E2E=lifecycle for one suite)
+	$(GO) test -v -tags=e2e,$(TAGS) -timeout 70m -p 1 ./tests/e2e/$(if $(E2E),$(E2E)/,)... $(E2E_ARGS)
+
+bench: cluster images ## The numbers of the design, measured side by side
+	$(GO) test -tags=e2e,$(TAGS) -timeout 60m -run '^$$' -bench . -benchtime 1x ./tests/bench/... $(BENCH_ARGS)
+
+lint: $(BIN)/golangci-lint ## Style as rules: sizes, complexity, import direction, error wrapping, contexts
+	GOFLAGS=-buildvcs=false $(BIN)/golangci-lint run ./...
+
+verify: ## Regenerate everything that is generated and fail on a difference
+	$(GO) run ./hack/generate --check
+
+generate: ## Regenerate CRDs, deep copies, tasks' YAML and the docs' tables
+	$(GO) run ./hack/generate
+
+##@ Builds
+build: ## The programs, into bin/
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/ ./cmd/slipway ./cmd/container-disk
+	$(GO) build -trimpath -ldflags "-s -w" -o $(BIN)/ ./cmd/virt-launcher
+
+images: deps ## The three images, as archives, and into the local cluster
+	$(GO) run ./hack/images build
+ifeq ($(CLUSTER),local)
+	$(GO) run -C hack/cluster . load $$($(GO) run ./hack/images list --archives)
+else
+	$(MAKE) push
+endif
+
+push: ## Copy the images to a registry: make push REGISTRY=registry.example.com/slipway
+	@test -n "$(REGISTRY)" || { echo "REGISTRY is missing: make push REGISTRY=registry.example.com/slipway" >&2; exit 2; }
+	$(GO) run ./hack/images build
+	$(GO) run ./hack/images push --registry "$(REGISTRY)"
+
+manifest: ## The one file that installs the operator on any cluster: bin/slipway.yaml
+	$(GO) run ./hack/images build slipway slipway-launcher slipway-guestfs
+	$(GO) run ./cmd/slipway manifest $$($(GO) run ./hack/images list --flags $(if $(REGISTRY),--registry $(REGISTRY))) > $(BIN)/slipway.yaml
+
+##@ The local cluster
+cluster:
+ifeq ($(CLUSTER),local)
+	@$(MAKE) --no-print-directory cluster-up
+else
+	@test -n "$(KUBECONFIG)" || { echo "CLUSTER=existing needs KUBECONFIG" >&2; exit 2; }
+	@test -n "$(REGISTRY)" || { echo "CLUSTER=existing needs REGISTRY, from which the cluster can pull" >&2; exit 2; }
+endif
+
+cluster-up: ## Start it, building what is missing; safe to run twice
+	GOFLAGS= $(GO) run -C hack/cluster . up
+
+cluster-down: ## Stop it; definitions and disks stay for the next start
+	GOFLAGS= $(GO) run -C hack/cluster . down
+
+cluster-reset: ## Stop it and forget everything in it
+	GOFLAGS= $(GO) run -C hack/cluster . reset
+
+##@ House
+deps: ## Debian packages that builds and tests need
+	@hack/deps
+
+clean: ## Remove bin/ and stop the local cluster; caches under ~/.cache/slipway stay
+	-GOFLAGS= $(GO) run -C hack/cluster . reset
+	rm -rf $(BIN)
+
+help: ## This list
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(BIN)/golangci-lint: hack/lint/go.mod hack/lint/go.sum
+	GOFLAGS= $(GO) build -C hack/lint -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+.PHONY: bench build clean cluster cluster-down cluster-reset cluster-up demo deps e2e generate help images integration lint manifest push test unit verify

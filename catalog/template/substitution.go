@@ -1,0 +1,117 @@
+package template
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/hashicorp/go-multierror"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/json"
+)
+
+var (
+	reference = regexp.MustCompile(`\$\{([a-zA-Z0-9_]+)\}`)
+	whole     = regexp.MustCompile(`^\$\{\{([a-zA-Z0-9_]+)\}\}$`)
+)
+
+// substitution puts values into a tree, remembers which it used, and collects what went wrong.
+type substitution struct {
+	values map[string]string
+	used   map[string]bool
+	errs   *multierror.Error
+}
+
+func (s *substitution) fail(err error) { s.errs = multierror.Append(s.errs, err) }
+
+func (s *substitution) object(raw runtime.RawExtension) (*unstructured.Unstructured, error) {
+	tree, err := decode(raw)
+	if err != nil {
+		return nil, err
+	}
+	dropFixedNamespace(tree)
+	name := fmt.Sprint(tree["kind"])
+	filled, ok := s.value(name, tree).(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("%s is no object", name)
+	}
+	return &unstructured.Unstructured{Object: filled}, nil
+}
+
+// dropFixedNamespace removes a namespace that no parameter fills: the user says where objects go.
+func dropFixedNamespace(tree map[string]any) {
+	metadata, ok := tree["metadata"].(map[string]any)
+	if !ok {
+		return
+	}
+	if namespace, ok := metadata["namespace"].(string); ok && !strings.Contains(namespace, "${") {
+		delete(metadata, "namespace")
+	}
+}
+
+func (s *substitution) value(path string, value any) any {
+	switch v := value.(type) {
+	case string:
+		return s.scalar(path, v)
+	case map[string]any:
+		filled := make(map[string]any, len(v))
+		for key, item := range v {
+			filled[s.text(path, key)] = s.value(path+"."+key, item)
+		}
+		return filled
+	case []any:
+		filled := make([]any, len(v))
+		for i, item := range v {
+			filled[i] = s.value(fmt.Sprintf("%s[%d]", path, i), item)
+		}
+		return filled
+	}
+	return value
+}
+
+// scalar replaces the references of one string; ${{NAME}} may turn it into another kind of value.
+func (s *substitution) scalar(path, text string) any {
+	match := whole.FindStringSubmatch(text)
+	if match == nil {
+		return s.text(path, text)
+	}
+	value, ok := s.lookup(path, match[1])
+	if !ok {
+		return text
+	}
+	var decoded any
+	if err := json.Unmarshal([]byte(value), &decoded); err != nil {
+		s.fail(fmt.Errorf("%s: ${{%s}} takes a number, a boolean or other JSON, and %q is none; write ${%s} for a string", path, match[1], value, match[1]))
+		return text
+	}
+	return decoded
+}
+
+func (s *substitution) text(path, text string) string {
+	return reference.ReplaceAllStringFunc(text, func(ref string) string {
+		value, ok := s.lookup(path, ref[2:len(ref)-1])
+		if !ok {
+			return ref
+		}
+		return value
+	})
+}
+
+func (s *substitution) lookup(path, name string) (string, bool) {
+	value, ok := s.values[name]
+	if !ok {
+		s.fail(fmt.Errorf("%s: ${%s} names no parameter; declare it, or write $%s if the guest shall see it", path, name, name))
+		return "", false
+	}
+	s.used[name] = true
+	return value, true
+}
+
+func (s *substitution) labels(labels map[string]string) map[string]string {
+	filled := make(map[string]string, len(labels))
+	for key, value := range labels {
+		filled[s.text("objectLabels", key)] = s.text("objectLabels."+key, value)
+	}
+	return filled
+}

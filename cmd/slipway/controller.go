@@ -1,0 +1,65 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/slipway-vm/slipway/controllers"
+	"github.com/slipway-vm/slipway/internal/names"
+)
+
+func newControllerCommand() *cobra.Command {
+	options := controllers.Options{Version: version, Identity: podIdentity()}
+	verbosity := 0
+	cmd := &cobra.Command{
+		Use:     "controller",
+		Short:   "Runs the controllers: virtual machines, their disks and their launcher pods",
+		Example: "  slipway controller --launcher-image ghcr.io/slipway-vm/slipway-launcher:v1 --importer-image ghcr.io/slipway-vm/slipway:v1",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			config, err := clusterConfig(verbosity)
+			if err != nil {
+				return err
+			}
+			return controllers.Run(cmd.Context(), config, options)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&options.LauncherImage, "launcher-image", os.Getenv(names.EnvLauncherImage), "image of launcher pods")
+	flags.StringVar(&options.ImporterImage, "importer-image", os.Getenv(names.EnvSlipwayImage), "image of importer and provisioning pods")
+	flags.StringVar(&options.GuestfsImage, "guestfs-image", os.Getenv(names.EnvGuestfsImage), "image with the guestfs tools")
+	flags.StringVar(&options.Namespace, "namespace", names.InstallNamespace, "namespace of the installation")
+	flags.StringVar(&options.HealthAddress, "health-address", ":8080", "where /healthz, /readyz and /metrics are served; 0 for nowhere")
+	flags.IntVar(&verbosity, "verbosity", 1, "0 logs little, 9 everything")
+	return cmd
+}
+
+// clusterConfig sets up logging and finds the cluster.
+func clusterConfig(verbosity int) (*rest.Config, error) {
+	logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Verbosity(verbosity), textlogger.Output(os.Stderr)))
+	ctrl.SetLogger(logger)
+	klog.SetLogger(logger)
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return nil, fmt.Errorf("finding the cluster: %w; set KUBECONFIG, or run in a pod", err)
+	}
+	return config, nil
+}
+
+// podIdentity is what this process holds leases by: its pod, or else its host.
+func podIdentity() string {
+	if name := os.Getenv("POD_NAME"); name != "" {
+		return name
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return "slipway"
+	}
+	return host
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/klog/v2/textlogger"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/runtime/handler"
+	"github.com/slipway-vm/slipway/runtime/handler/kvm"
+	"github.com/slipway-vm/slipway/runtime/hostpath"
+)
+
+func newHandlerCommand() *cobra.Command {
+	var options handler.Options
+	storage := hostpath.Options{Version: version, Registerer: metrics.Registry}
+	verbosity := 0
+	command := &cobra.Command{
+		Use:   "handler",
+		Short: "Runs the node agent: virtual machines, their networks and devices, and node storage",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Verbosity(verbosity), textlogger.Output(os.Stderr)))
+			ctrl.SetLogger(logger)
+			config, err := ctrl.GetConfig()
+			if err != nil {
+				return fmt.Errorf("finding the cluster: %w; set KUBECONFIG, or run in a pod", err)
+			}
+			options.Config, storage.Config, storage.Log = config, config, logger
+			storage.NodeName, storage.KubeletRoot = options.NodeName, options.KubeletRoot
+			if options.ProveKVM, err = proofCommand(); err != nil {
+				return err
+			}
+			group, ctx := errgroup.WithContext(ctrl.LoggerInto(cmd.Context(), logger))
+			for _, run := range []func(context.Context) error{
+				func(ctx context.Context) error { return handler.Run(ctx, options) },
+				func(ctx context.Context) error { return hostpath.Run(ctx, storage) },
+			} {
+				group.Go(func() error { return run(ctx) })
+			}
+			return group.Wait()
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&options.NodeName, "node", os.Getenv(names.EnvNodeName), "name of this node")
+	flags.StringVar(&options.KubeletRoot, "kubelet-root", "/var/lib/kubelet", "the kubelet's root folder, at the same path as on the node")
+	flags.StringVar(&options.Address, "health-address", ":8080", "where /healthz, /readyz and /metrics are served; 0 for nowhere")
+	flags.StringVar(&storage.HostRoot, "host-root", "/host", "where the node's root folder is mounted")
+	flags.String("namespace", os.Getenv(names.EnvPodNamespace), "namespace of the installation; taken as other components do, nothing here depends on it")
+	flags.IntVar(&verbosity, "verbosity", 1, "0 logs little, 9 everything")
+	command.AddCommand(newKVMProofCommand())
+	return command
+}
+
+// newKVMProofCommand runs the guest that proves KVM, in a process that can be killed.
+func newKVMProofCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "kvm-proof", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return kvm.Run() },
+	}
+}
+
+// proofCommand is how this program runs its own kvm-proof.
+func proofCommand() ([]string, error) {
+	own, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("finding the own program: %w", err)
+	}
+	return []string{own, "handler", "kvm-proof"}, nil
+}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2/textlogger"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/slipway-vm/slipway/controllers/hyperconverged"
+	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/pipelines"
+	"github.com/slipway-vm/slipway/tasks"
+)
+
+func newOperatorCommand() *cobra.Command {
+	options := hyperconverged.Options{
+		SlipwayImage:  os.Getenv(names.EnvSlipwayImage),
+		LauncherImage: os.Getenv(names.EnvLauncherImage),
+		GuestfsImage:  os.Getenv(names.EnvGuestfsImage),
+		Version:       version,
+		Bundles:       bundles(),
+	}
+	verbosity := 0
+	command := &cobra.Command{
+		Use:   "operator",
+		Short: "Brings up what one HyperConverged object asks for, and keeps it so",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Verbosity(verbosity), textlogger.Output(os.Stderr)))
+			ctrl.SetLogger(logger)
+			config, err := ctrl.GetConfig()
+			if err != nil {
+				return fmt.Errorf("finding the cluster: %w; set KUBECONFIG, or run in a pod", err)
+			}
+			return hyperconverged.Run(ctrl.LoggerInto(cmd.Context(), logger), config, options)
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&options.Namespace, "namespace", os.Getenv(names.EnvPodNamespace), "namespace of the installation")
+	flags.StringVar(&options.KubeletRoot, "kubelet-root", os.Getenv(names.EnvKubeletRoot), "the kubelet's root folder on the nodes; found out when empty")
+	flags.StringVar(&options.WebhookURL, "webhook-url", "", "https://host:port where the API server reaches this program; through its Service when empty")
+	flags.IntVar(&options.WebhookPort, "webhook-port", 9443, "port on which webhooks are served")
+	flags.StringVar(&options.HealthAddress, "health-address", ":8080", "where /healthz and /readyz are served; 0 for nowhere")
+	flags.StringVar(&options.MetricsAddress, "metrics-address", "0", "where /metrics is served; 0 for nowhere")
+	flags.IntVar(&verbosity, "verbosity", 1, "0 logs little, 9 everything")
+	return command
+}
+
+// bundles lists the YAML that HyperConverged can install into namespaces.
+func bundles() []hyperconverged.Bundle {
+	return []hyperconverged.Bundle{
+		{Name: "tasks", Files: tasks.Manifests},
+		{Name: "pipelines", Files: pipelines.Manifests},
+	}
+}

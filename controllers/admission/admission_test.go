@@ -1,0 +1,224 @@
+package admission
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	"sigs.k8s.io/yaml"
+)
+
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// ask sends an object, as YAML, to the webhook at path. Nothing here looks anything up.
+func ask(t *testing.T, path string, object, old []byte, user string, groups ...string) admission.Response {
+	t.Helper()
+	raw := func(data []byte) runtime.RawExtension {
+		if data == nil {
+			return runtime.RawExtension{}
+		}
+		content, err := yaml.YAMLToJSON(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return runtime.RawExtension{Raw: content}
+	}
+	request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+		Namespace: "prod", Name: "x", Kind: metav1.GroupVersionKind{Group: "kubevirt.io", Version: "v1", Kind: "VirtualMachine"},
+		Operation: admissionv1.Create, Object: raw(object), OldObject: raw(old),
+		UserInfo: authenticationv1.UserInfo{Username: user, Groups: groups},
+	}}
+	if old != nil {
+		request.Operation = admissionv1.Update
+	}
+	return handlers(nil, "slipway", func() time.Time { return noon })[path].Handle(context.Background(), request)
+}
+
+// refusedPaths are the paths that a response refuses.
+func refusedPaths(response admission.Response) []string {
+	var paths []string
+	if response.Result != nil && response.Result.Details != nil {
+		for _, cause := range response.Result.Details.Causes {
+			paths = append(paths, cause.Field)
+		}
+	}
+	return paths
+}
+
+func TestTheFieldsTemplatesAreAdmittedUnchanged(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.yaml")
+	if err != nil || len(files) < 2 {
+		t.Fatalf("no cases: %v", err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if response := ask(t, "/virtualmachines-validate", data, nil, "jane"); !response.Allowed {
+			t.Errorf("%s is refused: %s", file, response.Result.Message)
+		}
+	}
+}
+
+// base is a VM that is admitted; cases change it.
+const base = `
+apiVersion: kubevirt.io/v1
+kind: VirtualMachine
+metadata: {name: x, namespace: prod}
+spec:
+  runStrategy: Always
+  template:
+    spec:
+      domain:
+        memory: {guest: 1Gi}
+        devices:
+          disks: [{name: root, disk: {bus: virtio}}]
+          interfaces: [{name: default, masquerade: {}}]
+      networks: [{name: default, pod: {}}]
+      volumes: [{name: root, containerDisk: {image: img}}]
+`
+
+func TestBadVirtualMachinesAreRefusedWithThePath(t *testing.T) {
+	const spec = "spec.template.spec."
+	for name, c := range map[string]struct {
+		old, replacement string
+		want             []string
+	}{
+		"nothing wrong":                         {"1Gi", "2Gi", nil},
+		"a field not acted on":                  {"disks:", "gpus: [{name: g, deviceName: d}]\n          disks:", []string{spec + "domain.devices.gpus[0].deviceName", spec + "domain.devices.gpus[0].name"}},
+		"a run strategy not acted on":           {"Always", "Manual", []string{"spec.runStrategy"}},
+		"no run strategy":                       {"runStrategy: Always", "updateVolumesStrategy: Replacement", []string{"spec.runStrategy"}},
+		"both ways to run":                      {"runStrategy: Always", "runStrategy: Always\n  running: true", []string{"spec.running"}},
+		"no memory":                             {"memory: {guest: 1Gi}", "cpu: {cores: 1}", []string{spec + "domain.memory.guest"}},
+		"a forgotten unit":                      {"1Gi", "1024", []string{spec + "domain.memory.guest"}},
+		"a disk without a volume":               {"disks: [", "disks: [{name: nope, disk: {}}, ", []string{spec + "domain.devices.disks[0].name"}},
+		"two disks of a name":                   {"disks: [", "disks: [{name: root, disk: {}}, ", []string{spec + "domain.devices.disks[1].name"}},
+		"a bus that is none":                    {"bus: virtio", "bus: ide", []string{spec + "domain.devices.disks[0].disk.bus"}},
+		"a cdrom on virtio":                     {"disk: {bus: virtio}", "cdrom: {bus: virtio}", []string{spec + "domain.devices.disks[0].cdrom.bus"}},
+		"a boot order of 0":                     {"name: root, disk", "name: root, bootOrder: 0, disk", []string{spec + "domain.devices.disks[0].bootOrder"}},
+		"a volume with two sources":             {"containerDisk: {image: img}", "containerDisk: {image: img}, emptyDisk: {capacity: 1Gi}", []string{spec + "volumes[0]"}},
+		"an empty disk without a size":          {"containerDisk: {image: img}", "emptyDisk: {capacity: 0}", []string{spec + "volumes[0].emptyDisk.capacity"}},
+		"a volume source not acted on":          {"containerDisk: {image: img}", "configMap: {name: c}", []string{spec + "volumes[0].configMap.name"}},
+		"bad base64":                            {"containerDisk: {image: img}", "cloudInitNoCloud: {userDataBase64: '***'}", []string{spec + "volumes[0].cloudInitNoCloud.userDataBase64"}},
+		"a bridge":                              {"masquerade: {}", "bridge: {}", []string{spec + "domain.devices.interfaces[0].bridge"}},
+		"no binding":                            {", masquerade: {}", "", []string{spec + "domain.devices.interfaces[0].masquerade"}},
+		"an interface without a network":        {"interfaces: [{name: default", "interfaces: [{name: other", []string{spec + "domain.devices.interfaces[0].name", spec + "networks[0].name"}},
+		"a bad MAC address":                     {"masquerade: {}", "masquerade: {}, macAddress: nonsense", []string{spec + "domain.devices.interfaces[0].macAddress"}},
+		"a port beyond all":                     {"masquerade: {}", "masquerade: {}, ports: [{port: 70000}]", []string{spec + "domain.devices.interfaces[0].ports[0].port"}},
+		"a bad host name":                       {"      networks:", "      hostname: Not_A_Name\n      networks:", []string{spec + "hostname"}},
+		"an unknown machine":                    {"memory:", "machine: {type: pc}\n        memory:", []string{spec + "domain.machine.type"}},
+		"a request over its limit":              {"memory:", "resources: {requests: {cpu: 2}, limits: {cpu: 1}}\n        memory:", []string{spec + "domain.resources.requests.cpu"}},
+		"a template that no volume uses":        {"runStrategy: Always", "runStrategy: Always\n  dataVolumeTemplates: [{metadata: {name: d}, spec: {source: {blank: {}}, storage: {resources: {requests: {storage: 1Gi}}}}}]", []string{"spec.dataVolumeTemplates[0]"}},
+		"a disk from a source not acted on yet": {"runStrategy: Always", "runStrategy: Always\n  dataVolumeTemplates: [{metadata: {name: d}, spec: {source: {s3: {url: u}}, storage: {}}}]", []string{"spec.dataVolumeTemplates[0].spec.source.s3.url"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := strings.Replace(base, c.old, c.replacement, 1)
+			if text == base {
+				t.Fatal("the case changes nothing")
+			}
+			response := ask(t, "/virtualmachines-validate", []byte(text), nil, "jane")
+			if got := refusedPaths(response); !slices.Equal(got, c.want) {
+				t.Errorf("refused %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestBadDataVolumesAreRefused(t *testing.T) {
+	const good = `spec: {source: {http: {url: "https://example.com/disk.qcow2"}}, storage: {resources: {requests: {storage: 1Gi}}}}`
+	for name, c := range map[string]struct {
+		text string
+		want []string
+	}{
+		"a good one":            {good, nil},
+		"no storage":            {`spec: {source: {blank: {}}}`, []string{"spec.storage"}},
+		"no source":             {`spec: {storage: {resources: {requests: {storage: 1Gi}}}}`, []string{"spec.source"}},
+		"no size":               {`spec: {source: {blank: {}}, storage: {}}`, []string{"spec.storage.resources.requests.storage"}},
+		"a clone without size":  {`spec: {source: {pvc: {name: a, namespace: prod}}, storage: {}}`, nil},
+		"another namespace":     {`spec: {source: {pvc: {name: a, namespace: other}}, storage: {}}`, []string{"spec.source.pvc.namespace"}},
+		"not a web address":     {strings.Replace(good, "https", "ftp", 1), []string{"spec.source.http.url"}},
+		"two sources":           {strings.Replace(good, "source: {", "source: {blank: {}, ", 1), []string{"spec.source"}},
+		"a source not acted on": {strings.Replace(good, "http:", "gcs:", 1), []string{"spec.source.gcs.url"}},
+		"a bad checksum":        {strings.Replace(good, "url:", "checksum: 'sha256:12', url:", 1), []string{"spec.source.http.checksum"}},
+		"no access mode":        {`spec: {source: {blank: {}}, pvc: {resources: {requests: {storage: 1Gi}}}}`, []string{"spec.pvc.accessModes"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := refusedPaths(ask(t, "/datavolumes-validate", []byte(c.text), nil, "jane")); !slices.Equal(got, c.want) {
+				t.Errorf("refused %v, want %v", got, c.want)
+			}
+		})
+	}
+	if response := ask(t, "/datavolumes-validate", []byte(strings.Replace(good, "1Gi", "2Gi", 1)), []byte(good), "jane"); response.Allowed {
+		t.Error("a DataVolume's spec was changed")
+	}
+}
+
+const runningVMI = `{metadata: {name: x, labels: {kubevirt.io/nodeName: n1}}, spec: {domain: {devices: {}, memory: {guest: 1Gi}}}, status: {phase: Running}}`
+
+func TestWhoMayChangeAVMI(t *testing.T) {
+	spec := strings.Replace(runningVMI, "1Gi", "2Gi", 1)
+	status := strings.Replace(runningVMI, "Running", "Failed", 1)
+	node := strings.Replace(runningVMI, "n1", "n2", 1)
+	label := strings.Replace(runningVMI, "labels: {", "labels: {mine: x, ", 1)
+	for name, c := range map[string]struct {
+		after, user, group string
+		want               []string
+	}{
+		"a user's own label":           {label, "jane", "", nil},
+		"a user and the spec":          {spec, "jane", "", []string{"spec"}},
+		"a user and the status":        {status, "jane", "", []string{"status"}},
+		"a user and the node's label":  {node, "jane", "", []string{"metadata.labels[kubevirt.io/nodeName]"}},
+		"an administrator, the status": {status, "root", "system:masters", nil},
+		"an administrator, the spec":   {spec, "root", "system:masters", []string{"spec"}},
+		"virt-handler":                 {status, "system:serviceaccount:slipway:virt-handler", "", nil},
+		"another's virt-handler":       {status, "system:serviceaccount:evil:virt-handler", "", []string{"status"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			response := ask(t, "/virtualmachineinstances-validate", []byte(c.after), []byte(runningVMI), c.user, c.group)
+			if got := refusedPaths(response); !slices.Equal(got, c.want) {
+				t.Errorf("refused %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+// What is sent back is the object with its defaults, without the empty values that Go
+// types write out of themselves, and a status that a client made up is gone.
+func TestANewVMIIsCompleted(t *testing.T) {
+	object := []byte(`{apiVersion: kubevirt.io/v1, kind: VirtualMachineInstance, metadata: {name: x}, status: {phase: Running, nodeName: mine},
+		spec: {domain: {devices: {}, firmware: {uuid: 5d307ca9-b3ef-428c-8861-06e72d69f223}, resources: {requests: {memory: 64Mi, cpu: 1500m}}}, volumes: [{name: root, containerDisk: {image: i}}]}}`)
+	response := ask(t, "/virtualmachineinstances-mutate", object, nil, "jane")
+	if !response.Allowed {
+		t.Fatal(response.Result.Message)
+	}
+	got, err := json.Marshal(response.Patches)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, words := range []string{
+		`"path":"/spec/architecture"`, `{"op":"add","path":"/spec/terminationGracePeriodSeconds","value":30}`,
+		`{"op":"add","path":"/spec/domain/machine","value":{"type":"q35"}}`, `{"op":"add","path":"/spec/domain/memory","value":{"guest":"64Mi"}}`,
+		`{"op":"add","path":"/spec/domain/cpu","value":{"cores":1,"sockets":2,"threads":1}}`,
+		`[{"masquerade":{},"model":"virtio","name":"default"}]`, `[{"disk":{"bus":"sata"},"name":"root"}]`,
+		`kubevirt.io/foregroundDeleteVirtualMachine`, `{"op":"replace","path":"/status/phase","value":"Pending"}`, `{"op":"remove","path":"/status/nodeName"}`,
+	} {
+		if !strings.Contains(string(got), words) {
+			want = append(want, words)
+		}
+	}
+	if len(want) > 0 || strings.Contains(string(got), "null") || strings.Contains(string(got), "guestOSInfo") {
+		t.Errorf("the patch lacks %q:\n%s", want, got)
+	}
+}

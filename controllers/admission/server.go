@@ -1,0 +1,110 @@
+package admission
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"time"
+
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/slipway-vm/slipway/internal/certs"
+	"github.com/slipway-vm/slipway/internal/scheme"
+)
+
+// Options configure virt-api.
+type Options struct {
+	// Namespace is where Slipway is installed.
+	Namespace string
+	// Port is where the webhooks are served, by TLS.
+	Port int
+	// HealthAddress is where health and metrics are served, such as ":8080".
+	HealthAddress string
+	// Hosts are further names by which the API server reaches the webhooks.
+	Hosts []string
+	// Handlers are further handlers by path, served beside the webhooks.
+	Handlers map[string]http.Handler
+}
+
+// Names in the cluster.
+const (
+	secretName  = "virt-api-certs"
+	serviceName = "virt-api"
+)
+
+// Run serves the webhooks of the cluster of config until ctx ends.
+func Run(ctx context.Context, config *rest.Config, options Options) error {
+	keeper := &certs.Keeper{
+		Secret:    client.ObjectKey{Namespace: options.Namespace, Name: secretName},
+		Hosts:     append(hosts(options.Namespace), options.Hosts...),
+		Lifetimes: certs.DefaultLifetimes(),
+	}
+	mgr, err := newManager(ctx, config, options, keeper)
+	if err != nil {
+		return err
+	}
+	// The first certificate is there before the server is.
+	if _, _, err := keeper.Keep(ctx, mgr.GetAPIReader(), mgr.GetClient(), time.Now()); err != nil {
+		return fmt.Errorf("preparing virt-api: %w", err)
+	}
+	bundler := &bundler{Client: mgr.GetClient(), live: mgr.GetAPIReader(), keeper: keeper, now: time.Now}
+	if err := bundler.setup(mgr); err != nil {
+		return err
+	}
+	server := mgr.GetWebhookServer()
+	for path, handler := range handlers(mgr.GetAPIReader(), options.Namespace, time.Now) {
+		server.Register(path, &admission.Webhook{Handler: handler, RecoverPanic: new(true)})
+	}
+	for path, handler := range options.Handlers {
+		server.Register(path, handler)
+	}
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("running virt-api: %w", err)
+	}
+	return nil
+}
+
+// hosts are the names of virt-api's Service.
+func hosts(namespace string) []string {
+	service := serviceName + "." + namespace + ".svc"
+	return []string{service, service + ".cluster.local", serviceName + "." + namespace}
+}
+
+func newManager(ctx context.Context, config *rest.Config, options Options, keeper *certs.Keeper) (ctrl.Manager, error) {
+	server := webhook.NewServer(webhook.Options{
+		Port: options.Port,
+		TLSOpts: []func(*tls.Config){func(c *tls.Config) {
+			c.GetCertificate, c.MinVersion = keeper.Certificate, tls.VersionTLS12
+		}},
+	})
+	ready := readiness(server)
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme:                 scheme.New(),
+		BaseContext:            func() context.Context { return ctx },
+		Cache:                  cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: watched()},
+		WebhookServer:          server,
+		HealthProbeBindAddress: "0",
+		Metrics: metricsserver.Options{BindAddress: options.HealthAddress, ExtraHandlers: map[string]http.Handler{
+			"/healthz": healthz.CheckHandler{Checker: healthz.Ping}, "/readyz": ready,
+		}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making virt-api's manager: %w", err)
+	}
+	return mgr, nil
+}
+
+// readiness says whether the webhooks are being served.
+func readiness(server webhook.Server) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		healthz.CheckHandler{Checker: server.StartedChecker()}.ServeHTTP(w, r)
+	})
+}

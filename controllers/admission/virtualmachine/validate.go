@@ -1,0 +1,130 @@
+// Package virtualmachine defaults and validates VirtualMachines at admission.
+package virtualmachine
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	virtv1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/api/instancetype/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/slipway-vm/slipway/controllers/admission/datavolume"
+	admitvmi "github.com/slipway-vm/slipway/controllers/admission/virtualmachineinstance"
+	"github.com/slipway-vm/slipway/controllers/instancetype"
+	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/defaults"
+	"github.com/slipway-vm/slipway/internal/supported"
+)
+
+// Default completes a new VM: the finalizer by which virt-controller stops it before it goes.
+func Default(vm *virtv1.VirtualMachine) {
+	controllerutil.AddFinalizer(vm, virtv1.VirtualMachineControllerFinalizer)
+}
+
+// Referred is what a VM's instance type and preference say; nil for none.
+type Referred struct {
+	Instancetype *v1beta1.VirtualMachineInstancetypeSpec
+	Preference   *v1beta1.VirtualMachinePreferenceSpec
+	// Unknown says that they will only be found once the VM's disks exist, so that the
+	// VM cannot be checked as a whole yet.
+	Unknown bool
+}
+
+// Validate returns what is wrong with vm.
+func Validate(vm *virtv1.VirtualMachine, referred Referred) field.ErrorList {
+	path := field.NewPath("spec")
+	errs := runStrategy(vm, path)
+	if vm.Spec.Template == nil {
+		return append(errs, field.Required(path.Child("template"), "missing virtual machine template."))
+	}
+	errs = append(errs, matchers(vm, path)...)
+	errs = append(errs, dataVolumeTemplates(vm, path)...)
+	if !referred.Unknown {
+		errs = append(errs, template(vm, referred, path.Child("template", "spec"))...)
+	}
+	return errs
+}
+
+func runStrategy(vm *virtv1.VirtualMachine, path *field.Path) field.ErrorList {
+	switch {
+	case vm.Spec.Running != nil && vm.Spec.RunStrategy != nil:
+		return field.ErrorList{field.Invalid(path.Child("running"), *vm.Spec.Running,
+			"Running and RunStrategy are mutually exclusive. Note that Running is deprecated, please use RunStrategy instead")}
+	case vm.Spec.Running == nil && vm.Spec.RunStrategy == nil:
+		return field.ErrorList{field.Required(path.Child("runStrategy"), "RunStrategy must be specified: Always or Halted")}
+	}
+	return nil
+}
+
+// matchers checks how instance type and preference are named.
+func matchers(vm *virtv1.VirtualMachine, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	check := func(name, from, field1 string) {
+		at := path.Child(field1)
+		switch {
+		case name == "" && from == "":
+			errs = append(errs, field.Required(at.Child("name"), "either name or inferFromVolume must be set"))
+		case name != "" && from != "":
+			errs = append(errs, field.Invalid(at.Child("name"), name, "name and inferFromVolume are mutually exclusive; keep one of them"))
+		}
+	}
+	if m := vm.Spec.Instancetype; m != nil {
+		check(m.Name, m.InferFromVolume, "instancetype")
+	}
+	if m := vm.Spec.Preference; m != nil {
+		check(m.Name, m.InferFromVolume, "preference")
+	}
+	return errs
+}
+
+func dataVolumeTemplates(vm *virtv1.VirtualMachine, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	used := map[string]bool{}
+	for _, volume := range vm.Spec.Template.Spec.Volumes {
+		switch {
+		case volume.DataVolume != nil:
+			used[volume.DataVolume.Name] = true
+		case volume.PersistentVolumeClaim != nil:
+			used[volume.PersistentVolumeClaim.ClaimName] = true
+		}
+	}
+	seen := map[string]bool{}
+	for i, dv := range vm.Spec.DataVolumeTemplates {
+		at := path.Child("dataVolumeTemplates").Index(i)
+		switch {
+		case dv.Name == "":
+			errs = append(errs, field.Required(at.Child("metadata", "name"), "'name' field must not be empty for DataVolumeTemplate entry "+at.String()))
+			continue
+		case seen[dv.Name]:
+			errs = append(errs, field.Duplicate(at.Child("metadata", "name"), dv.Name))
+		case !used[dv.Name]:
+			errs = append(errs, field.Required(at, fmt.Sprintf("DataVolumeTemplate entry %s must be referenced in the VMI template's 'volumes' list", at)))
+		}
+		seen[dv.Name] = true
+		if dv.Namespace != "" && dv.Namespace != vm.Namespace {
+			errs = append(errs, field.Invalid(at.Child("metadata", "namespace"), dv.Namespace, "must be the VM's own, or left out"))
+		}
+		errs = append(errs, datavolume.Validate(&dv.Spec, vm.Namespace, at.Child("spec"))...)
+	}
+	return errs
+}
+
+// template checks the VMI that the VM would make, with all that fills it.
+func template(vm *virtv1.VirtualMachine, referred Referred, path *field.Path) field.ErrorList {
+	vmi := &virtv1.VirtualMachineInstance{Spec: *vm.Spec.Template.Spec.DeepCopy()}
+	vmi.Name, vmi.Namespace = vm.Name, vm.Namespace
+	defaults.Disks(&vmi.Spec)
+	defaults.Interface(&vmi.Spec)
+	if errs := instancetype.Apply(vmi, referred.Instancetype, referred.Preference, path); len(errs) > 0 {
+		return errs
+	}
+	var errs field.ErrorList
+	if referred.Instancetype != nil || referred.Preference != nil {
+		for _, err := range supported.OfObject(supported.VirtualMachineInstance, vmi) {
+			err.Detail += " (set by the instance type or preference, or by the VM itself)"
+			errs = append(errs, err)
+		}
+	}
+	defaults.Set(vmi)
+	return append(errs, admitvmi.Validate(&vmi.Spec, path)...)
+}

@@ -1,0 +1,49 @@
+package virtualmachineinstance
+
+import (
+	"reflect"
+	"slices"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	virtv1 "kubevirt.io/api/core/v1"
+)
+
+// reservedLabels are written by virt-controller alone: they say which node acts on a VMI.
+var reservedLabels = []string{virtv1.NodeNameLabel, virtv1.CreatedByLabel, virtv1.MigrationTargetNodeNameLabel}
+
+// ValidateUpdate returns what is wrong with changing before into after by user, with
+// Slipway installed in namespace. The spec is what the guest runs with, and the status
+// what Slipway says of it; only Slipway's own accounts change them, but that an
+// administrator of the cluster may mend a status.
+func ValidateUpdate(before, after *virtv1.VirtualMachineInstance, user authenticationv1.UserInfo, namespace string) field.ErrorList {
+	if own(namespace, user.Username) {
+		return nil
+	}
+	var errs field.ErrorList
+	if !reflect.DeepEqual(before.Spec, after.Spec) {
+		errs = append(errs, field.Forbidden(field.NewPath("spec"), "update of VMI object is restricted; change the VirtualMachine and restart it"))
+	}
+	if slices.Contains(user.Groups, "system:masters") {
+		return errs
+	}
+	if !reflect.DeepEqual(before.Status, after.Status) {
+		errs = append(errs, field.Forbidden(field.NewPath("status"), "the status is written by virt-controller and virt-handler"))
+	}
+	for _, label := range reservedLabels {
+		if before.Labels[label] != after.Labels[label] {
+			errs = append(errs, field.Forbidden(field.NewPath("metadata", "labels").Key(label), "modification of the following reserved kubevirt.io/ labels on a VMI object is prohibited"))
+		}
+	}
+	return errs
+}
+
+// own says whether user is an account of the installation in namespace.
+func own(namespace, user string) bool {
+	for _, account := range []string{"virt-controller", "virt-handler", "virt-api", "virt-operator"} {
+		if user == "system:serviceaccount:"+namespace+":"+account {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,131 @@
+package virtualmachineinstance
+
+import (
+	"encoding/base64"
+	"fmt"
+	"reflect"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	virtv1 "kubevirt.io/api/core/v1"
+)
+
+func volumes(spec *virtv1.VirtualMachineInstanceSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	at := path.Child("volumes")
+	first := map[string]int{}
+	for i, volume := range spec.Volumes {
+		here := at.Index(i)
+		if j, twice := first[volume.Name]; twice {
+			errs = append(errs, field.Invalid(here.Child("name"), volume.Name, fmt.Sprintf("%s and %s must not have the same Name.", at.Index(j), here)))
+		} else {
+			first[volume.Name] = i
+		}
+		for _, message := range validation.IsDNS1123Label(volume.Name) {
+			errs = append(errs, field.Invalid(here.Child("name"), volume.Name, message))
+		}
+		if sources(volume.VolumeSource) != 1 {
+			errs = append(errs, field.Invalid(here, volume.Name, fmt.Sprintf("%s must have exactly one source type set", here)))
+			continue
+		}
+		errs = append(errs, source(spec, volume, here)...)
+	}
+	return errs
+}
+
+// sources counts the sources of a volume.
+func sources(source virtv1.VolumeSource) int {
+	n := 0
+	for _, value := range reflect.ValueOf(source).Fields() {
+		if !value.IsNil() {
+			n++
+		}
+	}
+	return n
+}
+
+// maxContainerDisk is how long a containerDisk volume's name may be: a container is called after it.
+const maxContainerDisk = 63 - len("volume")
+
+func source(spec *virtv1.VirtualMachineInstanceSpec, volume virtv1.Volume, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	switch {
+	case volume.PersistentVolumeClaim != nil:
+		here := at.Child("persistentVolumeClaim")
+		if volume.PersistentVolumeClaim.ClaimName == "" {
+			errs = append(errs, field.Required(here.Child("claimName"), "name the claim"))
+		}
+		if volume.PersistentVolumeClaim.ReadOnly && writable(spec, volume.Name) {
+			errs = append(errs, field.Invalid(here.Child("readOnly"), true, fmt.Sprintf("disk %s is writable; set its disk.readonly, or make it a cdrom", volume.Name)))
+		}
+	case volume.DataVolume != nil:
+		if volume.DataVolume.Name == "" {
+			errs = append(errs, field.Required(at.Child("dataVolume", "name"), "DataVolume 'name' must be set"))
+		}
+	case volume.ContainerDisk != nil:
+		if volume.ContainerDisk.Image == "" {
+			errs = append(errs, field.Required(at.Child("containerDisk", "image"), "name the image"))
+		}
+		if len(volume.Name) > maxContainerDisk {
+			errs = append(errs, field.TooLong(at.Child("name"), "", maxContainerDisk))
+		}
+	case volume.EmptyDisk != nil:
+		if capacity := volume.EmptyDisk.Capacity; capacity.Sign() <= 0 {
+			errs = append(errs, field.Invalid(at.Child("emptyDisk", "capacity"), capacity.String(), "must be greater than 0"))
+		}
+	case volume.CloudInitNoCloud != nil:
+		errs = append(errs, cloudInit(volume.CloudInitNoCloud, at.Child("cloudInitNoCloud"))...)
+	}
+	return errs
+}
+
+func writable(spec *virtv1.VirtualMachineInstanceSpec, volume string) bool {
+	for _, disk := range spec.Domain.Devices.Disks {
+		if disk.Name == volume && disk.Disk != nil {
+			return !disk.Disk.ReadOnly
+		}
+	}
+	return false
+}
+
+func cloudInit(source *virtv1.CloudInitNoCloudSource, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	user := count(source.UserDataSecretRef != nil, source.UserData != "", source.UserDataBase64 != "")
+	network := count(source.NetworkDataSecretRef != nil, source.NetworkData != "", source.NetworkDataBase64 != "")
+	if user > 1 {
+		errs = append(errs, field.Invalid(at, "", fmt.Sprintf("%s must have only one userdatasource set.", at)))
+	}
+	if network > 1 {
+		errs = append(errs, field.Invalid(at, "", fmt.Sprintf("%s must have only one networkdata source set.", at)))
+	}
+	if user+network == 0 {
+		errs = append(errs, field.Invalid(at, "", fmt.Sprintf("%s must have at least one userdatasource or one networkdatasource set.", at)))
+	}
+	for _, encoded := range []struct{ name, value string }{{"userDataBase64", source.UserDataBase64}, {"networkDataBase64", source.NetworkDataBase64}} {
+		if _, err := base64.StdEncoding.DecodeString(encoded.value); err != nil {
+			errs = append(errs, field.Invalid(at.Child(encoded.name), "…", fmt.Sprintf("%s is not a valid base64 value.", at.Child(encoded.name))))
+		}
+	}
+	for _, ref := range []struct {
+		name  string
+		unset bool
+	}{
+		{"secretRef", source.UserDataSecretRef != nil && source.UserDataSecretRef.Name == ""},
+		{"networkDataSecretRef", source.NetworkDataSecretRef != nil && source.NetworkDataSecretRef.Name == ""},
+	} {
+		if ref.unset {
+			errs = append(errs, field.Required(at.Child(ref.name, "name"), "name the Secret"))
+		}
+	}
+	return errs
+}
+
+func count(conditions ...bool) int {
+	n := 0
+	for _, holds := range conditions {
+		if holds {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,107 @@
+// Package admission is virt-api: it serves the webhooks that complete and check
+// VirtualMachines, VirtualMachineInstances and DataVolumes, with certificates that it
+// makes itself. What is checked is in a package for each kind.
+package admission
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	virtv1 "kubevirt.io/api/core/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/slipway-vm/slipway/controllers/admission/datavolume"
+	"github.com/slipway-vm/slipway/controllers/admission/virtualmachine"
+	"github.com/slipway-vm/slipway/controllers/admission/virtualmachineinstance"
+	"github.com/slipway-vm/slipway/controllers/instancetype"
+	"github.com/slipway-vm/slipway/internal/supported"
+)
+
+// handlers are the webhooks by path.
+func handlers(reader client.Reader, namespace string, now func() time.Time) map[string]admission.Handler {
+	a := admitter{resolver: instancetype.Resolver{Reader: reader}, namespace: namespace}
+	return map[string]admission.Handler{
+		"/virtualmachines-mutate":           mutator(virtualmachine.Default),
+		"/virtualmachines-validate":         validator(a.virtualMachine),
+		"/virtualmachineinstances-mutate":   mutator(func(vmi *virtv1.VirtualMachineInstance) { virtualmachineinstance.Default(vmi, now()) }),
+		"/virtualmachineinstances-validate": validator(a.instance),
+		"/datavolumes-validate":             validator(a.dataVolume),
+	}
+}
+
+// admitter checks objects, with what it must look up for that.
+type admitter struct {
+	resolver  instancetype.Resolver
+	namespace string
+}
+
+func (a admitter) virtualMachine(ctx context.Context, r *review[virtv1.VirtualMachine]) (field.ErrorList, error) {
+	vm := r.object
+	if vm.DeletionTimestamp != nil {
+		return nil, nil
+	}
+	vm.Namespace = r.request.Namespace
+	errs := supported.Unsupported(supported.VirtualMachine, r.raw)
+	if len(errs) > 0 {
+		return errs, nil
+	}
+	referred, errs, err := a.refer(ctx, vm)
+	if err != nil || len(errs) > 0 {
+		return errs, err
+	}
+	return virtualmachine.Validate(vm, referred), nil
+}
+
+// refer reads what vm names. A name that does not exist is the user's error; what is to
+// be inferred from disks may come later, with them.
+func (a admitter) refer(ctx context.Context, vm *virtv1.VirtualMachine) (virtualmachine.Referred, field.ErrorList, error) {
+	var referred virtualmachine.Referred
+	if vm.Spec.Template == nil || vm.Spec.Instancetype == nil && vm.Spec.Preference == nil {
+		return referred, nil, nil
+	}
+	it, preference, err := a.resolver.References(ctx, vm)
+	if err != nil {
+		return virtualmachine.Referred{Unknown: true}, nil, nil //nolint:nilerr // virt-controller says it in the VM's conditions, and tries again
+	}
+	if referred.Instancetype, err = a.resolver.Instancetype(ctx, vm.Namespace, it); err != nil {
+		errs, err := notFound(field.NewPath("spec", "instancetype"), it.Name, err)
+		return referred, errs, err
+	}
+	if referred.Preference, err = a.resolver.Preference(ctx, vm.Namespace, preference); err != nil {
+		errs, err := notFound(field.NewPath("spec", "preference"), preference.Name, err)
+		return referred, errs, err
+	}
+	return referred, nil, nil
+}
+
+// notFound words the failure to read what a user named; a failure to ask is no answer.
+func notFound(path *field.Path, name string, err error) (field.ErrorList, error) {
+	if status := apierrors.ReasonForError(err); status != "" && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("reading what %s names: %w", path, err)
+	}
+	return field.ErrorList{field.Invalid(path, name, err.Error())}, nil
+}
+
+func (a admitter) instance(_ context.Context, r *review[virtv1.VirtualMachineInstance]) (field.ErrorList, error) {
+	if r.old != nil {
+		return virtualmachineinstance.ValidateUpdate(r.old, r.object, r.request.UserInfo, a.namespace), nil
+	}
+	errs := supported.Unsupported(supported.VirtualMachineInstance, r.raw)
+	return append(errs, virtualmachineinstance.Validate(&r.object.Spec, field.NewPath("spec"))...), nil
+}
+
+func (a admitter) dataVolume(_ context.Context, r *review[cdiv1.DataVolume]) (field.ErrorList, error) {
+	switch {
+	case r.object.DeletionTimestamp != nil:
+		return nil, nil
+	case r.old != nil:
+		return datavolume.ValidateUpdate(r.old, r.object), nil
+	}
+	errs := supported.Unsupported(supported.DataVolume, r.raw)
+	return append(errs, datavolume.Validate(&r.object.Spec, r.request.Namespace, field.NewPath("spec"))...), nil
+}

@@ -1,0 +1,62 @@
+// Package controllers is the table of contents of virt-controller: it lists every
+// controller that `slipway controller` runs, and runs them.
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/slipway-vm/slipway/controllers/datasource"
+	"github.com/slipway-vm/slipway/controllers/datavolume"
+	"github.com/slipway-vm/slipway/controllers/hostpathprovisioner"
+	"github.com/slipway-vm/slipway/controllers/node"
+	"github.com/slipway-vm/slipway/controllers/virtualmachine"
+	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance"
+)
+
+// Options configure virt-controller.
+type Options struct {
+	// LauncherImage holds virt-launcher, ImporterImage /slipway, GuestfsImage the guestfs tools.
+	LauncherImage string
+	ImporterImage string
+	GuestfsImage  string
+	// Namespace is where Slipway is installed; virt-controller's lease is there.
+	Namespace string
+	// Identity is what the lease is held by. A process that is started again in the
+	// same pod has the same, and goes on at once with the lease of the one before.
+	Identity string
+	// Version is the program's version.
+	Version string
+	// HealthAddress is where health and metrics are served, such as ":8080".
+	HealthAddress string
+}
+
+// validate says what is missing.
+func (o Options) validate() error {
+	var errs []error
+	for _, required := range []struct{ flag, value string }{
+		{"--launcher-image", o.LauncherImage}, {"--importer-image", o.ImporterImage}, {"--namespace", o.Namespace},
+	} {
+		if required.value == "" {
+			errs = append(errs, fmt.Errorf("%s is not set; the operator sets it in Deployment virt-controller", required.flag))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// setup adds every controller to mgr.
+func setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
+	return errors.Join(
+		virtualmachine.SetupWithManager(mgr),
+		virtualmachineinstance.SetupWithManager(ctx, mgr, virtualmachineinstance.Options{
+			LauncherImage: options.LauncherImage, ProvisionerImage: options.ImporterImage,
+		}),
+		node.SetupWithManager(mgr),
+		datavolume.SetupWithManager(mgr, datavolume.Options{ImporterImage: options.ImporterImage}),
+		datasource.SetupWithManager(mgr, datasource.Options{}),
+		hostpathprovisioner.SetupWithManager(mgr, hostpathprovisioner.Options{Version: options.Version}),
+	)
+}

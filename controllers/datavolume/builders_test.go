@@ -1,0 +1,98 @@
+package datavolume
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	"sigs.k8s.io/yaml"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// input is a case's file: a DataVolume and what the controller knows beside it.
+type input struct {
+	DataVolume cdiv1.DataVolume              `json:"dataVolume"`
+	Class      *storagev1.StorageClass       `json:"class,omitempty"`
+	Source     *corev1.PersistentVolumeClaim `json:"source,omitempty"`
+	Affinity   *corev1.NodeAffinity          `json:"affinity,omitempty"`
+	Binder     bool                          `json:"binder,omitempty"`
+}
+
+// golden runs build on every case under testdata/kind and compares with what it gave before.
+func golden(t *testing.T, kind string, build func(input) (any, error)) {
+	t.Helper()
+	cases, err := filepath.Glob(filepath.Join("testdata", kind, "*.in.yaml"))
+	if err != nil || len(cases) == 0 {
+		t.Fatalf("no cases: %v", err)
+	}
+	for _, name := range cases {
+		t.Run(strings.TrimSuffix(filepath.Base(name), ".in.yaml"), func(t *testing.T) {
+			data, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var in input
+			if err := yaml.UnmarshalStrict(data, &in); err != nil {
+				t.Fatal(err)
+			}
+			in.DataVolume.UID = "0000-dv"
+			out, err := build(in)
+			if err != nil {
+				out = map[string]string{"error": err.Error()}
+			}
+			got, err := yaml.Marshal(out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			path := strings.TrimSuffix(name, ".in.yaml") + ".out.yaml"
+			if *update {
+				if err := os.WriteFile(path, got, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(got, want) {
+				t.Errorf("%s differs (go test -update writes it):\n%s", path, got)
+			}
+		})
+	}
+}
+
+func TestClaims(t *testing.T) {
+	golden(t, "claim", func(in input) (any, error) {
+		return buildClaim(claimInput{DataVolume: &in.DataVolume, Class: in.Class, Source: in.Source})
+	})
+}
+
+func TestPods(t *testing.T) {
+	golden(t, "pod", func(in input) (any, error) {
+		claim, err := buildClaim(claimInput{DataVolume: &in.DataVolume})
+		if err != nil {
+			return nil, err
+		}
+		return buildPod(podInput{
+			DataVolume: &in.DataVolume, Claim: claim, Image: "registry.local/slipway:test", Token: "token",
+			Affinity: in.Affinity, Binder: in.Binder,
+		}), nil
+	})
+}
+
+func TestPodNamesFitAHostName(t *testing.T) {
+	long := strings.Repeat("a", 80)
+	if got := podName(long); len(got) > 63 || got == podName(long+"b") {
+		t.Errorf("%q is too long or not unique", got)
+	}
+	if got := podName("debian"); got != "importer-debian" {
+		t.Errorf("got %q", got)
+	}
+}

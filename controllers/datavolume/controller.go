@@ -1,0 +1,166 @@
+package datavolume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/slipway-vm/slipway/internal/apply"
+	"github.com/slipway-vm/slipway/internal/names"
+)
+
+// Options are what the controller cannot learn from the cluster.
+type Options struct {
+	// ImporterImage holds /slipway.
+	ImporterImage string
+}
+
+// Reconciler brings DataVolumes to Succeeded.
+type Reconciler struct {
+	client.Client
+	// live reads past the cache what is needed seldom.
+	live      client.Reader
+	events    events.EventRecorder
+	options   Options
+	listeners *listeners
+	told      ledger
+	now       func() time.Time
+}
+
+// SetupWithManager adds the controller to mgr.
+func SetupWithManager(mgr ctrl.Manager, options Options) error {
+	r := &Reconciler{
+		Client: mgr.GetClient(), live: mgr.GetAPIReader(), events: mgr.GetEventRecorder("datavolume-controller"),
+		options: options, listeners: newListeners(), now: time.Now,
+	}
+	if err := mgr.Add(r.listeners); err != nil {
+		return fmt.Errorf("setting up the DataVolume controller: %w", err)
+	}
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named(controllerName).
+		For(&cdiv1.DataVolume{}).
+		Owns(&corev1.PersistentVolumeClaim{}).
+		Owns(&corev1.Pod{}).
+		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.clonesOf)).
+		Watches(&cdiv1.DataSource{}, handler.EnqueueRequestsFromMapFunc(r.usersOf)).
+		WatchesRawSource(source.Channel(r.listeners.changed, &handler.EnqueueRequestForObject{})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 4}).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("setting up the DataVolume controller: %w", err)
+	}
+	return nil
+}
+
+// steps are done in this order in every pass, until one ends it: without a claim there is
+// nothing to fill; what has ended needs no pod; a pod is made last, when all else stands.
+func (r *Reconciler) steps() []func(context.Context, *scope) error {
+	return []func(context.Context, *scope) error{
+		r.ensureClaim,
+		r.noteEnd,
+		r.cleanUp,
+		r.ensurePod,
+		r.listen,
+	}
+}
+
+// errDone ends a pass: what the step found leaves nothing to do for those after it.
+var errDone = errors.New("nothing more to do in this pass")
+
+// Reconcile makes one pass over the DataVolume that req names.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	dv := &cdiv1.DataVolume{}
+	if err := r.Get(ctx, req.NamespacedName, dv); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.listeners.stop(req.NamespacedName)
+			r.told.forget(req.NamespacedName)
+			return ctrl.Result{}, nil
+		}
+		return ctrl.Result{}, fmt.Errorf("reading DataVolume %s: %w", req.NamespacedName, err)
+	}
+	if dv.DeletionTimestamp != nil {
+		r.listeners.stop(req.NamespacedName) // its claim and pod go by their owner references
+		return ctrl.Result{}, nil
+	}
+	s, err := r.read(ctx, dv)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	var failure error
+	for _, step := range r.steps() {
+		if failure = step(ctx, s); failure != nil {
+			break
+		}
+	}
+	if errors.Is(failure, errDone) {
+		failure = nil
+	}
+	failure = errors.Join(failure, r.writeStatus(ctx, s))
+	if apierrors.IsConflict(failure) {
+		log.FromContext(ctx).V(1).Info("Retrying, the cache lags behind", "cause", failure.Error())
+		return ctrl.Result{RequeueAfter: time.Second}, nil
+	}
+	return s.result, failure
+}
+
+// writeStatus writes what the pass has found, when it is new, and tells of it by events.
+func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
+	status := newStatus(s, r.now())
+	if equalStatus(status, s.dv.Status) {
+		return nil
+	}
+	if err := apply.Status(ctx, r.Client, s.dv, names.ManagerData, status); err != nil {
+		return fmt.Errorf("writing what DataVolume %s has reached: %w", s.dv.Name, err)
+	}
+	r.tell(s, status)
+	return nil
+}
+
+// clonesOf finds the DataVolumes that wait for a claim: to clone it, or to have its name or its disk.
+func (r *Reconciler) clonesOf(ctx context.Context, claim client.Object) []reconcile.Request {
+	return r.unfinished(ctx, func(dv *cdiv1.DataVolume) bool {
+		if dv.Spec.SourceRef != nil || dv.Name == claim.GetName() && dv.Namespace == claim.GetNamespace() {
+			return true // its DataSource may name the claim
+		}
+		source := dv.Spec.Source
+		return source != nil && source.PVC != nil && source.PVC.Name == claim.GetName() && source.PVC.Namespace == claim.GetNamespace()
+	})
+}
+
+// usersOf finds the DataVolumes that wait for a DataSource.
+func (r *Reconciler) usersOf(ctx context.Context, dataSource client.Object) []reconcile.Request {
+	return r.unfinished(ctx, func(dv *cdiv1.DataVolume) bool {
+		ref := dv.Spec.SourceRef
+		return ref != nil && ref.Name == dataSource.GetName()
+	})
+}
+
+func (r *Reconciler) unfinished(ctx context.Context, concerned func(*cdiv1.DataVolume) bool) []reconcile.Request {
+	var all cdiv1.DataVolumeList
+	if err := r.List(ctx, &all); err != nil {
+		log.FromContext(ctx).Error(err, "Listing DataVolumes failed")
+		return nil
+	}
+	var requests []reconcile.Request
+	for n := range all.Items {
+		dv := &all.Items[n]
+		if dv.Status.Phase != cdiv1.Succeeded && dv.Status.Phase != cdiv1.Failed && dv.Status.ClaimName == "" && concerned(dv) {
+			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: dv.Namespace, Name: dv.Name}})
+		}
+	}
+	return requests
+}

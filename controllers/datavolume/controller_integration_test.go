@@ -1,0 +1,352 @@
+//go:build integration
+
+package datavolume_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/slipway-vm/slipway/controllers/datasource"
+	"github.com/slipway-vm/slipway/controllers/datavolume"
+	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/scheme"
+	"github.com/slipway-vm/slipway/internal/transfer"
+)
+
+// TestController runs the controllers against a real API server; the tests play kubelet and storage.
+func TestController(t *testing.T) {
+	c := start(t)
+	for name, test := range map[string]func(*testing.T, *world){
+		"an import succeeds": importSucceeds,
+		"a failed import is tried again, a fatal one is not": importFails,
+		"a claim that waits for its consumer gets no pod":    waitsForConsumer,
+		"a claim of another is not touched until it may be":  foreignClaim,
+		"a clone through a DataSource waits for its source":  cloneThroughDataSource,
+		"what is not supported says so":                      unsupportedSource,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{Client: c, t: t, namespace: "t" + strings.ToLower(t.Name()[len(t.Name())-8:])}
+			w.namespace = strings.Trim(strings.ReplaceAll(w.namespace, "_", "-"), "-")
+			w.must(c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}))
+			test(t, w)
+		})
+	}
+}
+
+func start(t *testing.T) client.Client {
+	t.Helper()
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		t.Skip("KUBEBUILDER_ASSETS names no folder with etcd and kube-apiserver")
+	}
+	server := &envtest.Environment{
+		Scheme: scheme.New(), ErrorIfCRDPathMissing: true,
+		CRDDirectoryPaths: []string{filepath.Join("..", "hyperconverged", "components", "crds")},
+	}
+	config, err := server.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if err := server.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	mgr, err := ctrl.NewManager(config, ctrl.Options{Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := datavolume.SetupWithManager(mgr, datavolume.Options{ImporterImage: "registry.local/slipway:test"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := datasource.SetupWithManager(mgr, datasource.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	go func() { ended <- mgr.Start(ctx) }()
+	c, err := client.New(config, client.Options{Scheme: scheme.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, mode := range map[string]storagev1.VolumeBindingMode{"fast": storagev1.VolumeBindingImmediate, "local": storagev1.VolumeBindingWaitForFirstConsumer} {
+		class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: "example.com/" + name, VolumeBindingMode: new(mode)}
+		if err := c.Create(ctx, class); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
+}
+
+// world is one case's namespace.
+type world struct {
+	client.Client
+	t         *testing.T
+	namespace string
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// create makes a DataVolume on a class.
+func (w *world) create(name, class string, source *cdiv1.DataVolumeSource, change func(*cdiv1.DataVolume)) *cdiv1.DataVolume {
+	w.t.Helper()
+	dv := &cdiv1.DataVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: w.namespace},
+		Spec: cdiv1.DataVolumeSpec{Source: source, PVC: &corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: new(class),
+			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		}},
+	}
+	if change != nil {
+		change(dv)
+	}
+	w.must(w.Create(w.t.Context(), dv))
+	return dv
+}
+
+func http() *cdiv1.DataVolumeSource {
+	return &cdiv1.DataVolumeSource{HTTP: &cdiv1.DataVolumeSourceHTTP{URL: "http://example.com/disk.qcow2"}}
+}
+
+// until waits for what must come soon.
+func (w *world) until(what string, check func() bool) {
+	w.t.Helper()
+	deadline := time.After(20 * time.Second)
+	for !check() {
+		select {
+		case <-deadline:
+			w.t.Fatalf("it did not happen that %s", what)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+func (w *world) claim(name string) *corev1.PersistentVolumeClaim {
+	claim := &corev1.PersistentVolumeClaim{}
+	w.must(client.IgnoreNotFound(w.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: name}, claim)))
+	return claim
+}
+
+// pod waits for the importer pod of a DataVolume.
+func (w *world) pod(dv string) *corev1.Pod {
+	w.t.Helper()
+	pod := &corev1.Pod{}
+	w.until("pod importer-"+dv+" exists", func() bool {
+		return w.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "importer-" + dv}, pod) == nil
+	})
+	return pod
+}
+
+func (w *world) dv(name string) *cdiv1.DataVolume {
+	dv := &cdiv1.DataVolume{}
+	w.must(w.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: name}, dv))
+	return dv
+}
+
+func (w *world) phase(name string, want cdiv1.DataVolumePhase) *cdiv1.DataVolume {
+	w.t.Helper()
+	dv := &cdiv1.DataVolume{}
+	w.until(name+" is in phase "+string(want), func() bool {
+		dv = w.dv(name)
+		return dv.Status.Phase == want
+	})
+	return dv
+}
+
+// bind plays the storage.
+func (w *world) bind(name string) {
+	w.t.Helper()
+	w.until("claim "+name+" exists", func() bool { return w.claim(name).UID != "" })
+	claim := w.claim(name)
+	claim.Status.Phase = corev1.ClaimBound
+	claim.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+	w.must(w.Status().Update(w.t.Context(), claim))
+}
+
+// play plays the kubelet: the importer's state, and what its last run ended with.
+func (w *world) play(dv string, phase corev1.PodPhase, restarts int32, last *transfer.Result) {
+	w.t.Helper()
+	pod := w.pod(dv)
+	pod.Status.Phase = phase
+	status := corev1.ContainerStatus{Name: "importer", RestartCount: restarts}
+	if last != nil {
+		message, err := last.Encode()
+		w.must(err)
+		ended := &corev1.ContainerStateTerminated{ExitCode: 1, Message: string(message)}
+		if phase == corev1.PodSucceeded {
+			ended.ExitCode = 0
+			status.State.Terminated = ended
+		} else {
+			status.LastTerminationState.Terminated = ended
+			status.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}
+		}
+	} else {
+		status.State.Running = &corev1.ContainerStateRunning{}
+	}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{status}
+	w.must(w.Status().Update(w.t.Context(), pod))
+}
+
+func (w *world) podGone(dv string) {
+	w.t.Helper()
+	w.until("the pod of "+dv+" is gone", func() bool {
+		pod := &corev1.Pod{}
+		err := w.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "importer-" + dv}, pod)
+		return apierrors.IsNotFound(err) || pod.DeletionTimestamp != nil
+	})
+}
+
+func condition(dv *cdiv1.DataVolume, kind cdiv1.DataVolumeConditionType) cdiv1.DataVolumeCondition {
+	for _, c := range dv.Status.Conditions {
+		if c.Type == kind {
+			return c
+		}
+	}
+	return cdiv1.DataVolumeCondition{}
+}
+
+func importSucceeds(t *testing.T, w *world) {
+	w.create("disk", "fast", http(), func(dv *cdiv1.DataVolume) {
+		dv.Labels = map[string]string{"instancetype.kubevirt.io/default-preference": "debian"}
+	})
+	w.phase("disk", cdiv1.ImportScheduled)
+	w.bind("disk")
+	w.play("disk", corev1.PodRunning, 0, nil)
+	dv := w.phase("disk", cdiv1.ImportInProgress)
+	if c := condition(dv, cdiv1.DataVolumeReady); c.Reason != "TransferRunning" {
+		t.Errorf("Ready is %+v", c)
+	}
+	w.play("disk", corev1.PodSucceeded, 0, &transfer.Result{Digest: "slipway1:00", DiskSize: 1 << 30})
+	dv = w.phase("disk", cdiv1.Succeeded)
+	if dv.Status.Progress != "100.0%" || dv.Status.ClaimName != "disk" || dv.Annotations[names.AnnotationDigest] != "slipway1:00" {
+		t.Errorf("the DataVolume is %+v", dv)
+	}
+	claim := w.claim("disk")
+	if claim.Annotations[names.AnnotationDigest] != "slipway1:00" || claim.Labels["instancetype.kubevirt.io/default-preference"] != "debian" {
+		t.Errorf("the claim is %+v", claim.ObjectMeta)
+	}
+	w.podGone("disk")
+}
+
+func importFails(t *testing.T, w *world) {
+	w.create("disk", "fast", http(), nil)
+	w.bind("disk")
+	failed := transfer.Failed(transfer.Errorf(transfer.NotFound, "no such file"))
+	w.play("disk", corev1.PodRunning, 1, &failed)
+	w.until("the failure is shown", func() bool { return condition(w.dv("disk"), cdiv1.DataVolumeRunning).Reason == "Error" })
+	dv := w.phase("disk", cdiv1.ImportInProgress)
+	if c := condition(dv, cdiv1.DataVolumeRunning); !strings.Contains(c.Message, "NotFound: no such file") || dv.Status.RestartCount != 1 {
+		t.Errorf("Running is %+v after %d restarts", c, dv.Status.RestartCount)
+	}
+	failed = transfer.Failed(transfer.Errorf(transfer.ChecksumMismatch, "another file"))
+	w.play("disk", corev1.PodRunning, 2, &failed)
+	dv = w.phase("disk", cdiv1.Failed)
+	if c := condition(dv, cdiv1.DataVolumeRunning); !strings.Contains(c.Message, "ChecksumMismatch") {
+		t.Errorf("Running is %+v", c)
+	}
+	w.podGone("disk")
+	if dv = w.phase("disk", cdiv1.Failed); condition(dv, cdiv1.DataVolumeReady).Status != corev1.ConditionFalse {
+		t.Error("a failed DataVolume is ready")
+	}
+}
+
+func waitsForConsumer(t *testing.T, w *world) {
+	w.create("disk", "local", http(), nil)
+	w.phase("disk", cdiv1.WaitForFirstConsumer)
+	var pods corev1.PodList
+	w.must(w.List(t.Context(), &pods, client.InNamespace(w.namespace)))
+	if len(pods.Items) > 0 {
+		t.Error("there is a pod before there is a consumer")
+	}
+	w.bind("disk")
+	w.phase("disk", cdiv1.ImportScheduled)
+	w.create("now", "local", http(), func(dv *cdiv1.DataVolume) { dv.Annotations = map[string]string{names.AnnotationBind: "true"} })
+	w.pod("now")
+}
+
+func foreignClaim(t *testing.T, w *world) {
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "disk", Namespace: w.namespace}, Spec: corev1.PersistentVolumeClaimSpec{
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: new("fast"),
+		Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+	}}
+	w.must(w.Create(t.Context(), claim))
+	w.create("disk", "fast", http(), nil)
+	dv := w.phase("disk", cdiv1.Pending)
+	if c := condition(dv, cdiv1.DataVolumeBound); c.Reason != "ErrResourceExists" || dv.Status.ClaimName != "" {
+		t.Errorf("Bound is %+v", c)
+	}
+	claim = w.claim("disk")
+	claim.Annotations = map[string]string{datavolume.AnnotationAdopt: "true"}
+	w.must(w.Update(t.Context(), claim))
+	w.phase("disk", cdiv1.Succeeded)
+	if by := metav1.GetControllerOf(w.claim("disk")); by == nil || by.UID != dv.UID {
+		t.Errorf("the claim is owned by %+v", by)
+	}
+}
+
+func cloneThroughDataSource(t *testing.T, w *world) {
+	ref := &cdiv1.DataVolumeSourceRef{Kind: "DataSource", Name: "golden"}
+	w.create("clone", "fast", nil, func(dv *cdiv1.DataVolume) { dv.Spec.SourceRef = ref })
+	w.phase("clone", cdiv1.Pending)
+	w.must(w.Create(t.Context(), &cdiv1.DataSource{
+		ObjectMeta: metav1.ObjectMeta{Name: "golden", Namespace: w.namespace, Labels: map[string]string{"instancetype.kubevirt.io/default-instancetype": "u1.small"}},
+		Spec:       cdiv1.DataSourceSpec{Source: cdiv1.DataSourceSource{PVC: &cdiv1.DataVolumeSourcePVC{Namespace: w.namespace, Name: "base"}}},
+	}))
+	ready := func() cdiv1.DataSourceCondition {
+		source := &cdiv1.DataSource{}
+		w.must(w.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "golden"}, source))
+		if len(source.Status.Conditions) == 0 {
+			return cdiv1.DataSourceCondition{}
+		}
+		return source.Status.Conditions[0]
+	}
+	w.until("the DataSource misses its claim", func() bool { return ready().Reason == "NotFound" })
+	w.create("base", "fast", http(), nil)
+	w.bind("base")
+	w.until("the clone waits for its source to be filled", func() bool {
+		return condition(w.dv("clone"), cdiv1.DataVolumeBound).Reason == "CloneSourceNotReady"
+	})
+	w.play("base", corev1.PodSucceeded, 0, &transfer.Result{Digest: "slipway1:11"})
+	w.until("the DataSource is ready", func() bool { return ready().Status == corev1.ConditionTrue })
+	w.phase("clone", cdiv1.CSICloneInProgress)
+	claim := w.claim("clone")
+	if claim.Spec.DataSource == nil || claim.Spec.DataSource.Name != "base" || claim.Labels["instancetype.kubevirt.io/default-instancetype"] != "u1.small" {
+		t.Errorf("the clone's claim is %+v", claim)
+	}
+	w.bind("clone")
+	dv := w.phase("clone", cdiv1.Succeeded)
+	if dv.Annotations[names.AnnotationDigest] != "slipway1:11" || dv.Labels["instancetype.kubevirt.io/default-instancetype"] != "u1.small" {
+		t.Errorf("the clone is %+v", dv.ObjectMeta)
+	}
+}
+
+func unsupportedSource(t *testing.T, w *world) {
+	w.create("disk", "fast", &cdiv1.DataVolumeSource{Upload: &cdiv1.DataVolumeSourceUpload{}}, nil)
+	dv := w.phase("disk", cdiv1.Failed)
+	if c := condition(dv, cdiv1.DataVolumeRunning); c.Reason != "NotSupported" || !strings.Contains(c.Message, "spec.source.upload") {
+		t.Errorf("Running is %+v", c)
+	}
+}

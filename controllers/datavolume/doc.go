@@ -1,0 +1,67 @@
+// Package datavolume fills PersistentVolumeClaims as DataVolumes ask: from a URL or with
+// zeros through one importer pod, or as a clone of another claim through its CSI driver.
+//
+// What was reached is recorded on the claim (AnnotationPodPhase and its neighbours), so
+// that a controller that starts anew knows what its predecessor did. The DataVolume's
+// status is computed from the claim and the pod in every pass, and read by nobody here.
+package datavolume
+
+import (
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+)
+
+// Annotations of the field on DataVolumes and claims.
+const (
+	// AnnotationPodPhase on a claim is Succeeded or Failed when its filling has ended.
+	AnnotationPodPhase = "cdi.kubevirt.io/storage.pod.phase"
+	// AnnotationRestarts on a claim is how often the importer was restarted.
+	AnnotationRestarts = "cdi.kubevirt.io/storage.pod.restarts"
+	// AnnotationFailure on a claim says why its filling has failed for good.
+	AnnotationFailure = "cdi.kubevirt.io/storage.condition.running.message"
+	// AnnotationRetain on a DataVolume keeps the importer pod after it is done.
+	AnnotationRetain = "cdi.kubevirt.io/storage.pod.retainAfterCompletion"
+	// AnnotationAdopt on a claim or DataVolume allows the DataVolume to take over a claim that holds its disk already.
+	AnnotationAdopt = "cdi.kubevirt.io/allowClaimAdoption"
+	// AnnotationContentType on a claim says what is in it.
+	AnnotationContentType = "cdi.kubevirt.io/storage.contentType"
+
+	annotationSelectedNode  = "volume.kubernetes.io/selected-node"
+	annotationDefaultClass  = "storageclass.kubernetes.io/is-default-class"
+	annotationDefaultVirt   = "storageclass.kubevirt.io/is-default-virt-class"
+	annotationLastApplied   = "kubectl.kubernetes.io/last-applied-configuration"
+	labelInstancetypePrefix = "instancetype.kubevirt.io/default-"
+	annotationFillingAlert  = "alerts.k8s.io/KubePersistentVolumeFillingUp"
+	labelApp                = "app"
+	labelAppValue           = "containerized-data-importer"
+	labelPodKind            = "cdi.kubevirt.io"
+	managerImporter         = "importer" // writes what an import has reached
+	phaseSucceeded          = "Succeeded"
+	phaseFailed             = "Failed"
+	valueTrue               = "true"
+	progressUnknown         = cdiv1.DataVolumeProgress("N/A")
+	progressDone            = cdiv1.DataVolumeProgress("100.0%")
+	kindDataVolume          = "DataVolume"
+	kindClaim               = "PersistentVolumeClaim"
+	defaultOverhead         = 0.06
+	controllerName          = "datavolume"
+	eventAction             = "Reconcile"
+)
+
+// Reasons of events and conditions, in the field's words.
+const (
+	reasonBound           = "Bound"
+	reasonPending         = "Pending"
+	reasonClaimLost       = "ClaimLost"
+	reasonNotFound        = "NotFound"
+	reasonTransferRunning = "TransferRunning"
+	reasonCompleted       = "Completed"
+	reasonPodRunning      = "Pod is running"
+	reasonCreating        = "ContainerCreating"
+	reasonUnschedulable   = "Unschedulable"
+	reasonError           = "Error"
+	reasonExists          = "ErrResourceExists"
+	reasonUnsupported     = "NotSupported"
+	reasonInvalidClone    = "CloneValidationFailed"
+	reasonSourceMissing   = "CloneSourceNotFound"
+	reasonSourceUnready   = "CloneSourceNotReady"
+)

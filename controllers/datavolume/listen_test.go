@@ -1,0 +1,76 @@
+package datavolume
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/slipway-vm/slipway/internal/transfer"
+)
+
+func TestProgressIsHeardAndFollowedOverARestart(t *testing.T) {
+	lines := make(chan transfer.Progress)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer token" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		if line, ok := <-lines; ok {
+			_ = json.NewEncoder(w).Encode(line) // one line, then the importer dies
+		}
+	}))
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:8443")
+	if err != nil {
+		t.Skipf("port 8443 is taken: %v", err)
+	}
+	server.Listener = listener
+	server.Start()
+	defer server.Close()
+
+	l := newListeners()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- l.Start(ctx) }()
+	dv := types.NamespacedName{Namespace: "ns", Name: "disk"}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{UID: "pod"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Env: []corev1.EnvVar{{Name: transfer.EnvToken, Value: "token"}}}}},
+		Status:     corev1.PodStatus{PodIP: "127.0.0.1"},
+	}
+	l.follow(dv, pod)
+	for n := int64(1); n <= 2; n++ {
+		lines <- transfer.Progress{Done: n * 25, Total: 100}
+		select {
+		case event := <-l.changed:
+			if event.Object.GetName() != "disk" {
+				t.Errorf("event for %s", event.Object.GetName())
+			}
+		case <-time.After(5 * time.Second):
+			t.Fatal("no event")
+		}
+		if got := l.latest(pod).Percent(); got != strings.TrimSpace([]string{"", "25.00%", "50.00%"}[n]) {
+			t.Errorf("heard %s", got)
+		}
+	}
+	if !l.follows(dv, "pod") {
+		t.Error("the pod is not followed any more")
+	}
+	close(lines)
+	l.stop(dv)
+	if l.follows(dv, "pod") {
+		t.Error("the pod is still followed")
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}

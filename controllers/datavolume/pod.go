@@ -1,0 +1,176 @@
+package datavolume
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"path"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/transfer"
+)
+
+// Places in an importer pod.
+const (
+	containerImporter = "importer"
+	volumeData        = "cdi-data-vol"
+	dataDir           = "/data"
+	blockDevice       = "/dev/cdi-block-volume"
+	certDir           = "/certs"
+	credentialsDir    = "/credentials"
+	headersDir        = "/extraheaders"
+	scratchDir        = "/scratch"
+	maxPodName        = 63 // a pod's name becomes its host name
+)
+
+// podInput is all that an importer pod is built from.
+type podInput struct {
+	DataVolume *cdiv1.DataVolume
+	Claim      *corev1.PersistentVolumeClaim
+	Image      string
+	// Token is the password of the pod's progress.
+	Token string
+	// Affinity places a pod whose only work is that its claim gets bound; it imports nothing.
+	Affinity *corev1.NodeAffinity
+	Binder   bool
+}
+
+// podName is the name of a DataVolume's importer pod.
+func podName(dv string) string {
+	name := "importer-" + dv
+	if len(name) <= maxPodName {
+		return name
+	}
+	sum := sha256.Sum256([]byte(dv))
+	return name[:maxPodName-9] + "-" + hex.EncodeToString(sum[:4])
+}
+
+// buildPod returns the pod that fills a claim: one container, no privilege, no token.
+func buildPod(in podInput) *corev1.Pod {
+	dv := in.DataVolume
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: podName(dv.Name), Namespace: dv.Namespace,
+			Labels: map[string]string{
+				labelApp: labelAppValue, labelPodKind: containerImporter, names.LabelPod: containerImporter,
+				names.LabelManagedBy: names.ManagedBy, names.LabelComponent: "storage",
+			},
+			OwnerReferences: []metav1.OwnerReference{owner(dv)},
+		},
+		Spec: corev1.PodSpec{
+			RestartPolicy:                corev1.RestartPolicyOnFailure,
+			AutomountServiceAccountToken: new(false),
+			EnableServiceLinks:           new(false),
+			ServiceAccountName:           dv.Spec.ServiceAccountName,
+			PriorityClassName:            dv.Spec.PriorityClassName,
+			SecurityContext: &corev1.PodSecurityContext{
+				RunAsUser: new(int64(names.QEMUUser)), RunAsGroup: new(int64(names.QEMUUser)), FSGroup: new(int64(names.QEMUUser)),
+				RunAsNonRoot: new(true), FSGroupChangePolicy: new(corev1.FSGroupChangeOnRootMismatch),
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
+			TerminationGracePeriodSeconds: ptr.To[int64](5),
+		},
+	}
+	container := importerContainer(in)
+	addData(in, pod, &container)
+	if in.Binder {
+		container.Command = []string{"/slipway", "version"}
+		if in.Affinity != nil {
+			pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: in.Affinity}
+		}
+	} else if source := dv.Spec.Source; source != nil && source.HTTP != nil {
+		addSource(source.HTTP, pod, &container)
+	}
+	pod.Spec.Containers = []corev1.Container{container}
+	return pod
+}
+
+func importerContainer(in podInput) corev1.Container {
+	return corev1.Container{
+		Name: containerImporter, Image: in.Image, ImagePullPolicy: corev1.PullIfNotPresent,
+		Command: []string{"/slipway", "import"},
+		Args: []string{
+			"--size=" + strconv.FormatInt(diskSize(in.DataVolume), 10),
+			"--termination-log=" + corev1.TerminationMessagePathDefault,
+			fmt.Sprintf("--progress-address=:%d", transfer.ProgressPort),
+		},
+		Env:   []corev1.EnvVar{{Name: transfer.EnvToken, Value: in.Token}},
+		Ports: []corev1.ContainerPort{{Name: "progress", ContainerPort: transfer.ProgressPort, Protocol: corev1.ProtocolTCP}},
+		Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("60M")},
+			Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi")},
+		},
+		SecurityContext: &corev1.SecurityContext{
+			AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true), RunAsNonRoot: new(true),
+			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		},
+	}
+}
+
+// addData gives the container its claim, and scratch where the claim cannot hold a file.
+func addData(in podInput, pod *corev1.Pod, container *corev1.Container) {
+	addVolume(pod, volumeData, corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: in.Claim.Name},
+	})
+	if volumeMode(in.Claim.Spec) == corev1.PersistentVolumeBlock {
+		container.VolumeDevices = []corev1.VolumeDevice{{Name: volumeData, DevicePath: blockDevice}}
+		addVolume(pod, "scratch", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})
+		mount(container, "scratch", scratchDir, false)
+		container.Args = append(container.Args, "--target="+blockDevice, "--scratch="+scratchDir)
+	} else {
+		mount(container, volumeData, dataDir, false)
+		container.Args = append(container.Args, "--target="+path.Join(dataDir, names.DiskFile))
+	}
+	if ptr.Deref(in.DataVolume.Spec.Preallocation, false) {
+		container.Args = append(container.Args, "--preallocate")
+	}
+}
+
+// addSource tells the container its URL and mounts what it needs to read it.
+func addSource(http *cdiv1.DataVolumeSourceHTTP, pod *corev1.Pod, container *corev1.Container) {
+	container.Args = append(container.Args, "--url="+http.URL)
+	if http.Checksum != "" {
+		container.Args = append(container.Args, "--checksum="+http.Checksum)
+	}
+	if ptr.Deref(http.InsecureSkipVerify, false) {
+		container.Args = append(container.Args, "--insecure-skip-verify")
+	}
+	for _, header := range http.ExtraHeaders {
+		container.Args = append(container.Args, "--header="+header)
+	}
+	if http.CertConfigMap != "" {
+		addVolume(pod, "certs", corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: http.CertConfigMap},
+		}})
+		mount(container, "certs", certDir, true)
+		container.Args = append(container.Args, "--cert-dir="+certDir)
+	}
+	if http.SecretRef != "" {
+		addVolume(pod, "credentials", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: http.SecretRef}})
+		mount(container, "credentials", credentialsDir, true)
+		container.Args = append(container.Args, "--credentials-dir="+credentialsDir)
+	}
+	for n, secret := range http.SecretExtraHeaders {
+		name := fmt.Sprintf("extraheader-%d", n)
+		addVolume(pod, name, corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret}})
+		mount(container, name, path.Join(headersDir, strconv.Itoa(n)), true)
+	}
+	if len(http.SecretExtraHeaders) > 0 {
+		container.Args = append(container.Args, "--secret-headers-dir="+headersDir)
+	}
+}
+
+func addVolume(pod *corev1.Pod, name string, source corev1.VolumeSource) {
+	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: source})
+}
+
+func mount(container *corev1.Container, name, at string, readOnly bool) {
+	container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: at, ReadOnly: readOnly})
+}

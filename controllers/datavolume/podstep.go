@@ -1,0 +1,176 @@
+package datavolume
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/slipway-vm/slipway/internal/apply"
+	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/transfer"
+)
+
+// noteEnd records on the claim what has ended: a filled claim, or one that cannot be filled.
+func (r *Reconciler) noteEnd(ctx context.Context, s *scope) error {
+	if s.done() {
+		return nil
+	}
+	if message, phase := s.claim.Annotations[AnnotationFailure], s.claim.Annotations[AnnotationPodPhase]; phase == phaseFailed {
+		s.failed = &obstacle{reasonError, message}
+		return nil
+	}
+	switch {
+	case !s.plan.pods():
+		if s.claim.Status.Phase == corev1.ClaimBound {
+			return r.record(ctx, s, r.cloned(ctx, s))
+		}
+	case s.pod == nil:
+	case s.pod.Status.Phase == corev1.PodSucceeded && s.last != nil:
+		return r.record(ctx, s, transfer.Result{Digest: s.last.Digest})
+	case s.last != nil && s.last.Reason != "" && !s.last.Retryable:
+		s.failed = &obstacle{reasonError, failureText(*s.last)}
+		return r.record(ctx, s, *s.last)
+	}
+	return nil
+}
+
+// cloned returns the result of a clone: the source's content, when it is of the same size.
+func (r *Reconciler) cloned(ctx context.Context, s *scope) transfer.Result {
+	source := s.claim.Spec.DataSource
+	if s.plan.kind != kindClone || source == nil {
+		return transfer.Result{}
+	}
+	from, err := get(ctx, r.Client, types.NamespacedName{Namespace: s.claim.Namespace, Name: source.Name}, &corev1.PersistentVolumeClaim{})
+	if err != nil || from == nil || from.Status.Capacity.Storage().Cmp(*s.claim.Status.Capacity.Storage()) != 0 {
+		return transfer.Result{} // without the digest steps are not cached, and nothing else
+	}
+	return transfer.Result{Digest: from.Annotations[names.AnnotationDigest]}
+}
+
+// record writes onto the claim how its filling has ended, and the content's name onto both.
+func (r *Reconciler) record(ctx context.Context, s *scope, result transfer.Result) error {
+	notes := map[string]string{AnnotationPodPhase: phaseSucceeded, AnnotationRestarts: strconv.Itoa(int(s.restarts()))}
+	if result.Reason != "" {
+		notes[AnnotationPodPhase] = phaseFailed
+		notes[AnnotationFailure] = failureText(result)
+	}
+	if result.Digest != "" {
+		notes[names.AnnotationDigest] = result.Digest
+	}
+	log.FromContext(ctx).Info("Recording how the claim's filling ended", "phase", notes[AnnotationPodPhase], "digest", result.Digest, "reason", result.Reason)
+	if err := r.annotate(ctx, s, result.Digest); err != nil {
+		return err
+	}
+	err := apply.Fields(ctx, r.Client, s.claim, managerImporter, map[string]any{"metadata": map[string]any{"annotations": notes}})
+	if err != nil {
+		return fmt.Errorf("recording the end of filling claim %s: %w", s.claim.Name, err)
+	}
+	setAll(&s.claim.Annotations, notes)
+	return nil
+}
+
+// annotate puts the digest, and what the source says of the disk, onto the DataVolume.
+func (r *Reconciler) annotate(ctx context.Context, s *scope, digest string) error {
+	meta := map[string]any{"labels": defaults(s.claim.Labels)}
+	if digest != "" {
+		meta["annotations"] = map[string]string{names.AnnotationDigest: digest}
+	}
+	if len(defaults(s.claim.Labels)) == 0 && digest == "" {
+		return nil
+	}
+	if err := apply.Fields(ctx, r.Client, s.dv, managerImporter, map[string]any{"metadata": meta}); err != nil {
+		return fmt.Errorf("annotating DataVolume %s: %w", s.dv.Name, err)
+	}
+	return nil
+}
+
+// cleanUp removes the pod of a filling that has ended, or one that cannot go on.
+func (r *Reconciler) cleanUp(ctx context.Context, s *scope) error {
+	ended := s.done() || s.failed != nil
+	if !ended && (s.pod == nil || s.pod.Status.Phase != corev1.PodFailed) {
+		return nil
+	}
+	r.listeners.stop(client.ObjectKeyFromObject(s.dv))
+	retain := s.done() && s.dv.Annotations[AnnotationRetain] == valueTrue
+	if s.pod != nil && s.pod.DeletionTimestamp == nil && !retain {
+		log.FromContext(ctx).Info("Deleting the importer pod", "pod", s.pod.Name, "phase", s.pod.Status.Phase)
+		if err := r.Delete(ctx, s.pod, client.Preconditions{UID: &s.pod.UID}); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("deleting pod %s: %w", s.pod.Name, err)
+		}
+	}
+	return errDone
+}
+
+// ensurePod creates the pod that fills the claim, or that only gets a clone bound.
+func (r *Reconciler) ensurePod(ctx context.Context, s *scope) error {
+	if s.pod != nil || s.waitsForConsumer() || s.claim.Status.Phase == corev1.ClaimLost {
+		return nil
+	}
+	input := podInput{DataVolume: s.dv, Claim: s.claim, Image: r.options.ImporterImage, Token: rand.Text()}
+	if !s.plan.pods() {
+		if s.claim.Status.Phase == corev1.ClaimBound || !s.immediate() {
+			return nil // its provisioner works
+		}
+		input.Binder = true
+		var err error
+		if input.Affinity, err = r.sourceAffinity(ctx, s); err != nil {
+			return err
+		}
+	}
+	pod := buildPod(input)
+	log.FromContext(ctx).Info("Creating the importer pod", "pod", pod.Name)
+	if err := apply.Object(ctx, r.Client, pod, names.ManagerData); err != nil {
+		return fmt.Errorf("creating the importer pod of DataVolume %s: %w", s.dv.Name, err)
+	}
+	pod.Status.Phase = corev1.PodPending
+	s.pod = pod
+	return nil
+}
+
+// sourceAffinity places a clone of a node's volume onto that node.
+func (r *Reconciler) sourceAffinity(ctx context.Context, s *scope) (*corev1.NodeAffinity, error) {
+	source := s.claim.Spec.DataSource
+	if s.plan.kind != kindClone || source == nil {
+		return nil, nil
+	}
+	from, err := get(ctx, r.Client, types.NamespacedName{Namespace: s.claim.Namespace, Name: source.Name}, &corev1.PersistentVolumeClaim{})
+	if err != nil || from == nil || from.Spec.VolumeName == "" {
+		return nil, err
+	}
+	volume, err := get(ctx, r.live, types.NamespacedName{Name: from.Spec.VolumeName}, &corev1.PersistentVolume{})
+	if err != nil || volume == nil || volume.Spec.NodeAffinity == nil {
+		return nil, err
+	}
+	return &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: volume.Spec.NodeAffinity.Required}, nil
+}
+
+// listen follows the progress of a pod that runs. The pod's password is read past the
+// cache, which keeps no environment of pods, once for each pod.
+func (r *Reconciler) listen(ctx context.Context, s *scope) error {
+	if !s.plan.pods() || s.pod == nil || s.pod.Status.Phase != corev1.PodRunning || s.pod.Status.PodIP == "" || s.pod.DeletionTimestamp != nil {
+		return nil
+	}
+	key := client.ObjectKeyFromObject(s.dv)
+	if r.listeners.follows(key, s.pod.UID) {
+		return nil
+	}
+	pod, err := get(ctx, r.live, client.ObjectKeyFromObject(s.pod), &corev1.Pod{})
+	if err != nil {
+		return err
+	}
+	if pod != nil && pod.UID == s.pod.UID {
+		r.listeners.follow(key, pod)
+	}
+	return nil
+}
+
+// failureText is what a user reads of a failed import.
+func failureText(result transfer.Result) string {
+	return string(result.Reason) + ": " + result.Message
+}

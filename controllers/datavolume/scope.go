@@ -1,0 +1,163 @@
+package datavolume
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/transfer"
+)
+
+// scope is what one pass over a DataVolume has found.
+type scope struct {
+	dv    *cdiv1.DataVolume
+	plan  plan                          // by read
+	claim *corev1.PersistentVolumeClaim // by read, or created by ensureClaim; nil while there is none
+	class *storagev1.StorageClass       // by read: the claim's class, or the one that it will have
+	pod   *corev1.Pod                   // by read, or created by ensurePod; nil while there is none
+	// waiting says why the pass ended early, and failed why it can never succeed.
+	waiting, failed *obstacle
+	// last is what the importer's last run ended with; nil when none has ended. By read.
+	last     *transfer.Result
+	progress transfer.Progress // by read, from the listener
+	result   ctrl.Result
+}
+
+// obstacle is what stands in the way of a DataVolume.
+type obstacle struct{ reason, message string }
+
+// read gathers what there is. It decides nothing.
+func (r *Reconciler) read(ctx context.Context, dv *cdiv1.DataVolume) (*scope, error) {
+	s := &scope{dv: dv}
+	var refused string
+	if s.plan, refused = newPlan(dv); refused != "" {
+		s.failed = &obstacle{reasonUnsupported, refused}
+	}
+	key := types.NamespacedName{Namespace: dv.Namespace, Name: dv.Name}
+	var err error
+	if s.claim, err = get(ctx, r.Client, key, &corev1.PersistentVolumeClaim{}); err != nil {
+		return nil, err
+	}
+	key.Name = podName(dv.Name)
+	if s.pod, err = get(ctx, r.Client, key, &corev1.Pod{}); err != nil {
+		return nil, err
+	}
+	if s.pod != nil && !metav1.IsControlledBy(s.pod, dv) {
+		s.pod = nil // of an earlier DataVolume of this name; it goes with that
+	}
+	if s.class, err = r.classOf(ctx, s); err != nil {
+		return nil, err
+	}
+	s.last = lastResult(s.pod)
+	s.progress = r.listeners.latest(s.pod)
+	return s, nil
+}
+
+// get reads an object, or returns nil when there is none.
+func get[T client.Object](ctx context.Context, c client.Reader, key types.NamespacedName, into T) (T, error) {
+	var none T
+	if err := c.Get(ctx, key, into); apierrors.IsNotFound(err) {
+		return none, nil
+	} else if err != nil {
+		return none, fmt.Errorf("reading %T %s: %w", into, key, err)
+	}
+	return into, nil
+}
+
+// classOf returns the class of the claim, or of the claim that will be made, nil when none is known.
+func (r *Reconciler) classOf(ctx context.Context, s *scope) (*storagev1.StorageClass, error) {
+	var name *string
+	switch {
+	case s.claim != nil:
+		name = s.claim.Spec.StorageClassName
+	case s.dv.Spec.PVC != nil:
+		name = s.dv.Spec.PVC.StorageClassName
+	case s.dv.Spec.Storage != nil:
+		name = s.dv.Spec.Storage.StorageClassName
+	}
+	if name != nil {
+		return get(ctx, r.Client, types.NamespacedName{Name: *name}, &storagev1.StorageClass{})
+	}
+	var classes storagev1.StorageClassList
+	if err := r.List(ctx, &classes); err != nil {
+		return nil, fmt.Errorf("listing storage classes: %w", err)
+	}
+	return defaultClass(classes.Items), nil
+}
+
+// defaultClass prefers the default for virtual machines to the default for all.
+func defaultClass(classes []storagev1.StorageClass) *storagev1.StorageClass {
+	for _, annotation := range []string{annotationDefaultVirt, annotationDefaultClass} {
+		for n := range classes {
+			if classes[n].Annotations[annotation] == valueTrue {
+				return &classes[n]
+			}
+		}
+	}
+	return nil
+}
+
+// ours reports whether the claim belongs to the DataVolume.
+func (s *scope) ours() bool { return s.claim != nil && metav1.IsControlledBy(s.claim, s.dv) }
+
+// done reports whether the claim is filled.
+func (s *scope) done() bool {
+	return s.ours() && s.claim.Annotations[AnnotationPodPhase] == phaseSucceeded
+}
+
+// waitsForConsumer reports whether the claim's class binds it only where a pod uses it, and none does.
+func (s *scope) waitsForConsumer() bool {
+	return s.claim != nil && s.claim.Status.Phase == corev1.ClaimPending && s.class != nil &&
+		s.class.VolumeBindingMode != nil && *s.class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer &&
+		s.claim.Annotations[annotationSelectedNode] == "" && !s.immediate()
+}
+
+// immediate reports whether the claim is to be bound at once, wherever that is.
+func (s *scope) immediate() bool {
+	return s.dv.Annotations[names.AnnotationBind] != "" && s.dv.Annotations[names.AnnotationBind] != "false"
+}
+
+// lastResult is what the importer's last ended run left, nil when no run has ended.
+func lastResult(pod *corev1.Pod) *transfer.Result {
+	if pod == nil || len(pod.Status.ContainerStatuses) == 0 {
+		return nil
+	}
+	status := pod.Status.ContainerStatuses[0]
+	ended := status.State.Terminated
+	if ended == nil {
+		ended = status.LastTerminationState.Terminated
+	}
+	if ended == nil {
+		return nil
+	}
+	result, err := transfer.Decode(ended.Message)
+	if err != nil || ended.ExitCode != 0 && result.Reason == "" {
+		return &transfer.Result{Reason: transfer.Internal, Retryable: true, Message: crashMessage(ended)}
+	}
+	return &result
+}
+
+// crashMessage describes the end of an importer that could not say why itself.
+func crashMessage(ended *corev1.ContainerStateTerminated) string {
+	if ended.Reason == "OOMKilled" {
+		return "the importer was killed because it used more memory than its limit"
+	}
+	return fmt.Sprintf("the importer ended with code %d (%s) and no message; its log says more", ended.ExitCode, ended.Reason)
+}
+
+// restarts is how often the importer was restarted.
+func (s *scope) restarts() int32 {
+	if s.pod == nil || len(s.pod.Status.ContainerStatuses) == 0 {
+		return s.dv.Status.RestartCount
+	}
+	return s.pod.Status.ContainerStatuses[0].RestartCount
+}

@@ -1,0 +1,184 @@
+// Package hostpathprovisioner reconciles HostPathProvisioner objects: the CSIDriver object and
+// a StorageClass for each pool. The volumes themselves are made on the nodes, by virt-handler.
+package hostpathprovisioner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	hppv1beta1 "github.com/slipway-vm/slipway/internal/api/hostpathprovisioner/v1beta1"
+	"github.com/slipway-vm/slipway/internal/names"
+)
+
+// finalizer keeps the object, by which the nodes know the pools, until no volume is left.
+const finalizer = names.Domain + "hostpath-volumes"
+
+// annotationProvisionedBy names the driver that made a PersistentVolume.
+const annotationProvisionedBy = "pv.kubernetes.io/provisioned-by"
+
+// Options are what the controller needs to know.
+type Options struct {
+	// Version is the program's version, told in status.
+	Version string
+}
+
+// Reconciler reconciles HostPathProvisioner objects. The oldest counts, others are told so.
+type Reconciler struct {
+	client.Client
+
+	options Options
+}
+
+// SetupWithManager adds the controller to mgr.
+func SetupWithManager(mgr ctrl.Manager, options Options) error {
+	r := &Reconciler{Client: mgr.GetClient(), options: options}
+	all := handler.EnqueueRequestsFromMapFunc(r.all)
+	mine := builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool { return isOurs(o) || o.GetName() == className }))
+	volumes := &metav1.PartialObjectMetadata{}
+	volumes.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolume"))
+	err := ctrl.NewControllerManagedBy(mgr).Named("hostpathprovisioner").
+		Watches(&hppv1beta1.HostPathProvisioner{}, all, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&storagev1.StorageClass{}, all, mine).
+		Watches(&storagev1.CSIDriver{}, all, mine).
+		Watches(volumes, all, builder.WithPredicates(predicate.Funcs{
+			CreateFunc: func(event.CreateEvent) bool { return false },
+			UpdateFunc: func(event.UpdateEvent) bool { return false },
+			DeleteFunc: func(e event.DeleteEvent) bool { return isVolume(e.Object) },
+		})).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("setting up the controller of HostPathProvisioner: %w", err)
+	}
+	return nil
+}
+
+func isVolume(object client.Object) bool {
+	return object.GetAnnotations()[annotationProvisionedBy] == names.HostPathDriver
+}
+
+// all requests every object: which one counts may have changed.
+func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {
+	var objects hppv1beta1.HostPathProvisionerList
+	if err := r.List(ctx, &objects); err != nil {
+		log.FromContext(ctx).Error(err, "Listing HostPathProvisioner objects failed")
+		return nil
+	}
+	requests := make([]reconcile.Request, 0, len(objects.Items))
+	for i := range objects.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&objects.Items[i])})
+	}
+	return requests
+}
+
+// scope is what one pass knows.
+type scope struct {
+	object  *hppv1beta1.HostPathProvisioner
+	volumes int    // left to be deleted; set by finish
+	example string // the name of one of them
+	// reason and message say what is wrong; set by degrade.
+	reason, message string
+}
+
+func (s *scope) deleting() bool { return s.object.DeletionTimestamp != nil }
+
+// degrade keeps the first thing that is wrong and needs a person.
+func (s *scope) degrade(reason, message string) {
+	if s.reason == "" {
+		s.reason, s.message = reason, message
+	}
+}
+
+// Reconcile brings what belongs to one object to what it asks for.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (result ctrl.Result, err error) {
+	var objects hppv1beta1.HostPathProvisionerList
+	if err := r.List(ctx, &objects); err != nil {
+		return result, fmt.Errorf("listing HostPathProvisioner objects: %w", err)
+	}
+	s := &scope{}
+	for i := range objects.Items {
+		if objects.Items[i].Name == request.Name {
+			s.object = objects.Items[i].DeepCopy()
+		}
+	}
+	if s.object == nil {
+		return result, nil
+	}
+	defer func() { err = errors.Join(err, r.updateStatus(ctx, s)) }()
+	if active := hppv1beta1.Active(objects.Items); active.Name != s.object.Name {
+		s.degrade(ReasonAnother, fmt.Sprintf("HostPathProvisioner %s is older and counts alone: add the pools there and delete this one", active.Name))
+		return result, r.release(ctx, s)
+	}
+	if !s.deleting() {
+		if err := r.finalizers(ctx, s, controllerutil.AddFinalizer); err != nil {
+			return result, err
+		}
+	}
+	// The driver before the classes: a claim of a class may be provisioned at once.
+	// The end after both: it deletes what they keep.
+	for _, step := range []func(context.Context, *scope) error{r.reconcileDriver, r.reconcileClasses, r.finish} {
+		if err := step(ctx, s); err != nil {
+			return result, err
+		}
+	}
+	return result, nil
+}
+
+// finish lets an object that is being deleted go once it has no volume left.
+func (r *Reconciler) finish(ctx context.Context, s *scope) error {
+	if !s.deleting() {
+		return nil
+	}
+	var volumes metav1.PartialObjectMetadataList
+	volumes.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeList"))
+	if err := r.List(ctx, &volumes); err != nil {
+		return fmt.Errorf("listing persistent volumes: %w", err)
+	}
+	for i := range volumes.Items {
+		if isVolume(&volumes.Items[i]) {
+			s.volumes++
+			s.example = volumes.Items[i].Name
+		}
+	}
+	if s.volumes > 0 {
+		return nil
+	}
+	if err := r.removeDriver(ctx); err != nil {
+		return err
+	}
+	return r.release(ctx, s)
+}
+
+// release lets the object go, if it is being deleted.
+func (r *Reconciler) release(ctx context.Context, s *scope) error {
+	if !s.deleting() {
+		return nil
+	}
+	return r.finalizers(ctx, s, controllerutil.RemoveFinalizer)
+}
+
+// finalizers adds or removes ours, of the object as it was read.
+func (r *Reconciler) finalizers(ctx context.Context, s *scope, change func(client.Object, string) bool) error {
+	changed := s.object.DeepCopy()
+	if !change(changed, finalizer) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(s.object, client.MergeFromWithOptimisticLock{})
+	if err := r.Patch(ctx, changed, patch, client.FieldOwner(names.ManagerController)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("changing the finalizers of HostPathProvisioner %s: %w", s.object.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,59 @@
+package hostpathprovisioner
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	hppv1beta1 "github.com/slipway-vm/slipway/internal/api/hostpathprovisioner/v1beta1"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func TestObjects(t *testing.T) {
+	inputs, err := filepath.Glob("testdata/*.yaml")
+	check(t, err)
+	for _, input := range inputs {
+		if strings.HasSuffix(input, ".out.yaml") {
+			continue
+		}
+		t.Run(strings.TrimSuffix(filepath.Base(input), ".yaml"), func(t *testing.T) {
+			data, err := os.ReadFile(input)
+			check(t, err)
+			var object hppv1beta1.HostPathProvisioner
+			check(t, yaml.UnmarshalStrict(data, &object))
+			documents := []any{csiDriver()}
+			for _, class := range storageClasses(object.Spec) {
+				documents = append(documents, class)
+			}
+			var got bytes.Buffer
+			for _, document := range documents {
+				out, err := yaml.Marshal(document)
+				check(t, err)
+				got.WriteString("---\n")
+				got.Write(out)
+			}
+			golden := strings.TrimSuffix(input, ".yaml") + ".out.yaml"
+			if *update {
+				check(t, os.WriteFile(golden, got.Bytes(), 0o644))
+			}
+			want, err := os.ReadFile(golden)
+			check(t, err)
+			if !bytes.Equal(got.Bytes(), want) {
+				t.Errorf("differs from %s (go test -update):\n%s", golden, got.Bytes())
+			}
+		})
+	}
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

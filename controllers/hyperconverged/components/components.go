@@ -1,0 +1,53 @@
+// Package components holds what the operator installs: YAML, a folder for each component.
+// Every folder but crds is Go text/template over render.Values.
+package components
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+)
+
+//go:embed crds/*.yaml
+var definitions embed.FS
+
+//go:embed priority rbac virt-api virt-controller virt-handler
+var files embed.FS
+
+// Component is one folder: what is applied together, in the order of its files' names.
+type Component struct {
+	// Name is the folder's name and the value of the component label.
+	Name string
+	// Placement says which node placement of the HyperConverged object its pods follow.
+	Placement Placement
+}
+
+// Placement is a class of pods that are placed alike.
+type Placement int
+
+// Classes of placement.
+const (
+	Infra    Placement = iota // control plane
+	Workload                  // on the nodes that run virtual machines
+)
+
+// All lists the components in the order in which they are applied: rights before those who use them.
+var All = []Component{
+	{Name: "priority"},
+	{Name: "rbac"},
+	{Name: "virt-controller"},
+	{Name: "virt-api"},
+	{Name: "virt-handler", Placement: Workload},
+}
+
+// Files returns the YAML of all components, a folder for each.
+func Files() fs.FS { return files }
+
+// Definitions returns the CustomResourceDefinitions, a file for each, at the top.
+func Definitions() (fs.FS, error) {
+	top, err := fs.Sub(definitions, "crds")
+	if err != nil {
+		return nil, fmt.Errorf("opening folder crds: %w", err)
+	}
+	return top, nil
+}

@@ -1,0 +1,176 @@
+package hyperconverged
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	virtv1 "kubevirt.io/api/core/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/slipway-vm/slipway/controllers/hyperconverged/render"
+	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
+	"github.com/slipway-vm/slipway/internal/names"
+)
+
+// operand is an object of the field's own API that the operator creates for clients to find.
+type operand struct {
+	object     *unstructured.Unstructured
+	annotation string   // of HyperConverged: a JSON patch of this object
+	acted      []string // paths that a patch may set, since something acts on them
+}
+
+// operands returns the KubeVirt and the CDI object as hco wants them.
+func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Unstructured, error) {
+	all := []operand{
+		{
+			object: object(kubeVirtKind.GroupVersion().String(), "KubeVirt", base.Namespace, names.KubeVirtName, map[string]any{
+				"imagePullPolicy":   "IfNotPresent",
+				"uninstallStrategy": string(hcov1.BlockUninstall),
+				"configuration":     map[string]any{"developerConfiguration": map[string]any{}},
+			}),
+			annotation: hcov1.AnnotationKubeVirtPatch,
+			acted:      []string{"/spec/configuration/developerConfiguration/useEmulation"},
+		},
+		{
+			object: object(cdiKind.GroupVersion().String(), "CDI", "", names.CDIName, map[string]any{
+				"imagePullPolicy":   "IfNotPresent",
+				"uninstallStrategy": string(hcov1.BlockUninstall),
+				"config":            map[string]any{},
+			}),
+			annotation: hcov1.AnnotationCDIPatch,
+		},
+	}
+	var objects []*unstructured.Unstructured
+	for _, o := range all {
+		patched, err := o.patched(hco.Annotations[o.annotation])
+		if err != nil {
+			return nil, fmt.Errorf("annotation %s of HyperConverged %s: %w", o.annotation, hco.Name, err)
+		}
+		objects = append(objects, patched)
+	}
+	mark(objects, "operands", base.Version)
+	return objects, nil
+}
+
+func object(apiVersion, kind, namespace, name string, spec map[string]any) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind, "spec": spec}}
+	o.SetNamespace(namespace)
+	o.SetName(name)
+	return o
+}
+
+// patched returns the object with patch, a JSON patch or nothing, applied to it. A patch
+// that sets what nothing acts on is refused: it would be taken and do nothing.
+func (o operand) patched(patch string) (*unstructured.Unstructured, error) {
+	if patch == "" {
+		return o.object, nil
+	}
+	operations, err := jsonpatch.DecodePatch([]byte(patch))
+	if err != nil {
+		return nil, fmt.Errorf("it is no JSON patch (RFC 6902); write a list of operations such as "+
+			`[{"op":"add","path":"/spec/configuration/developerConfiguration/useEmulation","value":true}]: %w`, err)
+	}
+	original, err := json.Marshal(o.object.Object)
+	if err != nil {
+		return nil, fmt.Errorf("encoding %s: %w", o.object.GetKind(), err)
+	}
+	changed, err := operations.Apply(original)
+	if err != nil {
+		return nil, fmt.Errorf("it does not apply to %s: %w", o.object.GetKind(), err)
+	}
+	result := &unstructured.Unstructured{}
+	if err := json.Unmarshal(changed, &result.Object); err != nil {
+		return nil, fmt.Errorf("decoding the patched %s: %w", o.object.GetKind(), err)
+	}
+	var idle []string
+	for _, path := range leavesThatDiffer("", o.object.Object, result.Object) {
+		if !slices.Contains(o.acted, path) {
+			idle = append(idle, path)
+		}
+	}
+	if len(idle) > 0 {
+		return nil, fmt.Errorf("it sets %s, which Slipway does not act on; %s", strings.Join(idle, ", "), o.instead())
+	}
+	return result, nil
+}
+
+func (o operand) instead() string {
+	if len(o.acted) == 0 {
+		return "nothing of " + o.object.GetKind() + " can be patched: remove the annotation"
+	}
+	return "what can be patched: " + strings.Join(o.acted, ", ")
+}
+
+// leavesThatDiffer returns the JSON pointers of scalars and lists that are not the same in a and b.
+func leavesThatDiffer(path string, a, b any) []string {
+	left, leftIsMap := a.(map[string]any)
+	right, rightIsMap := b.(map[string]any)
+	if (leftIsMap || a == nil) && (rightIsMap || b == nil) && (leftIsMap || rightIsMap) {
+		var paths []string
+		for _, key := range keysOf(left, right) {
+			paths = append(paths, leavesThatDiffer(path+"/"+key, left[key], right[key])...)
+		}
+		return paths
+	}
+	if sameJSON(a, b) {
+		return nil
+	}
+	return []string{path}
+}
+
+func keysOf(maps ...map[string]any) []string {
+	var keys []string
+	for _, m := range maps {
+		for key := range m {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+func sameJSON(a, b any) bool {
+	left, errLeft := json.Marshal(a)
+	right, errRight := json.Marshal(b)
+	return errLeft == nil && errRight == nil && string(left) == string(right)
+}
+
+// applyOperands writes the KubeVirt and CDI objects and reads them back, for their status.
+func (r *Reconciler) applyOperands(ctx context.Context, s *scope) error {
+	wanted, err := operands(s.hco, r.Options.Values())
+	if err != nil {
+		return err
+	}
+	for _, o := range wanted {
+		if err := r.applyOne(ctx, o); err != nil {
+			return fmt.Errorf("applying what clients look for: %w", err)
+		}
+	}
+	return r.readOperands(ctx, s)
+}
+
+// readOperands reads the KubeVirt and CDI objects, whose status the operator keeps. One that
+// the cache does not know yet stays nil: its event brings the next pass.
+func (r *Reconciler) readOperands(ctx context.Context, s *scope) error {
+	kubevirt, cdi := &virtv1.KubeVirt{}, &cdiv1.CDI{}
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: r.Options.Namespace, Name: names.KubeVirtName}, kubevirt)
+	if err == nil {
+		s.kubevirt = kubevirt
+	} else if !apierrors.IsNotFound(err) {
+		return fmt.Errorf("reading KubeVirt %s: %w", names.KubeVirtName, err)
+	}
+	err = r.Client.Get(ctx, client.ObjectKey{Name: names.CDIName}, cdi)
+	if err == nil {
+		s.cdi = cdi
+	} else if !apierrors.IsNotFound(err) {
+		return fmt.Errorf("reading CDI %s: %w", names.CDIName, err)
+	}
+	return nil
+}

@@ -1,0 +1,67 @@
+package hyperconverged
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
+)
+
+func TestOperandsArePatchedByAnnotation(t *testing.T) {
+	const kubevirt, cdi = hcov1.AnnotationKubeVirtPatch, hcov1.AnnotationCDIPatch
+	cases := map[string]struct {
+		annotation, patch string
+		wantError         string // part of it; none when empty
+	}{
+		"no patch":                  {},
+		"emulation is allowed":      {annotation: kubevirt, patch: `[{"op":"add","path":"/spec/configuration/developerConfiguration/useEmulation","value":true}]`},
+		"a whole parent is set":     {annotation: kubevirt, patch: `[{"op":"add","path":"/spec/configuration/developerConfiguration","value":{"useEmulation":true}}]`},
+		"what nothing acts on":      {annotation: kubevirt, patch: `[{"op":"add","path":"/spec/configuration/migrations","value":{"allowPostCopy":true}}]`, wantError: "/spec/configuration/migrations/allowPostCopy, which Slipway does not act on"},
+		"no JSON":                   {annotation: kubevirt, patch: `useEmulation`, wantError: "it is no JSON patch"},
+		"a path that is not there":  {annotation: kubevirt, patch: `[{"op":"remove","path":"/spec/nothing"}]`, wantError: "it does not apply to KubeVirt"},
+		"the name of the object":    {annotation: kubevirt, patch: `[{"op":"replace","path":"/metadata/name","value":"x"}]`, wantError: "/metadata/name"},
+		"nothing of CDI is patched": {annotation: cdi, patch: `[{"op":"add","path":"/spec/config/featureGates","value":["x"]}]`, wantError: "nothing of CDI can be patched"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			hco := &hcov1.HyperConverged{}
+			hco.Name = "kubevirt-hyperconverged"
+			if c.annotation != "" {
+				hco.Annotations = map[string]string{c.annotation: c.patch}
+			}
+			objects, err := operands(hco, testOptions().Values())
+			if c.wantError != "" {
+				if err == nil || !strings.Contains(err.Error(), c.wantError) || !strings.Contains(err.Error(), c.annotation) {
+					t.Errorf("got error %v, want one with %q and the annotation's name", err, c.wantError)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			emulation, _, err := unstructured.NestedBool(objects[0].Object, "spec", "configuration", "developerConfiguration", "useEmulation")
+			if err != nil || emulation != (c.patch != "") {
+				t.Errorf("useEmulation: got %v (%v), want %v", emulation, err, c.patch != "")
+			}
+		})
+	}
+}
+
+func TestValidateNamesTheField(t *testing.T) {
+	for want, change := range map[string]func(*hcov1.HyperConverged){
+		"metadata.name":      func(hco *hcov1.HyperConverged) { hco.Name = "mine" },
+		"metadata.namespace": func(hco *hcov1.HyperConverged) { hco.Namespace = "default" },
+	} {
+		hco := &hcov1.HyperConverged{}
+		hco.Name, hco.Namespace = "kubevirt-hyperconverged", "kubevirt-hyperconverged"
+		if err := validate(hco, testOptions()); err != nil {
+			t.Errorf("the one object is refused: %v", err)
+		}
+		change(hco)
+		if err := validate(hco, testOptions()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want an error that names %s", err, want)
+		}
+	}
+}

@@ -1,0 +1,220 @@
+package hyperconverged
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
+	"github.com/slipway-vm/slipway/internal/await"
+	"github.com/slipway-vm/slipway/internal/scheme"
+)
+
+// Leases renew slowly: an idle installation writes little, and a leader that ends in order gives its lease back.
+const (
+	leaseDuration = 60 * time.Second
+	renewDeadline = 40 * time.Second
+	retryPeriod   = 20 * time.Second
+)
+
+// establishTimeout bounds the wait for the API server to serve a new definition.
+const establishTimeout = time.Minute
+
+// Run is the operator until ctx ends.
+func Run(ctx context.Context, config *rest.Config, options Options) error {
+	if err := options.Validate(); err != nil {
+		return err
+	}
+	options, err := withKubeletRoot(options)
+	if err != nil {
+		return err
+	}
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst = 50, 100 // an installation is some fifty requests at once, then silence
+	direct, err := client.NewWithWatch(config, client.Options{Scheme: scheme.New()})
+	if err != nil {
+		return fmt.Errorf("connecting to the API server: %w", err)
+	}
+	if err := bootstrap(ctx, direct); err != nil {
+		return err
+	}
+	hooks, err := newWebhooks(ctx, direct, options, time.Now)
+	if err != nil {
+		return err
+	}
+	mgr, err := newManager(config, options, hooks)
+	if err != nil {
+		return err
+	}
+	hooks.register(mgr)
+	if err := mgr.Add(hooks); err != nil {
+		return fmt.Errorf("adding webhooks: %w", err)
+	}
+	reconciler := &Reconciler{
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Cache: mgr.GetCache(), Clock: time.Now, Options: options,
+	}
+	if err := reconciler.SetupWithManager(mgr); err != nil {
+		return err
+	}
+	log.FromContext(ctx).Info("starting operator", "version", options.Version, "namespace", options.Namespace, "kubeletRoot", options.KubeletRoot)
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("running the operator: %w", err)
+	}
+	return nil
+}
+
+// bootstrap makes the API server know the kinds, unless another installation defined them;
+// then only HyperConverged, whose condition says so, when even that is missing.
+func bootstrap(ctx context.Context, c client.WithWatch) error {
+	foreign, err := foreignDefinitions(ctx, c)
+	if err != nil {
+		return err
+	}
+	own, err := definitions()
+	if err != nil {
+		return err
+	}
+	if len(foreign) > 0 {
+		log.FromContext(ctx).Info("another installation is in this cluster; its definitions stay as they are", "found", foreign)
+		own = only(own, hyperConvergedDefinition)
+	}
+	if err := applyThese(ctx, c, c, own); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, establishTimeout)
+	defer cancel()
+	for _, d := range own {
+		err := await.Object(ctx, c, &apiextensionsv1.CustomResourceDefinitionList{}, client.ObjectKey{Name: d.name},
+			func(live *apiextensionsv1.CustomResourceDefinition, exists bool) (bool, error) {
+				return exists && established(live) || d.group == optionalGroup, nil
+			})
+		if err != nil {
+			return fmt.Errorf("waiting for the API server to serve %s: %w", d.name, err)
+		}
+	}
+	return nil
+}
+
+func established(d *apiextensionsv1.CustomResourceDefinition) bool {
+	for _, condition := range d.Status.Conditions {
+		if condition.Type == apiextensionsv1.Established {
+			return condition.Status == apiextensionsv1.ConditionTrue
+		}
+	}
+	return false
+}
+
+func withKubeletRoot(options Options) (Options, error) {
+	if options.KubeletRoot != "" {
+		return options, nil
+	}
+	mounts, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return options, fmt.Errorf("looking for the kubelet's root folder: %w", err)
+	}
+	options.KubeletRoot = kubeletRootOf(mounts)
+	if err := mounts.Close(); err != nil {
+		return options, fmt.Errorf("closing the list of mounts: %w", err)
+	}
+	return options, nil
+}
+
+// newManager returns a manager whose cache holds only what the operator installed and what it has to see.
+func newManager(config *rest.Config, options Options, hooks *webhooks) (manager.Manager, error) {
+	installed, err := labels.NewRequirement(LabelComponent, selection.Exists, nil)
+	if err != nil {
+		return nil, fmt.Errorf("selecting what is installed: %w", err)
+	}
+	parts, err := labels.NewRequirement(podLabel, selection.In, []string{"virt-api", "virt-controller", "virt-handler"})
+	if err != nil {
+		return nil, fmt.Errorf("selecting the components' pods: %w", err)
+	}
+	here := map[string]cache.Config{options.Namespace: {}}
+	everything := cache.ByObject{Label: labels.Everything()}
+	lease, renew, retry := leaseDuration, renewDeadline, retryPeriod
+	mgr, err := manager.New(config, manager.Options{
+		Scheme: scheme.New(), WebhookServer: hooks.server(),
+		Cache: cache.Options{
+			DefaultTransform:     cache.TransformStripManagedFields(),
+			DefaultLabelSelector: labels.NewSelector().Add(*installed),
+			ByObject: map[client.Object]cache.ByObject{
+				&hcov1.HyperConverged{}:                     {Namespaces: here, Label: labels.Everything()},
+				&corev1.Pod{}:                               {Namespaces: here, Label: labels.NewSelector().Add(*parts)},
+				&corev1.Namespace{}:                         everything,
+				&apiextensionsv1.CustomResourceDefinition{}: everything,
+			},
+		},
+		LeaderElection: true, LeaderElectionID: "virt-operator", LeaderElectionNamespace: options.Namespace,
+		LeaderElectionReleaseOnCancel: true, LeaseDuration: &lease, RenewDeadline: &renew, RetryPeriod: &retry,
+		HealthProbeBindAddress: options.HealthAddress,
+		Metrics:                metricsserver.Options{BindAddress: options.MetricsAddress},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making the manager: %w", err)
+	}
+	for add, check := range map[string]func(string, healthz.Checker) error{"healthz": mgr.AddHealthzCheck, "readyz": mgr.AddReadyzCheck} {
+		if err := check(add, healthz.Ping); err != nil {
+			return nil, fmt.Errorf("adding the health check: %w", err)
+		}
+	}
+	return mgr, nil
+}
+
+// SetupWithManager watches the HyperConverged object, definitions, and what namespaces and
+// pods there are; the kinds that are installed are watched when they first are.
+func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
+	c, err := controller.New("hyperconverged", mgr, controller.Options{Reconciler: r, MaxConcurrentReconciles: 1})
+	if err != nil {
+		return fmt.Errorf("making the controller: %w", err)
+	}
+	definition, namespace := &metav1.PartialObjectMetadata{}, &metav1.PartialObjectMetadata{}
+	definition.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	for _, watched := range []client.Object{&hcov1.HyperConverged{}, definition, namespace, &corev1.Pod{}} {
+		if err := c.Watch(source.Kind(r.Cache, watched, r.toTheOne())); err != nil {
+			return fmt.Errorf("watching %T: %w", watched, err)
+		}
+	}
+	r.controller = c
+	return r.watchAhead(mgr)
+}
+
+// watchAhead begins to watch the kinds that will be installed and that the cluster serves
+// now, all at once: done one after the other it would hold up the first pass.
+func (r *Reconciler) watchAhead(mgr manager.Manager) error {
+	planned, err := Planned(r.Options)
+	if err != nil {
+		return err
+	}
+	r.watched = map[schema.GroupVersionKind]bool{}
+	for _, object := range planned {
+		kind := object.GroupVersionKind()
+		if _, err := mgr.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version); err != nil || r.watched[kind] {
+			continue // not served yet: watched when the first object of it is installed
+		}
+		metadata := &metav1.PartialObjectMetadata{}
+		metadata.SetGroupVersionKind(kind)
+		if err := r.controller.Watch(source.Kind[client.Object](r.Cache, metadata, r.toTheOne())); err != nil {
+			return fmt.Errorf("watching %s: %w", kind, err)
+		}
+		r.watched[kind] = true
+	}
+	return nil
+}

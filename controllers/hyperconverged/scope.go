@@ -1,0 +1,29 @@
+package hyperconverged
+
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	virtv1 "kubevirt.io/api/core/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
+)
+
+// scope is what one pass over the HyperConverged object knows. The comment of each
+// field says which step sets it.
+type scope struct {
+	hco *hcov1.HyperConverged // Reconcile
+
+	conflicts []string // refuseConflicts: what another installation has in this cluster
+	blockers  []string // remove: workloads that keep the installation from being removed
+
+	wanted  []*unstructured.Unstructured // planComponents, planBundles
+	waiting []string                     // planBundles: what is missing outside, and where it is asked for
+
+	kubevirt *virtv1.KubeVirt // applyOperands
+	cdi      *cdiv1.CDI       // applyOperands
+
+	workloads []workload // observe
+	removed   bool       // remove: nothing is left
+
+	err error // Reconcile: what went wrong, nil when every step was done
+}

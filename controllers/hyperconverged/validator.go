@@ -1,0 +1,69 @@
+package hyperconverged
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
+	"github.com/slipway-vm/slipway/internal/names"
+)
+
+// validator admits HyperConverged objects that the operator can act on, and their deletion
+// when no virtual machine is left.
+type validator struct {
+	reader  client.Reader
+	decoder admission.Decoder
+	options Options
+}
+
+// Handle answers one admission request.
+func (v *validator) Handle(ctx context.Context, request admission.Request) admission.Response {
+	if request.Operation == admissionv1.Delete {
+		return v.deletion(ctx, request)
+	}
+	hco := &hcov1.HyperConverged{}
+	if err := v.decoder.Decode(request, hco); err != nil {
+		return admission.Errored(http.StatusBadRequest, fmt.Errorf("decoding HyperConverged %s: %w", request.Name, err))
+	}
+	if hco.DeletionTimestamp != nil {
+		return admission.Allowed("")
+	}
+	if err := validate(hco, v.options); err != nil {
+		return admission.Denied(err.Error())
+	}
+	return admission.Allowed("")
+}
+
+// validate says what of hco the operator cannot do.
+func validate(hco *hcov1.HyperConverged, options Options) error {
+	if hco.Name != names.HyperConvergedName {
+		return fmt.Errorf("metadata.name: %q: the HyperConverged object is named %s, there is one", hco.Name, names.HyperConvergedName)
+	}
+	if hco.Namespace != options.Namespace {
+		return fmt.Errorf("metadata.namespace: %q: the operator looks at namespace %s only; create the object there", hco.Namespace, options.Namespace)
+	}
+	if _, err := operands(hco, options.Values()); err != nil {
+		return err
+	}
+	return nil
+}
+
+func (v *validator) deletion(ctx context.Context, request admission.Request) admission.Response {
+	if request.Name != names.HyperConvergedName || request.Namespace != v.options.Namespace {
+		return admission.Allowed("") // not the one that brought anything up
+	}
+	left, err := workloadsLeft(ctx, v.reader)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	if len(left) > 0 {
+		return admission.Denied(fmt.Sprintf("HyperConverged %s cannot be deleted (uninstallStrategy %s): %s",
+			request.Name, hcov1.BlockUninstall, blockedMessage(left)))
+	}
+	return admission.Allowed("")
+}

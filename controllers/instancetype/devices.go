@@ -1,0 +1,81 @@
+package instancetype
+
+import (
+	virtv1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/api/instancetype/v1beta1"
+)
+
+func fillDevices(d *virtv1.Devices, p *v1beta1.DevicePreferences) {
+	fillPointer(&d.AutoattachGraphicsDevice, p.PreferredAutoattachGraphicsDevice)
+	fillPointer(&d.AutoattachMemBalloon, p.PreferredAutoattachMemBalloon)
+	fillPointer(&d.AutoattachPodInterface, p.PreferredAutoattachPodInterface)
+	fillPointer(&d.AutoattachSerialConsole, p.PreferredAutoattachSerialConsole)
+	fillPointer(&d.AutoattachInputDevice, p.PreferredAutoattachInputDevice)
+	fillPointer(&d.UseVirtioTransitional, p.PreferredUseVirtioTransitional)
+	fillPointer(&d.Rng, p.PreferredRng)
+	fillPointer(&d.BlockMultiQueue, p.PreferredBlockMultiQueue)
+	fillPointer(&d.NetworkInterfaceMultiQueue, p.PreferredNetworkInterfaceMultiQueue)
+	fillPointer(&d.TPM, p.PreferredTPM)
+	if p.PreferredDisableHotplug != nil {
+		d.DisableHotplug = d.DisableHotplug || *p.PreferredDisableHotplug
+	}
+	if d.Sound != nil && d.Sound.Model == "" {
+		d.Sound.Model = p.PreferredSoundModel
+	}
+	if d.Video == nil && p.PreferredVideoType != nil {
+		d.Video = &virtv1.VideoDevice{Type: *p.PreferredVideoType}
+	}
+	for i := range d.PanicDevices {
+		fillPointer(&d.PanicDevices[i].Model, p.PreferredPanicDeviceModel)
+	}
+	for i := range d.Inputs {
+		fill(&d.Inputs[i].Bus, p.PreferredInputBus)
+		fill(&d.Inputs[i].Type, p.PreferredInputType)
+	}
+}
+
+func fill[T comparable](target *T, value T) {
+	var unset T
+	if *target == unset {
+		*target = value
+	}
+}
+
+func fillDisks(disks []virtv1.Disk, p *v1beta1.DevicePreferences) {
+	for i := range disks {
+		disk := &disks[i]
+		if disk.Disk == nil && disk.CDRom == nil && disk.LUN == nil {
+			disk.Disk = &virtv1.DiskTarget{}
+		}
+		switch {
+		case disk.Disk != nil:
+			fill(&disk.Disk.Bus, p.PreferredDiskBus)
+		case disk.CDRom != nil:
+			fill(&disk.CDRom.Bus, p.PreferredCdromBus)
+		case disk.LUN != nil:
+			fill(&disk.LUN.Bus, p.PreferredLunBus)
+		}
+		fill(&disk.Cache, p.PreferredDiskCache)
+		fill(&disk.IO, p.PreferredDiskIO)
+		if disk.BlockSize == nil && p.PreferredDiskBlockSize != nil {
+			disk.BlockSize = p.PreferredDiskBlockSize.DeepCopy()
+		}
+		if disk.Disk != nil && disk.Disk.Bus == virtv1.DiskBusVirtio {
+			fillPointer(&disk.DedicatedIOThread, p.PreferredDiskDedicatedIoThread)
+		}
+	}
+}
+
+func fillInterfaces(d *virtv1.Devices, p *v1beta1.DevicePreferences) {
+	for i := range d.Interfaces {
+		iface := &d.Interfaces[i]
+		fill(&iface.Model, p.PreferredInterfaceModel)
+		if p.PreferredInterfaceMasquerade != nil && unbound(iface) {
+			iface.Masquerade = new(*p.PreferredInterfaceMasquerade)
+		}
+	}
+}
+
+func unbound(iface *virtv1.Interface) bool {
+	return iface.InterfaceBindingMethod == virtv1.InterfaceBindingMethod{} && iface.Binding == nil
+}

@@ -1,0 +1,315 @@
+//go:build integration
+
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	virtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-vm/slipway/controllers/admission"
+	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/pod"
+	"github.com/slipway-vm/slipway/internal/apply"
+	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/scheme"
+)
+
+const (
+	installed = "slipway"
+	nodeName  = "node-1"
+)
+
+// cluster is an API server with Slipway's definitions, virt-controller and virt-api. The
+// tests are scheduler, kubelet and virt-handler.
+type cluster struct {
+	client.WithWatch
+	config *rest.Config
+	// stopAPI ends virt-api.
+	stopAPI context.CancelFunc
+}
+
+// shared is started by the first test that needs it.
+var shared *cluster
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if stopShared != nil {
+		stopShared()
+	}
+	os.Exit(code)
+}
+
+var stopShared func()
+
+func start(t *testing.T) *cluster {
+	t.Helper()
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		t.Skip("needs an API server and etcd: set KUBEBUILDER_ASSETS to what 'go run -C hack/cluster . build' prints")
+	}
+	if shared != nil {
+		return shared
+	}
+	ctrllog.SetLogger(klog.Background())
+	server := &envtest.Environment{
+		Scheme: scheme.New(), CRDDirectoryPaths: []string{"hyperconverged/components/crds"}, ErrorIfCRDPathMissing: true,
+		ControlPlaneStartTimeout: 3 * time.Minute, ControlPlaneStopTimeout: time.Minute,
+	}
+	config, err := server.Start()
+	must(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	stopShared = func() { cancel(); _ = server.Stop() }
+	c := &cluster{config: config}
+	c.WithWatch, err = client.NewWithWatch(config, client.Options{Scheme: server.Scheme})
+	must(t, err)
+	must(t, c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: installed}}))
+	c.makeNode(t, nodeName, time.Now(), corev1.ConditionTrue)
+	c.useEmulation(t, true)
+	port := freePort(t)
+	apiContext, stopAPI := context.WithCancel(ctx)
+	c.stopAPI = stopAPI
+	go func() {
+		_ = admission.Run(apiContext, config, admission.Options{Namespace: installed, Port: port, HealthAddress: "0", Hosts: []string{"localhost"}})
+	}()
+	go func() {
+		_ = Run(ctx, config, Options{LauncherImage: "launcher", ImporterImage: "slipway", Namespace: installed, Identity: "test", HealthAddress: "0"})
+	}()
+	c.configureWebhooks(t, port)
+	shared = c
+	return c
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	listener, err := net.Listen("tcp", "localhost:0")
+	must(t, err)
+	defer func() { must(t, listener.Close()) }()
+	return listener.Addr().(*net.TCPAddr).Port
+}
+
+// configureWebhooks installs the operator's own configuration, but for the address.
+func (c *cluster) configureWebhooks(t *testing.T, port int) {
+	t.Helper()
+	data, err := os.ReadFile("hyperconverged/components/virt-api/webhooks.yaml")
+	must(t, err)
+	for document := range strings.SplitSeq(strings.ReplaceAll(string(data), "{{.Namespace}}", installed), "\n---\n") {
+		redirect := func(config *admissionregistrationv1.WebhookClientConfig) {
+			config.URL = new(fmt.Sprintf("https://localhost:%d%s", port, *config.Service.Path))
+			config.Service = nil
+		}
+		if strings.Contains(document, "kind: MutatingWebhookConfiguration") {
+			object := &admissionregistrationv1.MutatingWebhookConfiguration{}
+			must(t, yaml.Unmarshal([]byte(document), object))
+			for i := range object.Webhooks {
+				redirect(&object.Webhooks[i].ClientConfig)
+			}
+			must(t, c.Create(t.Context(), object))
+			continue
+		}
+		object := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+		must(t, yaml.Unmarshal([]byte(document), object))
+		for i := range object.Webhooks {
+			redirect(&object.Webhooks[i].ClientConfig)
+		}
+		must(t, c.Create(t.Context(), object))
+	}
+	gomega.NewWithT(t).Eventually(func() error {
+		vm := newVM("default", "probe")
+		return c.Create(t.Context(), vm, client.DryRunAll)
+	}, "30s", "200ms").Should(gomega.Succeed(), "virt-api serves and is trusted")
+}
+
+func (c *cluster) makeNode(t *testing.T, name string, heartbeat time.Time, ready corev1.ConditionStatus) *corev1.Node {
+	t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Labels: map[string]string{virtv1.NodeSchedulable: "true"},
+		Annotations: map[string]string{virtv1.VirtHandlerHeartbeat: strconv.Quote(heartbeat.UTC().Format(time.RFC3339))},
+	}}
+	must(t, c.Create(t.Context(), node))
+	c.ready(t, node, ready)
+	return node
+}
+
+// ready is the kubelet, or its absence.
+func (c *cluster) ready(t *testing.T, node *corev1.Node, status corev1.ConditionStatus) {
+	t.Helper()
+	patch := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":%q}]}}`, status)
+	must(t, c.Status().Patch(t.Context(), node, client.RawPatch(types.StrategicMergePatchType, []byte(patch))))
+}
+
+func (c *cluster) useEmulation(t *testing.T, allowed bool) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context()) // also when the test is over
+	kv := &virtv1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: installed, Name: names.KubeVirtName}}
+	kv.Spec.Configuration.DeveloperConfiguration = &virtv1.DeveloperConfiguration{UseEmulation: allowed}
+	existing := &virtv1.KubeVirt{}
+	err := c.Get(ctx, client.ObjectKeyFromObject(kv), existing)
+	if apierrors.IsNotFound(err) {
+		must(t, c.Create(ctx, kv))
+		return
+	}
+	must(t, err)
+	existing.Spec = kv.Spec
+	must(t, c.Update(ctx, existing))
+}
+
+// namespace makes a namespace for a test.
+func (c *cluster) namespace(t *testing.T) string {
+	t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	must(t, c.Create(t.Context(), ns))
+	return ns.Name
+}
+
+func newVM(namespace, name string) *virtv1.VirtualMachine {
+	vm := &virtv1.VirtualMachine{}
+	err := yaml.Unmarshal([]byte(`
+spec:
+  runStrategy: Always
+  template:
+    spec:
+      domain: {memory: {guest: 64Mi}, devices: {}}
+      volumes: [{name: root, containerDisk: {image: img}}]
+`), vm)
+	if err != nil {
+		return nil
+	}
+	vm.Namespace, vm.Name = namespace, name
+	return vm
+}
+
+// launcher waits for the one launcher pod of the VMI.
+func (c *cluster) launcher(t *testing.T, key client.ObjectKey, not ...string) *corev1.Pod {
+	t.Helper()
+	return c.podOf(t, key, pod.KindLauncher, not...)
+}
+
+func (c *cluster) podOf(t *testing.T, key client.ObjectKey, kind string, not ...string) *corev1.Pod {
+	t.Helper()
+	var found *corev1.Pod
+	gomega.NewWithT(t).Eventually(func() (int, error) {
+		list := &corev1.PodList{}
+		err := c.List(t.Context(), list, client.InNamespace(key.Namespace), client.MatchingLabels{names.LabelPod: kind})
+		count := 0
+		for i := range list.Items {
+			if p := &list.Items[i]; p.DeletionTimestamp == nil && (len(not) == 0 || p.Name != not[0]) && metav1.GetControllerOf(p).Name == key.Name {
+				found = p
+				count++
+			}
+		}
+		return count, err
+	}, "20s", "50ms").Should(gomega.Equal(1), "%s pods of %s", kind, key)
+	return found
+}
+
+// bind is the scheduler.
+func (c *cluster) bind(t *testing.T, p *corev1.Pod, node string) {
+	t.Helper()
+	must(t, c.SubResource("binding").Create(t.Context(), p, &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: node},
+	}))
+}
+
+// report is the kubelet.
+func (c *cluster) report(t *testing.T, p *corev1.Pod, change func(*corev1.PodStatus)) {
+	t.Helper()
+	current := &corev1.Pod{}
+	must(t, c.Get(t.Context(), client.ObjectKeyFromObject(p), current))
+	change(&current.Status)
+	must(t, c.Status().Update(t.Context(), current))
+}
+
+func computeRuns(status *corev1.PodStatus) {
+	status.Phase = corev1.PodRunning
+	status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name: names.ComputeContainer, Image: "launcher", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+	}}
+}
+
+// guestRuns is virt-handler.
+func (c *cluster) guestRuns(t *testing.T, key client.ObjectKey) {
+	t.Helper()
+	vmi := c.vmi(t, key)
+	must(t, apply.Fields(t.Context(), c, vmi, names.ManagerHandler, map[string]any{"status": map[string]any{
+		"phase": virtv1.Running,
+		"phaseTransitionTimestamps": append(vmi.Status.PhaseTransitionTimestamps, virtv1.VirtualMachineInstancePhaseTransitionTimestamp{
+			Phase: virtv1.Running, PhaseTransitionTimestamp: metav1.Now(),
+		}),
+		"conditions": []virtv1.VirtualMachineInstanceCondition{{Type: virtv1.VirtualMachineInstanceReady, Status: corev1.ConditionTrue}},
+	}}))
+}
+
+func (c *cluster) vmi(t *testing.T, key client.ObjectKey) *virtv1.VirtualMachineInstance {
+	t.Helper()
+	vmi := &virtv1.VirtualMachineInstance{}
+	must(t, c.Get(t.Context(), key, vmi))
+	return vmi
+}
+
+// vmiSays waits until what of returns of the VMI is want.
+func (c *cluster) vmiSays(t *testing.T, key client.ObjectKey, want string, of func(*virtv1.VirtualMachineInstance) string) {
+	t.Helper()
+	gomega.NewWithT(t).Eventually(func() (string, error) {
+		vmi := &virtv1.VirtualMachineInstance{}
+		err := c.Get(t.Context(), key, vmi)
+		return of(vmi), err
+	}, "20s", "50ms").Should(gomega.ContainSubstring(want), "VMI %s", key)
+}
+
+func phase(vmi *virtv1.VirtualMachineInstance) string { return string(vmi.Status.Phase) }
+
+// condition returns what a condition says: status, reason and message.
+func condition(kind virtv1.VirtualMachineInstanceConditionType) func(*virtv1.VirtualMachineInstance) string {
+	return func(vmi *virtv1.VirtualMachineInstance) string {
+		for _, c := range vmi.Status.Conditions {
+			if c.Type == kind {
+				return fmt.Sprintf("%s %s %s", c.Status, c.Reason, c.Message)
+			}
+		}
+		return "none"
+	}
+}
+
+// vmIs waits for the VM's printable status.
+func (c *cluster) vmIs(t *testing.T, key client.ObjectKey, want virtv1.VirtualMachinePrintableStatus) *virtv1.VirtualMachine {
+	t.Helper()
+	vm := &virtv1.VirtualMachine{}
+	gomega.NewWithT(t).Eventually(func() (virtv1.VirtualMachinePrintableStatus, error) {
+		err := c.Get(t.Context(), key, vm)
+		return vm.Status.PrintableStatus, err
+	}, "20s", "50ms").Should(gomega.Equal(want), "VM %s", key)
+	return vm
+}
+
+// gone waits until an object is.
+func (c *cluster) gone(t *testing.T, object client.Object) {
+	t.Helper()
+	gomega.NewWithT(t).Eventually(func() bool {
+		return apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(object), object))
+	}, "20s", "50ms").Should(gomega.BeTrue(), "%T %s is gone", object, object.GetName())
+}

@@ -1,0 +1,123 @@
+// Package virtualmachine keeps VirtualMachines as they are wanted: it creates their
+// DataVolumes, starts them by creating a VirtualMachineInstance, stops them by deleting
+// it, starts them again after a crash, and tells in their status how they are.
+package virtualmachine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	virtv1 "kubevirt.io/api/core/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/slipway-vm/slipway/controllers/instancetype"
+)
+
+// Reconciler brings VirtualMachines to the state that their specs ask for.
+type Reconciler struct {
+	client.Client
+	// live reads past the cache.
+	live     client.Reader
+	resolver instancetype.Resolver
+	events   events.EventRecorder
+	now      func() time.Time
+}
+
+// SetupWithManager adds the controller to mgr.
+func SetupWithManager(mgr ctrl.Manager) error {
+	r := &Reconciler{
+		Client: mgr.GetClient(),
+		live:   mgr.GetAPIReader(),
+		// Instance types are read at a start only, so no cache of them is kept.
+		resolver: instancetype.Resolver{Reader: mgr.GetAPIReader()},
+		events:   mgr.GetEventRecorder("virtualmachine-controller"),
+		now:      time.Now,
+	}
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("virtualmachine").
+		For(&virtv1.VirtualMachine{}).
+		Owns(&virtv1.VirtualMachineInstance{}).
+		Owns(&cdiv1.DataVolume{}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 4}).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("setting up the VirtualMachine controller: %w", err)
+	}
+	return nil
+}
+
+// steps are done in this order in every pass over a VM that is not being deleted: the
+// disks of a VM are made whether it runs or not, and a failed start is written down
+// before its VMI, the only trace of it, is removed.
+func (r *Reconciler) steps() []func(context.Context, *scope) error {
+	return []func(context.Context, *scope) error{
+		r.addFinalizer,
+		r.createDataVolumes,
+		r.noteFailedStart,
+		r.run,
+	}
+}
+
+// Reconcile makes one pass over the VM that req names.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	vm := &virtv1.VirtualMachine{}
+	if err := r.Get(ctx, req.NamespacedName, vm); err != nil {
+		if apierrors.IsNotFound(err) {
+			return ctrl.Result{}, nil
+		}
+		return ctrl.Result{}, fmt.Errorf("reading VirtualMachine %s: %w", req.NamespacedName, err)
+	}
+	s, err := r.newScope(ctx, vm)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	steps := r.steps()
+	if vm.DeletionTimestamp != nil {
+		steps = []func(context.Context, *scope) error{r.finalize}
+	}
+	for _, step := range steps {
+		if s.failure = step(ctx, s); s.failure != nil {
+			break
+		}
+	}
+	if s.gone {
+		return ctrl.Result{}, nil
+	}
+	err = errors.Join(s.failure, r.writeStatus(ctx, s))
+	if apierrors.IsConflict(err) {
+		log.FromContext(ctx).V(1).Info("Waiting for the newer object", "reason", err.Error())
+		return ctrl.Result{Requeue: true}, nil //nolint:staticcheck // the event that brings the newer object may have passed already
+	}
+	return s.result, err
+}
+
+func (r *Reconciler) event(vm *virtv1.VirtualMachine, kind, reason, format string, args ...any) {
+	r.events.Eventf(vm, nil, kind, reason, "Reconcile", format, args...)
+}
+
+func (r *Reconciler) normal(vm *virtv1.VirtualMachine, reason, format string, args ...any) {
+	r.event(vm, corev1.EventTypeNormal, reason, format, args...)
+}
+
+func (r *Reconciler) warning(vm *virtv1.VirtualMachine, reason, format string, args ...any) {
+	r.event(vm, corev1.EventTypeWarning, reason, format, args...)
+}
+
+// Reasons of events, in the field's words.
+const (
+	reasonCreate           = "SuccessfulCreate"
+	reasonCreateFailed     = "FailedCreate"
+	reasonDelete           = "SuccessfulDelete"
+	reasonDeleteFailed     = "FailedDelete"
+	reasonDataVolume       = "SuccessfulDataVolumeCreate"
+	reasonDataVolumeFailed = "FailedDataVolumeCreate"
+)

@@ -1,0 +1,76 @@
+package virtualmachine
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	virtv1 "kubevirt.io/api/core/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/slipway-vm/slipway/internal/names"
+)
+
+// createDataVolumes creates the DataVolumes of the VM's templates that do not exist. A
+// claim of the name counts as one: it outlives a DataVolume that was removed after
+// it was filled, and what is on a disk is never replaced.
+func (r *Reconciler) createDataVolumes(ctx context.Context, s *scope) error {
+	for _, template := range s.vm.Spec.DataVolumeTemplates {
+		if s.dataVolumes[template.Name] != nil {
+			continue
+		}
+		exists, err := r.claimExists(ctx, s.vm.Namespace, template.Name)
+		if err != nil {
+			return err
+		}
+		if exists {
+			continue
+		}
+		dv := dataVolume(s.vm, template)
+		err = r.Create(ctx, dv, client.FieldOwner(names.ManagerController))
+		if apierrors.IsAlreadyExists(err) {
+			continue
+		}
+		if err != nil {
+			r.warning(s.vm, reasonDataVolumeFailed, "Error creating DataVolume %s: %v", dv.Name, err)
+			return fmt.Errorf("creating DataVolume %s/%s: %w", dv.Namespace, dv.Name, err)
+		}
+		s.dataVolumes[dv.Name] = dv
+		r.normal(s.vm, reasonDataVolume, "Created DataVolume %s", dv.Name)
+	}
+	return nil
+}
+
+func (r *Reconciler) claimExists(ctx context.Context, namespace, name string) (bool, error) {
+	err := r.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &corev1.PersistentVolumeClaim{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading PersistentVolumeClaim %s/%s: %w", namespace, name, err)
+	}
+	return true, nil
+}
+
+// dataVolume makes the DataVolume of a template; the VM owns it, so it goes with the VM.
+func dataVolume(vm *virtv1.VirtualMachine, template virtv1.DataVolumeTemplateSpec) *cdiv1.DataVolume {
+	labels := maps.Clone(template.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[virtv1.CreatedByLabel] = string(vm.UID)
+	return &cdiv1.DataVolume{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:            template.Name,
+			Namespace:       vm.Namespace,
+			Labels:          labels,
+			Annotations:     maps.Clone(template.Annotations),
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(vm, virtv1.VirtualMachineGroupVersionKind)},
+		},
+		Spec: *template.Spec.DeepCopy(),
+	}
+}

@@ -1,0 +1,60 @@
+package virtualmachine
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	virtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/slipway-vm/slipway/internal/names"
+)
+
+// addFinalizer adds the finalizer that admission adds to every VM, in case it was made
+// while no admission was installed.
+func (r *Reconciler) addFinalizer(ctx context.Context, s *scope) error {
+	if s.failure != nil {
+		return s.failure
+	}
+	if controllerutil.ContainsFinalizer(s.vm, virtv1.VirtualMachineControllerFinalizer) {
+		return nil
+	}
+	changed := s.vm.DeepCopy()
+	controllerutil.AddFinalizer(changed, virtv1.VirtualMachineControllerFinalizer)
+	if err := r.patch(ctx, changed, s.vm); err != nil {
+		return fmt.Errorf("adding the finalizer to %s/%s: %w", s.vm.Namespace, s.vm.Name, err)
+	}
+	return nil
+}
+
+func (r *Reconciler) patch(ctx context.Context, changed, from *virtv1.VirtualMachine) error {
+	patch := client.MergeFromWithOptions(from, client.MergeFromWithOptimisticLock{})
+	if err := r.Patch(ctx, changed, patch, client.FieldOwner(names.ManagerController)); err != nil {
+		return fmt.Errorf("patching VirtualMachine %s/%s: %w", from.Namespace, from.Name, err)
+	}
+	return nil
+}
+
+// finalize stops a deleted VM and lets it go once its VMI has gone. A VM that is deleted
+// as an orphaning parent leaves its VMI running.
+func (r *Reconciler) finalize(ctx context.Context, s *scope) error {
+	if !controllerutil.ContainsFinalizer(s.vm, virtv1.VirtualMachineControllerFinalizer) {
+		return nil
+	}
+	if s.vmi != nil && !controllerutil.ContainsFinalizer(s.vm, metav1.FinalizerOrphanDependents) {
+		if s.vmi.DeletionTimestamp != nil {
+			return nil
+		}
+		return r.stop(ctx, s)
+	}
+	changed := s.vm.DeepCopy()
+	controllerutil.RemoveFinalizer(changed, virtv1.VirtualMachineControllerFinalizer)
+	if err := r.patch(ctx, changed, s.vm); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("removing the finalizer from %s/%s: %w", s.vm.Namespace, s.vm.Name, err)
+	}
+	s.gone = true
+	return nil
+}

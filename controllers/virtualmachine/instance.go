@@ -1,0 +1,109 @@
+package virtualmachine
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strconv"
+
+	"github.com/google/uuid"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	virtv1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/api/instancetype/v1beta1"
+
+	"github.com/slipway-vm/slipway/controllers/instancetype"
+	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/defaults"
+	"github.com/slipway-vm/slipway/internal/names"
+)
+
+// AnnotationTemplate on a VMI is the digest of the part of its VM that it was made from,
+// by which a VM knows that it must be restarted for a change to take effect.
+const AnnotationTemplate = names.Domain + "template-digest"
+
+// firmwareSpace is the name space in which a VM's uid becomes its firmware's UUID.
+var firmwareSpace = uuid.MustParse("2b9a2f0e-8f0f-4a39-9d1c-5d6a3c8f7b10")
+
+// parts are what a VMI is made from.
+type parts struct {
+	vm                             *virtv1.VirtualMachine
+	instancetypeRef, preferenceRef instancetype.Reference
+	instancetype                   *v1beta1.VirtualMachineInstancetypeSpec
+	preference                     *v1beta1.VirtualMachinePreferenceSpec
+}
+
+// instance makes the VMI of a VM.
+func instance(p parts) (*virtv1.VirtualMachineInstance, error) {
+	if p.vm.Spec.Template == nil {
+		return nil, fmt.Errorf("missing virtual machine template")
+	}
+	digest, err := templateDigest(p.vm)
+	if err != nil {
+		return nil, err
+	}
+	template := p.vm.Spec.Template.DeepCopy()
+	vmi := &virtv1.VirtualMachineInstance{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:            p.vm.Name,
+			Namespace:       p.vm.Namespace,
+			Labels:          template.ObjectMeta.Labels,
+			Annotations:     annotations(p, digest),
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(p.vm, virtv1.VirtualMachineGroupVersionKind)},
+			Finalizers:      []string{virtv1.VirtualMachineInstanceFinalizer},
+		},
+		Spec: template.Spec,
+	}
+	defaults.Disks(&vmi.Spec)
+	defaults.Interface(&vmi.Spec)
+	errs := instancetype.Apply(vmi, p.instancetype, p.preference, field.NewPath("spec", "template", "spec"))
+	if err := errs.ToAggregate(); err != nil {
+		return nil, fmt.Errorf("applying instance type and preference: %w", err)
+	}
+	setFirmwareUUID(vmi, p.vm)
+	return vmi, nil
+}
+
+func annotations(p parts, digest string) map[string]string {
+	all := maps.Clone(p.vm.Spec.Template.ObjectMeta.Annotations)
+	if all == nil {
+		all = map[string]string{}
+	}
+	all[virtv1.VirtualMachineGenerationAnnotation] = strconv.FormatInt(p.vm.Generation, 10)
+	all[AnnotationTemplate] = digest
+	note := func(ref instancetype.Reference, cluster, own, clusterKind string) {
+		switch {
+		case ref.Name == "":
+		case ref.Kind == clusterKind:
+			all[cluster] = ref.Name
+		default:
+			all[own] = ref.Name
+		}
+	}
+	note(p.instancetypeRef, virtv1.ClusterInstancetypeAnnotation, virtv1.InstancetypeAnnotation, instancetype.KindClusterInstancetype)
+	note(p.preferenceRef, virtv1.ClusterPreferenceAnnotation, virtv1.PreferenceAnnotation, instancetype.KindClusterPreference)
+	return all
+}
+
+// setFirmwareUUID gives the guest the same UUID at every start: a guest takes a new one
+// for a new machine, and licences and cloud-init with it.
+func setFirmwareUUID(vmi *virtv1.VirtualMachineInstance, vm *virtv1.VirtualMachine) {
+	if vmi.Spec.Domain.Firmware == nil {
+		vmi.Spec.Domain.Firmware = &virtv1.Firmware{}
+	}
+	if vmi.Spec.Domain.Firmware.UUID == "" {
+		vmi.Spec.Domain.Firmware.UUID = types.UID(uuid.NewSHA1(firmwareSpace, []byte(vm.UID)).String())
+	}
+}
+
+// templateDigest is the digest of what a running VMI cannot take up from its VM.
+func templateDigest(vm *virtv1.VirtualMachine) (string, error) {
+	data, err := json.Marshal([]any{vm.Spec.Template, vm.Spec.Instancetype, vm.Spec.Preference})
+	if err != nil {
+		return "", fmt.Errorf("encoding the template of %s/%s: %w", vm.Namespace, vm.Name, err)
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:8]), nil
+}

@@ -1,0 +1,107 @@
+package virtualmachine
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	virtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/slipway-vm/slipway/internal/names"
+)
+
+// run starts or stops the VM as its run strategy says. One that ended by itself and is
+// to run always is started again, after its back-off when it failed.
+func (r *Reconciler) run(ctx context.Context, s *scope) error {
+	wanted, err := wantsToRun(s.vm)
+	if err != nil {
+		return err
+	}
+	switch {
+	case s.vmi == nil && wanted:
+		return r.start(ctx, s)
+	case s.vmi == nil || s.vmi.DeletionTimestamp != nil:
+		return nil
+	case !wanted:
+		return r.stop(ctx, s)
+	case s.vmi.IsFinal() && failureNoted(s):
+		return r.stop(ctx, s)
+	}
+	return nil
+}
+
+// failureNoted says whether the status already holds what noteFailedStart found, so
+// that the VMI may go.
+func failureNoted(s *scope) bool {
+	return equalFailure(s.startFailure, s.vm.Status.StartFailure)
+}
+
+func (r *Reconciler) start(ctx context.Context, s *scope) error {
+	if failure := s.startFailure; failure != nil && failure.RetryAfterTimestamp != nil {
+		if left := failure.RetryAfterTimestamp.Sub(s.now); left > 0 {
+			s.requeueAfter(left)
+			return nil
+		}
+	}
+	vmi, err := r.newInstance(ctx, s)
+	if err != nil {
+		r.warning(s.vm, reasonCreateFailed, "Error creating virtual machine instance: %v", err)
+		return fmt.Errorf("starting VirtualMachine %s/%s: %w", s.vm.Namespace, s.vm.Name, err)
+	}
+	err = r.Create(ctx, vmi, client.FieldOwner(names.ManagerController))
+	if apierrors.IsAlreadyExists(err) {
+		return r.checkOwner(ctx, s)
+	}
+	if err != nil {
+		r.warning(s.vm, reasonCreateFailed, "Error creating virtual machine instance: %v", err)
+		return fmt.Errorf("creating VirtualMachineInstance %s/%s: %w", vmi.Namespace, vmi.Name, err)
+	}
+	s.vmi = vmi
+	r.normal(s.vm, reasonCreate, "Started the virtual machine by creating the new virtual machine instance %s", vmi.Name)
+	return nil
+}
+
+// checkOwner explains a VMI of the VM's name that the cache did not show as its own.
+func (r *Reconciler) checkOwner(ctx context.Context, s *scope) error {
+	vmi := &virtv1.VirtualMachineInstance{}
+	if err := r.live.Get(ctx, client.ObjectKeyFromObject(s.vm), vmi); err != nil {
+		return fmt.Errorf("reading VirtualMachineInstance %s/%s: %w", s.vm.Namespace, s.vm.Name, err)
+	}
+	for _, owner := range vmi.OwnerReferences {
+		if owner.UID == s.vm.UID {
+			return nil
+		}
+	}
+	return fmt.Errorf("VirtualMachineInstance %s/%s exists and is not this VirtualMachine's; delete it, or rename one of them", vmi.Namespace, vmi.Name)
+}
+
+// newInstance makes the VMI, with what the VM's instance type and preference say now.
+func (r *Reconciler) newInstance(ctx context.Context, s *scope) (*virtv1.VirtualMachineInstance, error) {
+	it, preference, err := r.resolver.References(ctx, s.vm)
+	if err != nil {
+		return nil, err
+	}
+	p := parts{vm: s.vm, instancetypeRef: it, preferenceRef: preference}
+	if p.instancetype, err = r.resolver.Instancetype(ctx, s.vm.Namespace, it); err != nil {
+		return nil, err
+	}
+	if p.preference, err = r.resolver.Preference(ctx, s.vm.Namespace, preference); err != nil {
+		return nil, err
+	}
+	s.instancetype, s.preference = it, preference
+	return instance(p)
+}
+
+func (r *Reconciler) stop(ctx context.Context, s *scope) error {
+	err := r.Delete(ctx, s.vmi, client.Preconditions{UID: &s.vmi.UID})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		r.warning(s.vm, reasonDeleteFailed, "Error deleting virtual machine instance %s: %v", s.vmi.Name, err)
+		return fmt.Errorf("deleting VirtualMachineInstance %s/%s: %w", s.vmi.Namespace, s.vmi.Name, err)
+	}
+	r.normal(s.vm, reasonDelete, "Stopped the virtual machine by deleting the virtual machine instance %s", s.vmi.Name)
+	return nil
+}

@@ -1,0 +1,95 @@
+package virtualmachine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	virtv1 "kubevirt.io/api/core/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/slipway-vm/slipway/controllers/instancetype"
+)
+
+// scope is what one pass over a VM knows and decides.
+type scope struct {
+	vm  *virtv1.VirtualMachine
+	now time.Time
+	// vmi is the VM's instance; nil when there is none.
+	vmi *virtv1.VirtualMachineInstance
+	// dataVolumes are those of the VM's templates that exist, by name.
+	dataVolumes map[string]*cdiv1.DataVolume
+	// startFailure is set by noteFailedStart.
+	startFailure *virtv1.VirtualMachineStartFailure
+	// instancetype and preference are set by start, and are what the status keeps.
+	instancetype, preference instancetype.Reference
+	// failure is the error that ended the pass.
+	failure error
+	// gone says that the VM's finalizer was removed, so nothing can be written to it.
+	gone   bool
+	result ctrl.Result
+}
+
+func (r *Reconciler) newScope(ctx context.Context, vm *virtv1.VirtualMachine) (*scope, error) {
+	s := &scope{
+		vm: vm, now: r.now(),
+		dataVolumes:  map[string]*cdiv1.DataVolume{},
+		startFailure: vm.Status.StartFailure,
+		instancetype: referenceOf(vm.Status.InstancetypeRef),
+		preference:   referenceOf(vm.Status.PreferenceRef),
+	}
+	vmi := &virtv1.VirtualMachineInstance{}
+	err := r.Get(ctx, client.ObjectKeyFromObject(vm), vmi)
+	switch {
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		return nil, fmt.Errorf("reading VirtualMachineInstance %s/%s: %w", vm.Namespace, vm.Name, err)
+	case metav1.IsControlledBy(vmi, vm):
+		s.vmi = vmi
+	default:
+		s.failure = fmt.Errorf("VirtualMachineInstance %s exists and is not this VirtualMachine's; delete it, or rename one of them", vmi.Name)
+	}
+	for _, template := range vm.Spec.DataVolumeTemplates {
+		dv := &cdiv1.DataVolume{}
+		err := r.Get(ctx, client.ObjectKey{Namespace: vm.Namespace, Name: template.Name}, dv)
+		if err == nil {
+			s.dataVolumes[template.Name] = dv
+		} else if !apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("reading DataVolume %s/%s: %w", vm.Namespace, template.Name, err)
+		}
+	}
+	return s, nil
+}
+
+func referenceOf(ref *virtv1.InstancetypeStatusRef) instancetype.Reference {
+	if ref == nil {
+		return instancetype.Reference{}
+	}
+	return instancetype.Reference{Kind: ref.Kind, Name: ref.Name, InferredFrom: ref.InferFromVolume}
+}
+
+// requeueAfter asks for another pass after d, or sooner when one was asked for.
+func (s *scope) requeueAfter(d time.Duration) {
+	if s.result.RequeueAfter == 0 || d < s.result.RequeueAfter {
+		s.result.RequeueAfter = max(d, time.Millisecond)
+	}
+}
+
+// wantsToRun says whether the VM's run strategy asks for a VMI.
+func wantsToRun(vm *virtv1.VirtualMachine) (bool, error) {
+	strategy, err := vm.RunStrategy()
+	if err != nil {
+		return false, fmt.Errorf("reading the run strategy: %w", err)
+	}
+	switch strategy {
+	case virtv1.RunStrategyAlways:
+		return true, nil
+	case virtv1.RunStrategyHalted:
+		return false, nil
+	}
+	return false, fmt.Errorf("runStrategy %s is not acted on yet; use Always or Halted", strategy)
+}

@@ -1,0 +1,170 @@
+package virtualmachine
+
+import (
+	"context"
+	"reflect"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	virtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/slipway-vm/slipway/controllers/instancetype"
+	"github.com/slipway-vm/slipway/internal/apply"
+	"github.com/slipway-vm/slipway/internal/names"
+)
+
+// writeStatus writes the VM's status when it has changed.
+func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
+	wanted := statusOf(s)
+	if reflect.DeepEqual(wanted, owned(&s.vm.Status)) {
+		return nil
+	}
+	return apply.Status(ctx, r.Client, s.vm, names.ManagerController, wanted)
+}
+
+// owned returns the fields of status that this controller writes.
+func owned(status *virtv1.VirtualMachineStatus) virtv1.VirtualMachineStatus {
+	return virtv1.VirtualMachineStatus{
+		Created:            status.Created,
+		Ready:              status.Ready,
+		PrintableStatus:    status.PrintableStatus,
+		Conditions:         status.Conditions,
+		StartFailure:       status.StartFailure,
+		ObservedGeneration: status.ObservedGeneration,
+		DesiredGeneration:  status.DesiredGeneration,
+		RunStrategy:        status.RunStrategy,
+		InstancetypeRef:    status.InstancetypeRef,
+		PreferenceRef:      status.PreferenceRef,
+	}
+}
+
+// statusOf computes the VM's status from what the pass knows.
+func statusOf(s *scope) virtv1.VirtualMachineStatus {
+	status := virtv1.VirtualMachineStatus{
+		Created:           s.vmi != nil,
+		PrintableStatus:   printable(s),
+		Conditions:        conditions(s),
+		StartFailure:      s.startFailure,
+		DesiredGeneration: s.vm.Generation,
+		InstancetypeRef:   refOf(s.vm.Spec.Instancetype != nil, s.instancetype),
+		PreferenceRef:     refOf(s.vm.Spec.Preference != nil, s.preference),
+	}
+	status.ObservedGeneration = observed(s)
+	if strategy, err := s.vm.RunStrategy(); err == nil {
+		status.RunStrategy = strategy
+	}
+	if s.vmi != nil {
+		ready := vmiCondition(s.vmi, virtv1.VirtualMachineInstanceReady)
+		status.Ready = ready != nil && ready.Status == corev1.ConditionTrue && s.vmi.IsRunning()
+	}
+	return status
+}
+
+func refOf(named bool, ref instancetype.Reference) *virtv1.InstancetypeStatusRef {
+	if !named || ref.Name == "" {
+		return nil
+	}
+	return &virtv1.InstancetypeStatusRef{Name: ref.Name, Kind: ref.Kind, InferFromVolume: ref.InferredFrom}
+}
+
+// observed is the generation of the VM that its VMI runs.
+func observed(s *scope) int64 {
+	if s.vmi == nil || !restartRequired(s) {
+		return s.vm.Generation
+	}
+	generation, err := strconv.ParseInt(s.vmi.Annotations[virtv1.VirtualMachineGenerationAnnotation], 10, 64)
+	if err != nil {
+		return s.vm.Generation
+	}
+	return generation
+}
+
+// restartRequired says whether the VM was changed in a way that its running VMI does not have.
+func restartRequired(s *scope) bool {
+	if s.vmi == nil || s.vmi.IsFinal() || s.vmi.DeletionTimestamp != nil {
+		return false
+	}
+	made, known := s.vmi.Annotations[AnnotationTemplate]
+	digest, err := templateDigest(s.vm)
+	return known && err == nil && made != digest
+}
+
+// Reasons of the VM's own conditions, in the field's words.
+const (
+	reasonNoVMI          = "VMINotExists"
+	reasonGuestNotUp     = virtv1.GuestNotRunningReason
+	reasonRestart        = "RestartRequired"
+	messageNoVMI         = "VMI does not exist"
+	messageGuestNotUp    = "Guest VM is not reported as running"
+	messageRestartNeeded = "a non-live-updatable field was changed in the template spec"
+)
+
+// conditions are the VM's own and copies of its VMI's.
+func conditions(s *scope) []virtv1.VirtualMachineCondition {
+	var all []virtv1.VirtualMachineCondition
+	add := func(c virtv1.VirtualMachineCondition) {
+		all = append(all, keepTransition(c, s))
+	}
+	add(readiness(s))
+	if s.failure != nil {
+		add(virtv1.VirtualMachineCondition{
+			Type: virtv1.VirtualMachineFailure, Status: corev1.ConditionTrue, Reason: reasonCreateFailed, Message: s.failure.Error(),
+		})
+	}
+	if restartRequired(s) {
+		add(virtv1.VirtualMachineCondition{
+			Type: virtv1.VirtualMachineRestartRequired, Status: corev1.ConditionTrue, Reason: reasonRestart, Message: messageRestartNeeded,
+		})
+	}
+	if s.vmi == nil {
+		return all
+	}
+	for _, c := range s.vmi.Status.Conditions {
+		if c.Type == virtv1.VirtualMachineInstanceReady {
+			continue
+		}
+		all = append(all, virtv1.VirtualMachineCondition{
+			Type: virtv1.VirtualMachineConditionType(c.Type), Status: c.Status, Reason: c.Reason, Message: c.Message,
+			LastTransitionTime: c.LastTransitionTime,
+		})
+	}
+	return all
+}
+
+func readiness(s *scope) virtv1.VirtualMachineCondition {
+	c := virtv1.VirtualMachineCondition{Type: virtv1.VirtualMachineReady, Status: corev1.ConditionFalse}
+	if s.vmi == nil {
+		c.Reason, c.Message = reasonNoVMI, messageNoVMI
+		return c
+	}
+	ready := vmiCondition(s.vmi, virtv1.VirtualMachineInstanceReady)
+	if ready == nil {
+		c.Reason, c.Message = reasonGuestNotUp, messageGuestNotUp
+		return c
+	}
+	c.Status, c.Reason, c.Message, c.LastTransitionTime = ready.Status, ready.Reason, ready.Message, ready.LastTransitionTime
+	return c
+}
+
+// keepTransition gives c the time of its last change.
+func keepTransition(c virtv1.VirtualMachineCondition, s *scope) virtv1.VirtualMachineCondition {
+	for _, old := range s.vm.Status.Conditions {
+		if old.Type == c.Type && old.Status == c.Status && c.LastTransitionTime.IsZero() {
+			c.LastTransitionTime = old.LastTransitionTime
+		}
+	}
+	if c.LastTransitionTime.IsZero() {
+		c.LastTransitionTime = metav1.NewTime(s.now)
+	}
+	return c
+}
+
+func vmiCondition(vmi *virtv1.VirtualMachineInstance, kind virtv1.VirtualMachineInstanceConditionType) *virtv1.VirtualMachineInstanceCondition {
+	for i := range vmi.Status.Conditions {
+		if vmi.Status.Conditions[i].Type == kind {
+			return &vmi.Status.Conditions[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,92 @@
+package virtualmachineinstance
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	virtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/pod"
+	"github.com/slipway-vm/slipway/internal/names"
+)
+
+// createPod creates the launcher pod. It writes nothing to the VMI when all is well:
+// the pod's being placed, milliseconds later, is the next thing worth a write.
+func (r *Reconciler) createPod(ctx context.Context, s *scope) error {
+	in, err := r.podInput(ctx, s)
+	if err != nil {
+		return err
+	}
+	launcher, err := pod.Launcher(in)
+	if err != nil {
+		return r.noteFailedCreate(s, err)
+	}
+	// The cache may not have seen the pod of the last pass, or of the last controller.
+	existing, err := r.livePod(ctx, s.vmi)
+	if err != nil || existing != nil {
+		return err
+	}
+	if err := r.Create(ctx, launcher, client.FieldOwner(names.ManagerController)); err != nil {
+		return r.noteFailedCreate(s, fmt.Errorf("creating the launcher pod of %s/%s: %w", s.vmi.Namespace, s.vmi.Name, err))
+	}
+	r.normal(s.vmi, launcher, reasonCreate, "Created virtual machine pod %s", launcher.Name)
+	return nil
+}
+
+// noteFailedCreate puts the failure where the user sees it and returns it, so that the
+// pass is tried again with back-off.
+func (r *Reconciler) noteFailedCreate(s *scope, err error) error {
+	s.setCondition(conditionSynchronized, corev1.ConditionFalse, reasonCreateFailed, err.Error())
+	r.warning(s.vmi, nil, reasonCreateFailed, "Error creating pod: %v", err)
+	return err
+}
+
+// podInput gathers what the pods of the VMI are built from.
+func (r *Reconciler) podInput(ctx context.Context, s *scope) (pod.Input, error) {
+	settings, err := r.readSettings(ctx)
+	if err != nil {
+		return pod.Input{}, err
+	}
+	kvm, err := r.useKVM(ctx, settings)
+	if err != nil {
+		return pod.Input{}, err
+	}
+	return pod.Input{
+		VMI:              s.vmi,
+		LauncherImage:    r.options.LauncherImage,
+		ProvisionerImage: r.options.ProvisionerImage,
+		PullPolicy:       settings.pullPolicy,
+		KVM:              kvm,
+		CPURatio:         settings.cpuRatio,
+		MemoryOvercommit: settings.memoryOvercommit,
+		Claims:           claims(s.volumes),
+	}, nil
+}
+
+// livePod returns the VMI's launcher pod as the API server has it now.
+func (r *Reconciler) livePod(ctx context.Context, vmi *virtv1.VirtualMachineInstance) (*corev1.Pod, error) {
+	pods, err := r.livePods(ctx, vmi, pod.KindLauncher)
+	if err != nil || len(pods) == 0 {
+		return nil, err
+	}
+	return &pods[0], nil
+}
+
+func (r *Reconciler) livePods(ctx context.Context, vmi *virtv1.VirtualMachineInstance, kind string) ([]corev1.Pod, error) {
+	list := &corev1.PodList{}
+	err := r.live.List(ctx, list, client.InNamespace(vmi.Namespace),
+		client.MatchingLabels{virtv1.CreatedByLabel: string(vmi.UID), names.LabelPod: kind})
+	if err != nil {
+		return nil, fmt.Errorf("listing the pods of %s/%s: %w", vmi.Namespace, vmi.Name, err)
+	}
+	var own []corev1.Pod
+	for _, p := range list.Items {
+		if metav1.IsControlledBy(&p, vmi) {
+			own = append(own, p)
+		}
+	}
+	return own, nil
+}

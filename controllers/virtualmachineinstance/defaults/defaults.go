@@ -1,0 +1,153 @@
+// Package defaults fills what a VirtualMachineInstance leaves open. The admission
+// webhook uses all of it, and the VirtualMachine controller the parts that must stand
+// before a preference is applied.
+package defaults
+
+import (
+	"runtime"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	virtv1 "kubevirt.io/api/core/v1"
+)
+
+// Machine is the machine type of a VMI that names none.
+const Machine = "q35"
+
+// GracePeriodSeconds is the grace period of a VMI that names none.
+const GracePeriodSeconds = 30
+
+// InterfaceModel is the network card of an interface that names none.
+const InterfaceModel = virtv1.VirtIO
+
+// Set fills all that vmi's spec leaves open. It is a function of vmi but for the
+// firmware's UUID, which is a random one when vmi names none.
+func Set(vmi *virtv1.VirtualMachineInstance) {
+	spec := &vmi.Spec
+	Disks(spec)
+	virtv1.SetObjectDefaults_VirtualMachineInstance(vmi)
+	Interface(spec)
+	Networks(spec)
+	setMachine(spec)
+	setMemory(&spec.Domain)
+	setCPU(&spec.Domain)
+	setDiskBuses(spec.Domain.Devices.Disks)
+	if spec.TerminationGracePeriodSeconds == nil {
+		spec.TerminationGracePeriodSeconds = ptr.To[int64](GracePeriodSeconds)
+	}
+}
+
+// Disks gives every volume that no disk shows to the guest a disk of its own.
+func Disks(spec *virtv1.VirtualMachineInstanceSpec) {
+	shown := map[string]bool{}
+	for _, disk := range spec.Domain.Devices.Disks {
+		shown[disk.Name] = true
+	}
+	for _, fs := range spec.Domain.Devices.Filesystems {
+		shown[fs.Name] = true
+	}
+	for _, volume := range spec.Volumes {
+		if !shown[volume.Name] {
+			spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, virtv1.Disk{Name: volume.Name})
+		}
+	}
+}
+
+// Interface connects a VMI that says nothing of networks to the pod network, by
+// masquerade: the field's own default is a bridge, which Slipway does not have yet.
+func Interface(spec *virtv1.VirtualMachineInstanceSpec) {
+	devices := &spec.Domain.Devices
+	if len(devices.Interfaces) > 0 || len(spec.Networks) > 0 || !ptr.Deref(devices.AutoattachPodInterface, true) {
+		return
+	}
+	devices.Interfaces = []virtv1.Interface{*virtv1.DefaultMasqueradeNetworkInterface()}
+	spec.Networks = []virtv1.Network{*virtv1.DefaultPodNetwork()}
+}
+
+// Networks completes interfaces and the pod network.
+func Networks(spec *virtv1.VirtualMachineInstanceSpec) {
+	interfaces := spec.Domain.Devices.Interfaces
+	if len(interfaces) == 1 && len(spec.Networks) == 0 {
+		network := *virtv1.DefaultPodNetwork()
+		network.Name = interfaces[0].Name
+		spec.Networks = []virtv1.Network{network}
+	}
+	for i := range interfaces {
+		if interfaces[i].Model == "" {
+			interfaces[i].Model = InterfaceModel
+		}
+	}
+}
+
+func setMachine(spec *virtv1.VirtualMachineInstanceSpec) {
+	if spec.Architecture == "" {
+		spec.Architecture = runtime.GOARCH
+	}
+	if spec.Domain.Machine == nil {
+		spec.Domain.Machine = &virtv1.Machine{}
+	}
+	if spec.Domain.Machine.Type == "" {
+		spec.Domain.Machine.Type = Machine
+	}
+}
+
+// setMemory makes the guest's memory what is requested, or else limited.
+func setMemory(domain *virtv1.DomainSpec) {
+	if domain.Memory != nil && (domain.Memory.Guest != nil || domain.Memory.Hugepages != nil) {
+		return
+	}
+	for _, list := range []corev1.ResourceList{domain.Resources.Requests, domain.Resources.Limits} {
+		if memory, ok := list[corev1.ResourceMemory]; ok {
+			if domain.Memory == nil {
+				domain.Memory = &virtv1.Memory{}
+			}
+			domain.Memory.Guest = new(memory.DeepCopy())
+			return
+		}
+	}
+}
+
+// setCPU completes the topology; without one the guest has as many sockets as whole CPUs
+// are limited, or else requested.
+func setCPU(domain *virtv1.DomainSpec) {
+	if domain.CPU == nil {
+		domain.CPU = &virtv1.CPU{}
+	}
+	cpu := domain.CPU
+	if cpu.Sockets == 0 && cpu.Cores == 0 && cpu.Threads == 0 {
+		cpu.Sockets = wholeCPUs(domain.Resources)
+	}
+	cpu.Sockets = max(cpu.Sockets, 1)
+	cpu.Cores = max(cpu.Cores, 1)
+	cpu.Threads = max(cpu.Threads, 1)
+}
+
+func wholeCPUs(resources virtv1.ResourceRequirements) uint32 {
+	for _, list := range []corev1.ResourceList{resources.Limits, resources.Requests} {
+		if cpu, ok := list[corev1.ResourceCPU]; ok && cpu.Value() > 0 {
+			return uint32(min(cpu.Value(), 1<<16)) //nolint:gosec // bounded above
+		}
+	}
+	return 1
+}
+
+func setDiskBuses(disks []virtv1.Disk) {
+	for i := range disks {
+		switch disk := &disks[i]; {
+		case disk.CDRom != nil:
+			setBus(&disk.CDRom.Bus)
+		case disk.LUN != nil:
+			setBus(&disk.LUN.Bus)
+		case disk.Disk != nil:
+			setBus(&disk.Disk.Bus)
+		default:
+			disk.Disk = &virtv1.DiskTarget{Bus: virtv1.DiskBusSATA}
+		}
+	}
+}
+
+func setBus(bus *virtv1.DiskBus) {
+	if *bus == "" {
+		*bus = virtv1.DiskBusSATA
+	}
+}

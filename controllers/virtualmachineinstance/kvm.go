@@ -1,0 +1,101 @@
+package virtualmachineinstance
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	virtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/slipway-vm/slipway/internal/names"
+)
+
+// settings are the parts of the KubeVirt object that pods are built by.
+type settings struct {
+	useEmulation     bool
+	cpuRatio         int64
+	memoryOvercommit int64
+	pullPolicy       corev1.PullPolicy
+}
+
+// defaultCPURatio is KubeVirt's cpuAllocationRatio where the object names none.
+const defaultCPURatio = 10
+
+func (r *Reconciler) readSettings(ctx context.Context) (settings, error) {
+	list := &virtv1.KubeVirtList{}
+	if err := r.List(ctx, list); err != nil {
+		return settings{}, fmt.Errorf("reading the KubeVirt object: %w", err)
+	}
+	if len(list.Items) == 0 {
+		return settingsOf(&virtv1.KubeVirt{}), nil
+	}
+	return settingsOf(&list.Items[0]), nil
+}
+
+func settingsOf(kv *virtv1.KubeVirt) settings {
+	s := settings{cpuRatio: defaultCPURatio, memoryOvercommit: 100, pullPolicy: corev1.PullIfNotPresent}
+	config := kv.Spec.Configuration
+	if config.ImagePullPolicy != "" {
+		s.pullPolicy = config.ImagePullPolicy
+	}
+	if dev := config.DeveloperConfiguration; dev != nil {
+		s.useEmulation = dev.UseEmulation
+		if dev.CPUAllocationRatio > 0 {
+			s.cpuRatio = int64(dev.CPUAllocationRatio)
+		}
+		if dev.MemoryOvercommit > 0 {
+			s.memoryOvercommit = int64(dev.MemoryOvercommit)
+		}
+	}
+	return s
+}
+
+// useKVM decides whether a new launcher pod asks for KVM: where any node offers it, and
+// where emulation is not allowed, in which case the pod waits for a node that does.
+func (r *Reconciler) useKVM(ctx context.Context, s settings) (bool, error) {
+	if !s.useEmulation {
+		return true, nil
+	}
+	return r.kvmOffered(ctx)
+}
+
+// kvmOffered says whether a node has KVM. Capacity counts, not what is allocatable: the
+// kubelet takes the latter to zero while virt-handler restarts, and a VM must not fall
+// to emulation for that.
+func (r *Reconciler) kvmOffered(ctx context.Context) (bool, error) {
+	nodes := &corev1.NodeList{}
+	if err := r.List(ctx, nodes, client.MatchingLabels{virtv1.NodeSchedulable: "true"}); err != nil {
+		return false, fmt.Errorf("listing the nodes with KVM: %w", err)
+	}
+	for i := range nodes.Items {
+		if offersKVM(&nodes.Items[i]) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func offersKVM(node *corev1.Node) bool {
+	kvm := node.Status.Capacity[names.DeviceKVM]
+	return !kvm.IsZero()
+}
+
+func wantsKVM(pod *corev1.Pod) bool {
+	for _, c := range pod.Spec.Containers {
+		if kvm, ok := c.Resources.Requests[names.DeviceKVM]; ok && !kvm.IsZero() {
+			return true
+		}
+	}
+	return false
+}
+
+// explainKVM is what to add to the scheduler's message when a pod asks for KVM in vain.
+func (r *Reconciler) explainKVM(ctx context.Context) (string, error) {
+	offered, err := r.kvmOffered(ctx)
+	if err != nil || offered {
+		return "", err
+	}
+	return ". No node has working KVM (" + names.DeviceKVM + "); to run without it, slowly, set " +
+		"spec.configuration.developerConfiguration.useEmulation to true in the KubeVirt object", nil
+}

@@ -1,0 +1,86 @@
+package virtualmachineinstance
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	virtv1 "kubevirt.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/slipway-vm/slipway/controllers/node"
+)
+
+// claimIndex finds VMIs by the names of the claims that they use.
+const claimIndex = "spec.volumes.claim"
+
+func indexClaims(ctx context.Context, mgr ctrl.Manager) error {
+	err := mgr.GetFieldIndexer().IndexField(ctx, &virtv1.VirtualMachineInstance{}, claimIndex, func(obj client.Object) []string {
+		vmi, ok := obj.(*virtv1.VirtualMachineInstance)
+		if !ok {
+			return nil
+		}
+		var names []string
+		for _, volume := range vmi.Spec.Volumes {
+			if claim, _ := claimOf(volume); claim != "" {
+				names = append(names, claim)
+			}
+		}
+		return names
+	})
+	if err != nil {
+		return fmt.Errorf("indexing VirtualMachineInstances by claim: %w", err)
+	}
+	return nil
+}
+
+// usersOfClaim are the VMIs that may wait for the claim or DataVolume obj.
+func (r *Reconciler) usersOfClaim(ctx context.Context, obj client.Object) []reconcile.Request {
+	return r.requests(ctx, unprocessed, client.InNamespace(obj.GetNamespace()), client.MatchingFields{claimIndex: obj.GetName()})
+}
+
+// waitingForNode are the VMIs whose pod has no node yet.
+func (r *Reconciler) waitingForNode(ctx context.Context, _ client.Object) []reconcile.Request {
+	return r.requests(ctx, unplaced)
+}
+
+// affectedByNode are the VMIs on a node that is lost or not ready, and those without one.
+func (r *Reconciler) affectedByNode(ctx context.Context, obj client.Object) []reconcile.Request {
+	waiting := r.waitingForNode(ctx, obj)
+	n := &corev1.Node{}
+	err := r.Get(ctx, client.ObjectKeyFromObject(obj), n)
+	if err == nil && node.Ready(n) {
+		return waiting
+	}
+	if client.IgnoreNotFound(err) != nil {
+		log.FromContext(ctx).Error(err, "Reading a node failed", "Node", obj.GetName())
+	}
+	return append(waiting, r.requests(ctx, every, client.MatchingLabels{virtv1.NodeNameLabel: obj.GetName()})...)
+}
+
+func unprocessed(vmi *virtv1.VirtualMachineInstance) bool { return vmi.IsUnprocessed() }
+
+func unplaced(vmi *virtv1.VirtualMachineInstance) bool {
+	return vmi.Status.Phase == virtv1.Scheduling && vmi.Status.NodeName == "" && vmi.DeletionTimestamp == nil
+}
+
+func every(*virtv1.VirtualMachineInstance) bool { return true }
+
+// requests lists the VMIs that options select and keep approves, from the cache.
+func (r *Reconciler) requests(ctx context.Context, keep func(*virtv1.VirtualMachineInstance) bool, options ...client.ListOption) []reconcile.Request {
+	list := &virtv1.VirtualMachineInstanceList{}
+	if err := r.List(ctx, list, options...); err != nil {
+		log.FromContext(ctx).Error(err, "Listing VirtualMachineInstances failed")
+		return nil
+	}
+	var found []reconcile.Request
+	for i := range list.Items {
+		if keep(&list.Items[i]) {
+			found = append(found, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
+	}
+	return found
+}

@@ -1,0 +1,157 @@
+package pod
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	virtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/slipway-vm/slipway/internal/names"
+)
+
+// ephemeralStorage is what launcher, libvirt and QEMU write for themselves: logs and
+// state files. Overlays of container disks and empty disks come on top, as they fill.
+const ephemeralStorage = "50M"
+
+func computeContainer(in Input) (corev1.Container, error) {
+	resources, err := computeResources(in)
+	if err != nil {
+		return corev1.Container{}, err
+	}
+	mounts, devices := claimMounts(in)
+	return corev1.Container{
+		Name:            names.ComputeContainer,
+		Image:           in.LauncherImage,
+		ImagePullPolicy: in.PullPolicy,
+		Command:         []string{"/usr/bin/virt-launcher"},
+		Args:            launcherArgs(in.VMI),
+		Ports:           containerPorts(in.VMI),
+		Resources:       resources,
+		VolumeMounts:    append(ownMounts(), mounts...),
+		VolumeDevices:   devices,
+		SecurityContext: containerSecurity("NET_BIND_SERVICE"),
+	}, nil
+}
+
+func containerSecurity(add ...corev1.Capability) *corev1.SecurityContext {
+	return &corev1.SecurityContext{
+		AllowPrivilegeEscalation: new(false),
+		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: add},
+	}
+}
+
+// containerPorts names the interfaces' ports, so that a Service can target them by name.
+func containerPorts(vmi *virtv1.VirtualMachineInstance) []corev1.ContainerPort {
+	var ports []corev1.ContainerPort
+	for _, iface := range vmi.Spec.Domain.Devices.Interfaces {
+		for _, port := range iface.Ports {
+			protocol := corev1.Protocol(port.Protocol)
+			if protocol == "" {
+				protocol = corev1.ProtocolTCP
+			}
+			ports = append(ports, corev1.ContainerPort{Name: port.Name, Protocol: protocol, ContainerPort: port.Port})
+		}
+	}
+	return ports
+}
+
+// computeResources are the VMI's own requests and limits with the overhead added to
+// memory, and the devices that the guest uses.
+func computeResources(in Input) (corev1.ResourceRequirements, error) {
+	wanted := in.VMI.Spec.Domain.Resources
+	overhead := MemoryOverhead(in.VMI, in.KVM)
+	memory, err := memoryRequest(in)
+	if err != nil {
+		return corev1.ResourceRequirements{}, err
+	}
+	memory.Add(overhead)
+	resources := corev1.ResourceRequirements{Requests: corev1.ResourceList{
+		corev1.ResourceMemory:           memory,
+		corev1.ResourceCPU:              cpuRequest(in),
+		corev1.ResourceEphemeralStorage: resource.MustParse(ephemeralStorage),
+	}, Limits: corev1.ResourceList{}}
+	for name, quantity := range wanted.Requests {
+		if name != corev1.ResourceMemory && name != corev1.ResourceCPU {
+			resources.Requests[name] = quantity
+		}
+	}
+	for name, quantity := range wanted.Limits {
+		limit := quantity.DeepCopy()
+		if name == corev1.ResourceMemory {
+			limit.Add(overhead)
+		}
+		resources.Limits[name] = limit
+	}
+	for _, device := range devices(in) {
+		resources.Requests[device] = resource.MustParse("1")
+		resources.Limits[device] = resource.MustParse("1")
+	}
+	return resources, nil
+}
+
+func devices(in Input) []corev1.ResourceName {
+	var used []corev1.ResourceName
+	if in.KVM {
+		used = append(used, names.DeviceKVM)
+	}
+	if len(in.VMI.Spec.Domain.Devices.Interfaces) > 0 {
+		used = append(used, names.DeviceTUN)
+	}
+	return used
+}
+
+// memoryRequest is what the VMI requests, or else its guest memory by the cluster's overcommit.
+func memoryRequest(in Input) (resource.Quantity, error) {
+	wanted := in.VMI.Spec.Domain.Resources
+	if request, ok := wanted.Requests[corev1.ResourceMemory]; ok {
+		return request.DeepCopy(), nil
+	}
+	if limit, ok := wanted.Limits[corev1.ResourceMemory]; ok {
+		return limit.DeepCopy(), nil
+	}
+	guest := guestMemory(in.VMI)
+	if guest.IsZero() {
+		return resource.Quantity{}, fmt.Errorf("no memory requested, at least one of memory.guest, memory.hugepages.pageSize or resources.requests.memory must be set")
+	}
+	if in.MemoryOvercommit > 0 && in.MemoryOvercommit != 100 {
+		return *resource.NewQuantity(guest.Value()*100/in.MemoryOvercommit, resource.BinarySI), nil
+	}
+	return guest, nil
+}
+
+// cpuRequest is what the VMI requests, or else its share of its virtual CPUs.
+func cpuRequest(in Input) resource.Quantity {
+	wanted := in.VMI.Spec.Domain.Resources
+	if request, ok := wanted.Requests[corev1.ResourceCPU]; ok {
+		return request.DeepCopy()
+	}
+	if limit, ok := wanted.Limits[corev1.ResourceCPU]; ok {
+		return limit.DeepCopy()
+	}
+	ratio := max(in.CPURatio, 1)
+	return *resource.NewMilliQuantity(max(VCPUs(in.VMI)*1000/ratio, 1), resource.DecimalSI)
+}
+
+// VCPUs returns how many virtual CPUs vmi has.
+func VCPUs(vmi *virtv1.VirtualMachineInstance) int64 {
+	cpu := vmi.Spec.Domain.CPU
+	if cpu == nil {
+		return 1
+	}
+	return int64(max(cpu.Cores, 1)) * int64(max(cpu.Sockets, 1)) * int64(max(cpu.Threads, 1))
+}
+
+// guestMemory returns the memory that the guest sees.
+func guestMemory(vmi *virtv1.VirtualMachineInstance) resource.Quantity {
+	domain := vmi.Spec.Domain
+	if domain.Memory != nil && domain.Memory.Guest != nil {
+		return domain.Memory.Guest.DeepCopy()
+	}
+	for _, list := range []corev1.ResourceList{domain.Resources.Requests, domain.Resources.Limits} {
+		if memory, ok := list[corev1.ResourceMemory]; ok {
+			return memory.DeepCopy()
+		}
+	}
+	return resource.Quantity{}
+}

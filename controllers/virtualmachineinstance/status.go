@@ -1,0 +1,122 @@
+package virtualmachineinstance
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	virtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/slipway-vm/slipway/internal/apply"
+	"github.com/slipway-vm/slipway/internal/names"
+)
+
+// Condition types of a VMI that virt-controller owns. PodScheduled is the pod's own,
+// copied while it is false.
+const (
+	conditionPodScheduled virtv1.VirtualMachineInstanceConditionType = "PodScheduled"
+	conditionSynchronized                                            = virtv1.VirtualMachineInstanceSynchronized
+	conditionProvisioning                                            = virtv1.VirtualMachineInstanceProvisioning
+	conditionDataVolumes                                             = virtv1.VirtualMachineInstanceDataVolumesReady
+)
+
+var ownedConditions = []virtv1.VirtualMachineInstanceConditionType{
+	conditionPodScheduled, conditionSynchronized, conditionProvisioning, conditionDataVolumes,
+}
+
+// status is the part of a VMI's status that virt-controller writes.
+type status struct {
+	// Phase is written by virt-controller until virt-handler reports on the guest, and at the end.
+	Phase       virtv1.VirtualMachineInstancePhase
+	Reason      string
+	NodeName    string
+	ActivePods  map[types.UID]string
+	Transitions []virtv1.VirtualMachineInstancePhaseTransitionTimestamp
+	Conditions  []virtv1.VirtualMachineInstanceCondition
+	// Label is the value of the label that tells virt-handler whose VMI it is.
+	Label string
+}
+
+// statusOf returns our part of vmi's status.
+func statusOf(vmi *virtv1.VirtualMachineInstance) status {
+	s := status{
+		Phase:       vmi.Status.Phase,
+		Reason:      vmi.Status.Reason,
+		NodeName:    vmi.Status.NodeName,
+		ActivePods:  maps.Clone(vmi.Status.ActivePods),
+		Transitions: slices.Clone(vmi.Status.PhaseTransitionTimestamps),
+		Label:       vmi.Labels[virtv1.NodeNameLabel],
+	}
+	for _, c := range vmi.Status.Conditions {
+		if slices.Contains(ownedConditions, c.Type) {
+			s.Conditions = append(s.Conditions, c)
+		}
+	}
+	return s
+}
+
+// enter changes the phase and notes when.
+func (s *scope) enter(phase virtv1.VirtualMachineInstancePhase) {
+	if s.wanted.Phase == phase {
+		return
+	}
+	s.wanted.Phase = phase
+	s.wanted.Transitions = append(s.wanted.Transitions, virtv1.VirtualMachineInstancePhaseTransitionTimestamp{
+		Phase: phase, PhaseTransitionTimestamp: metav1.NewTime(s.now),
+	})
+}
+
+// setCondition sets a condition, keeping the time of its last change of status.
+func (s *scope) setCondition(kind virtv1.VirtualMachineInstanceConditionType, value corev1.ConditionStatus, reason, message string) {
+	wanted := virtv1.VirtualMachineInstanceCondition{
+		Type: kind, Status: value, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(s.now),
+	}
+	for i, old := range s.wanted.Conditions {
+		if old.Type != kind {
+			continue
+		}
+		if old.Status == value {
+			wanted.LastTransitionTime = old.LastTransitionTime
+		}
+		s.wanted.Conditions[i] = wanted
+		return
+	}
+	s.wanted.Conditions = append(s.wanted.Conditions, wanted)
+}
+
+// dropCondition removes a condition.
+func (s *scope) dropCondition(kind virtv1.VirtualMachineInstanceConditionType) {
+	s.wanted.Conditions = slices.DeleteFunc(s.wanted.Conditions, func(c virtv1.VirtualMachineInstanceCondition) bool {
+		return c.Type == kind
+	})
+}
+
+// writeStatus writes what the pass decided, when it differs from what the VMI has. The
+// write names the VMI's resourceVersion: a pass over a stale object changes nothing,
+// and a phase that virt-handler has written meanwhile is never taken back.
+func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
+	if reflect.DeepEqual(s.wanted, statusOf(s.vmi)) {
+		return nil
+	}
+	metadata := map[string]any{"resourceVersion": s.vmi.ResourceVersion}
+	if s.wanted.Label != "" {
+		metadata["labels"] = map[string]string{virtv1.NodeNameLabel: s.wanted.Label}
+	}
+	fields := map[string]any{"metadata": metadata, "status": map[string]any{
+		"phase":                     s.wanted.Phase,
+		"reason":                    s.wanted.Reason,
+		"phaseTransitionTimestamps": s.wanted.Transitions,
+		"nodeName":                  s.wanted.NodeName,
+		"activePods":                s.wanted.ActivePods,
+		"conditions":                s.wanted.Conditions,
+	}}
+	if err := apply.Fields(ctx, r.Client, s.vmi, names.ManagerController, fields); err != nil {
+		return fmt.Errorf("writing the status of %s/%s: %w", s.vmi.Namespace, s.vmi.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,159 @@
+package crd
+
+import apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+// Kind says how one kind is served: what its Go type does not know.
+type Kind struct {
+	Group      string
+	Kind       string
+	Plural     string
+	ShortNames []string
+	Categories []string
+	Cluster    bool // scope
+	Status     bool // has the status subresource
+	Columns    []apiextensionsv1.CustomResourceColumnDefinition
+	Versions   []Version // the first is the one that is stored
+}
+
+// Version is one served version of a kind.
+type Version struct {
+	Name    string
+	Package string // import path of the Go type, which is named like the kind
+	Warning string // deprecation warning, none when empty
+}
+
+const (
+	coreTypes         = "kubevirt.io/api/core/v1"
+	instancetypeTypes = "kubevirt.io/api/instancetype/v1beta1"
+	cdiTypes          = "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	templateTypes     = "github.com/openshift/api/template/v1"
+	ownTypes          = "github.com/slipway-vm/slipway/internal/api/"
+)
+
+var all = []string{"all"}
+
+// Kinds is every kind that Slipway serves, with the names and columns that users know.
+var Kinds = []Kind{
+	{
+		Group: "kubevirt.io", Kind: "VirtualMachine", Plural: "virtualmachines",
+		ShortNames: []string{"vm", "vms"}, Categories: all, Status: true, Versions: coreVersions,
+		Columns: columns(age,
+			column("Status", ".status.printableStatus", "Human Readable Status"),
+			column("Ready", condition("Ready"), "")),
+	},
+	{
+		// No status subresource: clients of the field write the whole object.
+		Group: "kubevirt.io", Kind: "VirtualMachineInstance", Plural: "virtualmachineinstances",
+		ShortNames: []string{"vmi", "vmis"}, Categories: all, Versions: coreVersions,
+		Columns: columns(age, phase,
+			column("IP", ".status.interfaces[0].ipAddress", ""),
+			column("NodeName", ".status.nodeName", ""),
+			column("Ready", condition("Ready"), ""),
+			wide("Live-Migratable", condition("LiveMigratable")),
+			wide("Paused", condition("Paused"))),
+	},
+	{
+		Group: "kubevirt.io", Kind: "KubeVirt", Plural: "kubevirts",
+		ShortNames: []string{"kv", "kvs"}, Categories: all, Status: true, Versions: coreVersions,
+		Columns: columns(age, phase),
+	},
+	{
+		Group: "instancetype.kubevirt.io", Kind: "VirtualMachineInstancetype", Plural: "virtualmachineinstancetypes",
+		ShortNames: []string{"vminstancetype", "vminstancetypes", "vmf", "vmfs"}, Categories: all,
+		Versions: beta(instancetypeTypes),
+	},
+	{
+		Group: "instancetype.kubevirt.io", Kind: "VirtualMachineClusterInstancetype", Plural: "virtualmachineclusterinstancetypes",
+		ShortNames: []string{"vmclusterinstancetype", "vmclusterinstancetypes", "vmcf", "vmcfs"}, Cluster: true,
+		Versions: beta(instancetypeTypes),
+	},
+	{
+		Group: "instancetype.kubevirt.io", Kind: "VirtualMachinePreference", Plural: "virtualmachinepreferences",
+		ShortNames: []string{"vmpref", "vmprefs", "vmp", "vmps"}, Categories: all,
+		Versions: beta(instancetypeTypes),
+	},
+	{
+		Group: "instancetype.kubevirt.io", Kind: "VirtualMachineClusterPreference", Plural: "virtualmachineclusterpreferences",
+		ShortNames: []string{"vmcp", "vmcps"}, Cluster: true,
+		Versions: beta(instancetypeTypes),
+	},
+	{
+		Group: "cdi.kubevirt.io", Kind: "DataVolume", Plural: "datavolumes",
+		ShortNames: []string{"dv", "dvs"}, Categories: all, Status: true, Versions: beta(cdiTypes),
+		Columns: columns(
+			column("Phase", ".status.phase", "The phase the data volume is in"),
+			column("Progress", ".status.progress", "Transfer progress in percentage if known, N/A otherwise"),
+			number("Restarts", ".status.restartCount", "The number of times the transfer has been restarted."),
+			age),
+	},
+	{
+		// No status subresource in the field either.
+		Group: "cdi.kubevirt.io", Kind: "DataSource", Plural: "datasources",
+		ShortNames: []string{"das"}, Categories: all, Versions: beta(cdiTypes),
+	},
+	{
+		Group: "cdi.kubevirt.io", Kind: "CDI", Plural: "cdis",
+		ShortNames: []string{"cdi", "cdis"}, Cluster: true, Status: true, Versions: beta(cdiTypes),
+		Columns: columns(age, phase),
+	},
+	{
+		Group: "template.openshift.io", Kind: "Template", Plural: "templates",
+		Versions: []Version{{Name: "v1", Package: templateTypes}},
+		Columns:  columns(column("Description", `.metadata.annotations.description`, ""), age),
+	},
+	{
+		Group: "hco.kubevirt.io", Kind: "HyperConverged", Plural: "hyperconvergeds",
+		ShortNames: []string{"hco", "hcos"}, Categories: all, Status: true,
+		Versions: []Version{
+			{Name: "v1", Package: ownTypes + "hco/v1"},
+			{Name: "v1beta1", Package: ownTypes + "hco/v1beta1"},
+		},
+		Columns: columns(age, column("Available", condition("Available"), ""), wide("Health", ".status.systemHealthStatus")),
+	},
+	{
+		Group: "hostpathprovisioner.kubevirt.io", Kind: "HostPathProvisioner", Plural: "hostpathprovisioners",
+		ShortNames: []string{"hpp", "hpps"}, Cluster: true, Status: true,
+		Versions: beta(ownTypes + "hostpathprovisioner/v1beta1"),
+		Columns:  columns(age, column("Available", condition("Available"), "")),
+	},
+}
+
+var coreVersions = []Version{
+	{Name: "v1", Package: coreTypes},
+	{
+		Name: "v1alpha3", Package: coreTypes,
+		Warning: "kubevirt.io/v1alpha3 is now deprecated and will be removed in a future release.",
+	},
+}
+
+func beta(types string) []Version { return []Version{{Name: "v1beta1", Package: types}} }
+
+var (
+	age   = apiextensionsv1.CustomResourceColumnDefinition{Name: "Age", Type: "date", JSONPath: ".metadata.creationTimestamp"}
+	phase = column("Phase", ".status.phase", "")
+)
+
+func columns(c ...apiextensionsv1.CustomResourceColumnDefinition) []apiextensionsv1.CustomResourceColumnDefinition {
+	return c
+}
+
+func column(name, path, description string) apiextensionsv1.CustomResourceColumnDefinition {
+	return apiextensionsv1.CustomResourceColumnDefinition{Name: name, Type: "string", JSONPath: path, Description: description}
+}
+
+func number(name, path, description string) apiextensionsv1.CustomResourceColumnDefinition {
+	c := column(name, path, description)
+	c.Type = "integer"
+	return c
+}
+
+// wide is a column that only kubectl get -o wide shows.
+func wide(name, path string) apiextensionsv1.CustomResourceColumnDefinition {
+	c := column(name, path, "")
+	c.Priority = 1
+	return c
+}
+
+func condition(kind string) string {
+	return ".status.conditions[?(@.type=='" + kind + "')].status"
+}

@@ -1,0 +1,74 @@
+// Command test runs every stage of the project's tests, independent ones side by
+// side, and ends with a table of their times and the line "N passed, N failed".
+//
+//	go run ./hack/test [STAGE...]
+//
+// Each stage is a target of the Makefile; its output goes to bin/test/STAGE.log. A
+// cluster that was not running before is stopped again at the end.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// logs is where the output of stages is kept.
+const logs = "bin/test"
+
+// stages are all there are, in the order in which they are begun. Two run at a time, for a
+// stage keeps about one core busy.
+var stages = []stage{
+	{name: "cluster-up"},
+	{name: "verify"},
+	{name: "unit"},
+	{name: "images", needs: []string{"cluster-up"}},
+	{name: "e2e", needs: []string{"images"}}, // the longest, so begun as soon as it can be
+	{name: "integration", needs: []string{"cluster-up"}},
+	{name: "lint"},
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, only []string) error {
+	if err := os.MkdirAll(logs, 0o755); err != nil {
+		return fmt.Errorf("making the folder of logs: %w", err)
+	}
+	chosen := slices.DeleteFunc(slices.Clone(stages), func(s stage) bool {
+		return len(only) > 0 && !slices.Contains(only, s.name)
+	})
+	ran := clusterRuns(ctx)
+	begun := time.Now()
+	results := runAll(ctx, chosen)
+	if !ran {
+		results = append(results, stage{name: "cluster-down"}.run(context.WithoutCancel(ctx)))
+	}
+	return report(results, time.Since(begun))
+}
+
+// report prints the table of times and the closing line.
+func report(results []result, total time.Duration) error {
+	passed, failed := 0, 0
+	fmt.Printf("\n%-14s %9s %8s %8s  %s\n", "stage", "time", "passed", "failed", "log")
+	for _, r := range results {
+		fmt.Printf("%-14s %9s %8d %8d  %s\n", r.name, r.took.Round(time.Second), r.passed, r.failed, filepath.Join(logs, r.name+".log"))
+		passed, failed = passed+r.passed, failed+r.failed
+	}
+	fmt.Printf("%-14s %9s\n\n%d passed, %d failed\n", "all", total.Round(time.Second), passed, failed)
+	if failed > 0 {
+		return fmt.Errorf("tests failed; the ends of the failed stages' logs are above")
+	}
+	return nil
+}

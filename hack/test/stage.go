@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// abreast is how many stages run at a time.
+const abreast = 2
+
+// tail is how many of the last lines of a failed stage are shown.
+const tail = 120
+
+// stage is one target of the Makefile.
+type stage struct {
+	name string
+	// needs are stages that must have passed before.
+	needs []string
+}
+
+// result is what became of a stage.
+type result struct {
+	name           string
+	took           time.Duration
+	passed, failed int
+}
+
+// runAll runs the stages, abreast where their needs allow it, and returns the results in their order.
+func runAll(ctx context.Context, chosen []stage) []result {
+	finished := make(chan result)
+	done := map[string]result{}
+	waiting := slices.Clone(chosen)
+	running := 0
+	for len(done) < len(chosen) {
+		for running < abreast {
+			i := slices.IndexFunc(waiting, func(s stage) bool { return s.ready(chosen, done) })
+			if i < 0 {
+				break
+			}
+			s := waiting[i]
+			waiting = slices.Delete(waiting, i, i+1)
+			if lacking := s.lacking(done); lacking != "" {
+				fmt.Printf("%s  %-12s not run: %s failed\n", clock(), s.name, lacking)
+				done[s.name] = result{name: s.name, failed: 1}
+				continue
+			}
+			running++
+			go func() { finished <- s.run(ctx) }()
+		}
+		if running == 0 {
+			continue
+		}
+		r := <-finished
+		running--
+		done[r.name] = r
+	}
+	results := make([]result, len(chosen))
+	for i, s := range chosen {
+		results[i] = done[s.name]
+	}
+	return results
+}
+
+// ready says whether everything that the stage needs has ended or was not chosen.
+func (s stage) ready(chosen []stage, done map[string]result) bool {
+	for _, need := range s.needs {
+		_, ended := done[need]
+		if !ended && slices.ContainsFunc(chosen, func(c stage) bool { return c.name == need }) {
+			return false
+		}
+	}
+	return true
+}
+
+// lacking returns a stage that this one needs and that failed, or "".
+func (s stage) lacking(done map[string]result) string {
+	for _, need := range s.needs {
+		if done[need].failed > 0 {
+			return need
+		}
+	}
+	return ""
+}
+
+func (s stage) run(ctx context.Context) result {
+	begun := time.Now()
+	path := filepath.Join(logs, s.name+".log")
+	fmt.Printf("%s  %-12s begins; tail -f %s\n", clock(), s.name, path)
+	err := s.execute(ctx, path)
+	r := result{name: s.name, took: time.Since(begun)}
+	output, readErr := os.ReadFile(path)
+	if readErr != nil {
+		output = []byte(readErr.Error())
+	}
+	r.passed, r.failed = count(string(output))
+	if err != nil && r.failed == 0 {
+		r.failed = 1
+	}
+	if err == nil && r.passed == 0 {
+		r.passed = 1 // a stage without tests of its own is one check
+	}
+	if r.failed == 0 {
+		fmt.Printf("%s  %-12s passed after %s\n", clock(), s.name, r.took.Round(time.Second))
+		return r
+	}
+	fmt.Printf("%s  %-12s FAILED after %s: %v; the end of %s:\n%s\n", clock(), s.name, r.took.Round(time.Second), err, path, last(string(output), tail))
+	return r
+}
+
+func (s stage) execute(ctx context.Context, path string) error {
+	log, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("making the log: %w", err)
+	}
+	defer func() { _ = log.Close() }()
+	cmd := exec.CommandContext(ctx, "make", "--no-print-directory", s.name)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = time.Minute
+	return cmd.Run()
+}
+
+// clusterRuns says whether the local cluster was running already, or is none of ours.
+func clusterRuns(ctx context.Context) bool {
+	if os.Getenv("CLUSTER") == "existing" {
+		return true
+	}
+	cmd := exec.CommandContext(ctx, "go", "run", "-C", "hack/cluster", ".", "status", "--json")
+	cmd.Env = append(os.Environ(), "GOFLAGS=")
+	out, err := cmd.Output()
+	return err == nil && strings.Contains(strings.ReplaceAll(string(out), " ", ""), `"running":true`)
+}
+
+func clock() string { return time.Now().Format("15:04:05") }
+
+// last returns the last n lines of text.
+func last(text string, n int) string {
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	if len(lines) > n {
+		lines = lines[len(lines)-n:]
+	}
+	return "    " + strings.Join(lines, "\n    ")
+}

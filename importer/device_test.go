@@ -1,0 +1,113 @@
+package importer_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/slipway-vm/slipway/importer"
+	"github.com/slipway-vm/slipway/internal/transfer"
+)
+
+// newDevice makes a loop device of size bytes that is full of old data.
+func newDevice(t *testing.T, size int) string {
+	t.Helper()
+	backing := writeFile(t, "backing", bytes.Repeat([]byte("old data"), size/8))
+	out, err := exec.Command("losetup", "--find", "--show", backing).CombinedOutput()
+	if err != nil {
+		t.Skipf("no loop device can be made: %v: %s", err, out)
+	}
+	device := strings.TrimSpace(string(out))
+	t.Cleanup(func() {
+		if out, err := exec.Command("losetup", "--detach", device).CombinedOutput(); err != nil {
+			t.Errorf("detaching %s: %v: %s", device, err, out)
+		}
+	})
+	return device
+}
+
+func TestABlockDevice(t *testing.T) {
+	const size = 40 << 20
+	disk := newDisk()
+	raw := writeFile(t, "disk.raw", disk)
+	for _, file := range []string{raw, qcow2(t, raw, raw+".qcow2"), pack(t, raw, raw+".gz", "gzip", "-c"), pack(t, raw+".qcow2", raw+".qcow2.xz", "xz", "-c")} {
+		t.Run(filepath.Ext(file), func(t *testing.T) {
+			device := newDevice(t, size)
+			s := serve(t, filepath.Dir(raw))
+			got := doImport(t, s.URL+"/"+filepath.Base(file), func(o *importer.Options) {
+				o.Target.Path, o.ScratchDir = device, t.TempDir()
+			})
+			if got.err != nil {
+				t.Fatal(got.err)
+			}
+			have, err := os.ReadFile(device)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := make([]byte, size)
+			copy(want, disk)
+			if !bytes.Equal(have, want) {
+				t.Error("the device holds something else")
+			}
+			if digest := digestOf(t, want); got.result.Digest != digest {
+				t.Errorf("digest %s, want %s", got.result.Digest, digest)
+			}
+		})
+	}
+}
+
+func TestADeviceThatIsTooSmallOrFailsIsNotTakenForADisk(t *testing.T) {
+	raw := writeFile(t, "disk.raw", newDisk())
+	s := serve(t, filepath.Dir(raw))
+	small := newDevice(t, 8<<20)
+	got := doImport(t, s.URL+"/disk.raw", func(o *importer.Options) { o.Target.Path = small })
+	if transfer.ReasonOf(got.err) != transfer.TooSmall {
+		t.Errorf("got %v", got.err)
+	}
+	if have, err := os.ReadFile(small); err != nil || !bytes.HasPrefix(have, []byte("old data")) {
+		t.Error("a device that is too small was written")
+	}
+	device := newDevice(t, 40<<20)
+	got = doImport(t, s.URL+"/disk.raw", func(o *importer.Options) {
+		o.Target.Path, o.Checksum = device, "md5:00000000000000000000000000000000"
+	})
+	if transfer.ReasonOf(got.err) != transfer.ChecksumMismatch {
+		t.Errorf("got %v", got.err)
+	}
+	have, err := os.ReadFile(device)
+	if err != nil || !bytes.Equal(have[:1<<20], make([]byte, 1<<20)) || !bytes.Equal(have[39<<20:], make([]byte, 1<<20)) {
+		t.Error("the edges of a failed disk are not clear")
+	}
+}
+
+func TestAVolumeThatRunsFull(t *testing.T) {
+	dir := t.TempDir()
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=40M", "tmpfs", dir).CombinedOutput(); err != nil {
+		t.Skipf("no file system can be mounted: %v: %s", err, out)
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
+			t.Errorf("unmounting: %v: %s", err, out)
+		}
+	})
+	if err := os.WriteFile(filepath.Join(dir, "another"), bytes.Repeat([]byte{1}, 38<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	raw := writeFile(t, "disk.raw", newDisk())
+	qcow := qcow2(t, raw, raw+".qcow2")
+	s := serve(t, filepath.Dir(raw))
+	for _, file := range []string{raw, qcow, pack(t, qcow, qcow+".gz", "gzip", "-c")} {
+		got := doImport(t, s.URL+"/"+filepath.Base(file), func(o *importer.Options) {
+			o.Target.Path, o.Target.Size = filepath.Join(dir, "disk.img"), 30<<20
+		})
+		if transfer.ReasonOf(got.err) != transfer.NoSpace || !strings.Contains(got.err.Error(), "free space") && !strings.Contains(got.err.Error(), "larger volume") {
+			t.Errorf("%s: got %v", filepath.Base(file), got.err)
+		}
+		if left, _ := os.ReadDir(dir); len(left) != 1 {
+			t.Errorf("something was left on the full volume: %v", left)
+		}
+	}
+}

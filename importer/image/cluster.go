@@ -1,0 +1,186 @@
+package image
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+)
+
+// MaxCluster is the largest cluster in bytes. Every cluster size divides it.
+const MaxCluster = 1 << maxClusterBits
+
+// Read fills p with the disk's bytes at off through r, which is the caller's own reader of
+// the file. Off is a multiple of MaxCluster, p at most that long. It reports whether
+// anything is allocated there; where nothing is, p is left as it was.
+func (i *Image) Read(r io.ReaderAt, p []byte, off int64) (allocated bool, err error) {
+	size := i.clusterSize()
+	pending := stretch{reader: r, image: i}
+	for at := int64(0); at < int64(len(p)); at += size {
+		part := p[at:min(at+size, int64(len(p)))]
+		entry, bitmap, err := i.entry(off + at)
+		if err != nil {
+			return false, err
+		}
+		if i.holdsNothing(entry, bitmap) {
+			if allocated {
+				clear(part)
+			}
+			continue
+		}
+		if !allocated {
+			allocated = true
+			clear(p[:at])
+		}
+		if err := i.readEntry(&pending, part, entry, bitmap); err != nil {
+			return false, fmt.Errorf("reading the disk at %d: %w", off+at, err)
+		}
+	}
+	if err := pending.flush(); err != nil {
+		return false, fmt.Errorf("reading the disk at %d: %w", off, err)
+	}
+	return allocated, nil
+}
+
+// holdsNothing reports whether a cluster reads as zeros for want of anything else.
+func (i *Image) holdsNothing(entry, bitmap uint64) bool {
+	switch {
+	case entry&compressedFlag != 0:
+		return false
+	case i.extended:
+		return uint32(bitmap) == 0
+	}
+	return entry&zeroFlag != 0 || entry&offsetMask == 0
+}
+
+// readEntry reads the cluster of an L2 entry, or notes it to be read with its neighbours.
+func (i *Image) readEntry(pending *stretch, part []byte, entry, bitmap uint64) error {
+	host := int64(entry & offsetMask)
+	switch {
+	case entry&compressedFlag != 0:
+		return i.readCompressed(pending.reader, part, entry)
+	case i.extended:
+		return i.readSubclusters(pending, part, host, bitmap)
+	}
+	if err := i.checkData(host); err != nil {
+		return err
+	}
+	return pending.add(part, host)
+}
+
+// entry returns the L2 entry of the cluster at off, and its subcluster bitmap where there are such.
+func (i *Image) entry(off int64) (entry, bitmap uint64, err error) {
+	index := off >> i.clusterBits
+	table := i.l1[index/int64(i.l2Entries())]
+	if table == 0 {
+		return 0, 0, nil
+	}
+	words, err := i.cache.get(int64(table))
+	if err != nil {
+		return 0, 0, err
+	}
+	n := int(index%int64(i.l2Entries())) * i.l2Words()
+	if i.extended {
+		bitmap = words[n+1]
+	}
+	return words[n], bitmap, nil
+}
+
+// checkData refuses a data cluster that cannot be one.
+func (i *Image) checkData(host int64) error {
+	if err := i.checkCluster(host, "a data cluster"); err != nil {
+		return err
+	}
+	if _, found := slices.BinarySearch(i.tables, host); found {
+		return invalid("a data cluster at byte %d stands on a table", host)
+	}
+	return nil
+}
+
+// readSubclusters reads a cluster of 32 subclusters, each allocated, zero, or nothing.
+func (i *Image) readSubclusters(pending *stretch, part []byte, host int64, bitmap uint64) error {
+	taken, zero := uint32(bitmap), uint32(bitmap>>32)
+	if taken&zero != 0 {
+		return invalid("a subcluster is both allocated and zero")
+	}
+	if err := i.checkData(host); err != nil {
+		return err
+	}
+	size := i.clusterSize() / 32
+	for n := range int64(32) {
+		if n*size >= int64(len(part)) {
+			break
+		}
+		sub := part[n*size : min((n+1)*size, int64(len(part)))]
+		if taken&(1<<n) == 0 {
+			clear(sub)
+			continue
+		}
+		if err := pending.add(sub, host+n*size); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readCompressed unpacks a compressed cluster into part, which may be shorter at the disk's end.
+func (i *Image) readCompressed(r io.ReaderAt, part []byte, entry uint64) error {
+	shift := 62 - (i.clusterBits - 8)
+	host := int64(entry & (1<<shift - 1))
+	sectors := int64(entry & (compressedFlag - 1) >> shift)
+	length := (sectors+1)*512 - host%512
+	if host >= i.fileSize {
+		return invalid("a compressed cluster is said to stand at byte %d, the file has only %d; it is truncated", host, i.fileSize)
+	}
+	length = min(length, i.fileSize-host)
+	codec, err := i.codecs.take()
+	if err != nil {
+		return err
+	}
+	defer i.codecs.put(codec)
+	packed := codec.input(length)
+	n, err := r.ReadAt(packed, host)
+	if n == 0 || n < len(packed) && err != io.EOF { //nolint:errorlint // only io.EOF itself is the file's end
+		return i.cut(cmp.Or(err, io.ErrUnexpectedEOF), "a compressed cluster", host)
+	}
+	packed = packed[:n] // the file's last cluster may lack its padding
+	if err := codec.unpack(part, packed); err != nil {
+		return invalid("the compressed cluster at byte %d cannot be unpacked (%w)", host, err)
+	}
+	return nil
+}
+
+// stretch joins reads of neighbouring clusters into one.
+type stretch struct {
+	reader io.ReaderAt
+	image  *Image
+	dest   []byte
+	host   int64
+}
+
+// add notes that part is to be filled from host on. Parts are neighbours in memory when
+// they come one after the other.
+func (s *stretch) add(part []byte, host int64) error {
+	joined := len(s.dest) + len(part)
+	if len(s.dest) > 0 && s.host+int64(len(s.dest)) == host && cap(s.dest) >= joined && &s.dest[:joined][len(s.dest)] == &part[0] {
+		s.dest = s.dest[:joined]
+		return nil
+	}
+	if err := s.flush(); err != nil {
+		return err
+	}
+	s.dest, s.host = part, host
+	return nil
+}
+
+func (s *stretch) flush() error {
+	if len(s.dest) == 0 {
+		return nil
+	}
+	err := readFull(s.reader, s.dest, s.host)
+	if err != nil {
+		return s.image.cut(err, "a data cluster", s.host)
+	}
+	s.dest = nil
+	return nil
+}

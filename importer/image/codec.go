@@ -1,0 +1,121 @@
+package image
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/klauspost/compress/flate"
+	"github.com/klauspost/compress/zstd"
+)
+
+// maxPacked bounds the packed form of a cluster: its length field cannot say more than this for the largest one.
+const maxPacked = 2*MaxCluster + 1024
+
+// codec unpacks clusters; one goroutine uses it at a time.
+type codec struct {
+	packed []byte
+	source bytes.Reader
+	flate  io.ReadCloser
+	zstd   *zstd.Decoder
+}
+
+// codecPool keeps codecs for reuse.
+type codecPool struct {
+	zstd bool
+	pool sync.Pool
+}
+
+func (p *codecPool) take() (*codec, error) {
+	if c, ok := p.pool.Get().(*codec); ok {
+		return c, nil
+	}
+	c := &codec{}
+	if p.zstd {
+		var err error
+		c.zstd, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(8<<20))
+		if err != nil {
+			return nil, fmt.Errorf("making a zstd decoder: %w", err)
+		}
+	} else {
+		c.flate = flate.NewReader(&c.source)
+	}
+	return c, nil
+}
+
+func (p *codecPool) put(c *codec) { p.pool.Put(c) }
+
+// input returns a buffer for length packed bytes.
+func (c *codec) input(length int64) []byte {
+	length = min(length, maxPacked)
+	if int64(cap(c.packed)) < length {
+		c.packed = make([]byte, length)
+	}
+	return c.packed[:length]
+}
+
+// unpack fills part from packed, whose tail may be padding.
+func (c *codec) unpack(part, packed []byte) error {
+	c.source.Reset(packed)
+	var reader io.Reader
+	if c.zstd != nil {
+		if err := c.zstd.Reset(&c.source); err != nil {
+			return fmt.Errorf("zstd: %w", err)
+		}
+		reader = c.zstd
+	} else {
+		if err := c.flate.(flate.Resetter).Reset(&c.source, nil); err != nil {
+			return fmt.Errorf("zlib: %w", err)
+		}
+		reader = c.flate
+	}
+	if _, err := io.ReadFull(reader, part); err != nil {
+		return fmt.Errorf("after its first bytes: %w", err)
+	}
+	return nil
+}
+
+// tableCacheBytes bounds the memory of second-level tables.
+const tableCacheBytes = 16 << 20
+
+// tableCache keeps the second-level tables that were used last.
+type tableCache struct {
+	image *Image
+	limit int
+
+	mu     sync.Mutex
+	meta   io.ReaderAt
+	tables map[int64][]uint64
+	order  []int64 // the oldest first
+}
+
+func newTableCache(meta io.ReaderAt, i *Image) *tableCache {
+	limit := max(4, int(tableCacheBytes/i.clusterSize()))
+	return &tableCache{image: i, limit: limit, meta: meta, tables: map[int64][]uint64{}}
+}
+
+// get returns the table at offset. Readers in ascending order hit the cache but once per table.
+func (c *tableCache) get(offset int64) ([]uint64, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if table, ok := c.tables[offset]; ok {
+		return table, nil
+	}
+	raw := make([]byte, c.image.clusterSize())
+	if err := readFull(c.meta, raw, offset); err != nil {
+		return nil, c.image.cut(err, "a table", offset)
+	}
+	table := make([]uint64, len(raw)/8)
+	for n := range table {
+		table[n] = binary.BigEndian.Uint64(raw[8*n:])
+	}
+	if len(c.order) >= c.limit {
+		delete(c.tables, c.order[0])
+		c.order = c.order[1:]
+	}
+	c.tables[offset] = table
+	c.order = append(c.order, offset)
+	return table, nil
+}

@@ -1,0 +1,114 @@
+// Package importer fills a disk from a source in one pass: read, unpacked, hashed and
+// written at the same time, in bounded memory, straight onto the volume.
+package importer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/slipway-vm/slipway/importer/source"
+	"github.com/slipway-vm/slipway/importer/target"
+	"github.com/slipway-vm/slipway/internal/digest"
+	"github.com/slipway-vm/slipway/internal/transfer"
+)
+
+// Options describe one import.
+type Options struct {
+	// Source is the file; nil makes a blank disk.
+	Source *source.Options
+	// Checksum is "algorithm:hex" of the file as it is published; empty checks nothing.
+	Checksum string
+	// Target is the volume.
+	Target target.Options
+	// ScratchDir takes what cannot be read in order, when the target is a device.
+	ScratchDir string
+	// Writers is how many blocks are hashed and written at a time. Default 4.
+	Writers int
+}
+
+// job is one import under way.
+type job struct {
+	options  Options
+	disk     *target.Disk
+	tree     *digest.Tree
+	http     *source.HTTP
+	checksum *checksum
+	progress *Progress
+	result   transfer.Result
+}
+
+// Run makes the disk and returns what it made. On an error the volume holds no disk. The
+// progress is kept up to date; it may be nil.
+func Run(ctx context.Context, options Options, progress *Progress) (transfer.Result, error) {
+	start := time.Now()
+	if options.Writers <= 0 {
+		options.Writers = 4
+	}
+	if progress == nil {
+		progress = NewProgress()
+	}
+	j := &job{options: options, tree: digest.New(), progress: progress}
+	defer removeScratch(options)
+	err := j.run(ctx)
+	if err != nil {
+		if j.disk != nil {
+			err = errors.Join(err, j.disk.Abort())
+		}
+		return transfer.Result{}, err
+	}
+	j.result.Digest = j.tree.Sum(j.result.DiskSize)
+	j.result.Milliseconds = time.Since(start).Milliseconds()
+	progress.finish()
+	return j.result, nil
+}
+
+func (j *job) run(ctx context.Context) (err error) {
+	if j.checksum, err = newChecksum(j.options.Checksum); err != nil {
+		return err
+	}
+	if j.disk, err = target.Open(j.options.Target); err != nil {
+		return fmt.Errorf("opening the volume: %w", err)
+	}
+	if j.options.Source == nil {
+		err = j.blank()
+	} else {
+		err = j.fromHTTP(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	if err := j.disk.Commit(ctx); err != nil {
+		return fmt.Errorf("finishing the disk: %w", err)
+	}
+	j.result.DiskSize = j.disk.Size()
+	j.result.Written = j.disk.Written()
+	return nil
+}
+
+// blank makes a disk of zeros.
+func (j *job) blank() error {
+	j.result.Format = "blank"
+	j.result.VirtualSize = j.disk.Capacity()
+	if err := j.disk.Begin(j.result.VirtualSize); err != nil {
+		return fmt.Errorf("making a blank disk: %w", err)
+	}
+	return j.clear(0, j.disk.Size())
+}
+
+// scratchPath is the file for what cannot be read in order: beside a disk's file, so that it
+// is on the same storage, or in ScratchDir for a device.
+func scratchPath(options Options) string {
+	if options.ScratchDir != "" {
+		return filepath.Join(options.ScratchDir, "import.scratch")
+	}
+	return options.Target.Path + ".scratch"
+}
+
+// removeScratch leaves no scratch behind, not even that of an earlier attempt.
+func removeScratch(options Options) {
+	_ = os.Remove(scratchPath(options)) // most imports have none
+}

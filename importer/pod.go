@@ -1,0 +1,141 @@
+package importer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/slipway-vm/slipway/importer/source"
+	"github.com/slipway-vm/slipway/internal/transfer"
+)
+
+// memoryLimit is what the garbage collector keeps the importer under; the pod's limit is a little higher.
+const memoryLimit = 80 << 20
+
+// PodOptions are what an importer pod is told by flags, mounts and environment.
+type PodOptions struct {
+	Options
+	// URL is the source; empty makes a blank disk.
+	URL string
+	// Headers are extra headers, CertDir authorities, SkipVerify takes any certificate: as in source.Options.
+	Headers    []string
+	CertDir    string
+	SkipVerify bool
+	// CredentialsDir holds the files accessKeyId and secretKey.
+	CredentialsDir string
+	// SecretHeadersDir holds a directory for each Secret, with a header in each file.
+	SecretHeadersDir string
+	// TerminationLog is where the result goes as JSON; empty writes none.
+	TerminationLog string
+	// ProgressAddress is where the progress is served; empty serves none. Token is its password.
+	ProgressAddress, Token string
+}
+
+// RunPod does one import as an importer pod does it: it serves its progress, writes its
+// result for the controller, and returns the error of a failed import.
+func RunPod(ctx context.Context, options PodOptions) error {
+	debug.SetMemoryLimit(memoryLimit)
+	logger := log.FromContext(ctx)
+	progress := NewProgress()
+	if options.ProgressAddress != "" {
+		stop, err := serve(ctx, options, progress)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
+	result, err := run(ctx, options, progress)
+	if err != nil {
+		result = transfer.Failed(err)
+		logger.Error(err, "Import failed", "reason", result.Reason, "retryable", result.Retryable)
+	} else {
+		logger.Info("Import done", "digest", result.Digest, "format", result.Format, "diskSize", result.DiskSize,
+			"downloaded", result.Downloaded, "written", result.Written, "milliseconds", result.Milliseconds)
+	}
+	return errors.Join(err, report(options.TerminationLog, result))
+}
+
+func run(ctx context.Context, options PodOptions, progress *Progress) (transfer.Result, error) {
+	if options.URL != "" {
+		from, err := options.source()
+		if err != nil {
+			return transfer.Result{}, err
+		}
+		options.Source = &from
+	}
+	return Run(ctx, options.Options, progress)
+}
+
+// source reads credentials and secret headers from their mounts.
+func (o PodOptions) source() (source.Options, error) {
+	from := source.Options{URL: o.URL, Headers: o.Headers, CertDir: o.CertDir, SkipVerify: o.SkipVerify}
+	if o.CredentialsDir != "" {
+		for name, to := range map[string]*string{"accessKeyId": &from.Username, "secretKey": &from.Password} {
+			data, err := os.ReadFile(filepath.Join(o.CredentialsDir, name))
+			if err != nil {
+				return from, transfer.Errorf(transfer.BadRequest, "the Secret of secretRef has no %s: %w", name, err)
+			}
+			*to = string(data)
+		}
+	}
+	if o.SecretHeadersDir == "" {
+		return from, nil
+	}
+	names, err := filepath.Glob(filepath.Join(o.SecretHeadersDir, "*", "[^.]*"))
+	if err != nil {
+		return from, fmt.Errorf("listing secret headers: %w", err)
+	}
+	for _, name := range names {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return from, fmt.Errorf("reading a secret header: %w", err)
+		}
+		from.SecretHeaders = append(from.SecretHeaders, strings.TrimSpace(string(data)))
+	}
+	return from, nil
+}
+
+// serve begins to serve the progress; stop lets listeners have the last line.
+func serve(ctx context.Context, options PodOptions, progress *Progress) (stop func(), err error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", options.ProgressAddress)
+	if err != nil {
+		return nil, fmt.Errorf("serving the progress: %w", err)
+	}
+	server := &http.Server{Handler: progress.Handler(options.Token), ReadHeaderTimeout: 10 * time.Second}
+	go func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			log.FromContext(ctx).Error(err, "Serving the progress ended")
+		}
+	}()
+	return func() {
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		progress.end()
+		if server.Shutdown(grace) != nil {
+			_ = server.Close() // a listener that does not go away is cut
+		}
+	}, nil
+}
+
+func report(path string, result transfer.Result) error {
+	if path == "" {
+		return nil
+	}
+	data, err := result.Encode()
+	if err != nil {
+		return fmt.Errorf("writing the result: %w", err)
+	}
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		return fmt.Errorf("writing the result: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,178 @@
+// Package source reads the files that disks are made from. An HTTP source is read by
+// ranges, in parallel and anew after a broken connection, where its server can do that,
+// and as a plain stream where it cannot.
+package source
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/slipway-vm/slipway/internal/transfer"
+)
+
+// Options describe an HTTP source.
+type Options struct {
+	// URL is http or https.
+	URL string
+	// Username and Password are sent as basic authentication to the URL's own host.
+	Username, Password string
+	// Headers are sent as given ("Name: value"); SecretHeaders to the URL's own host only.
+	Headers, SecretHeaders []string
+	// CertDir holds PEM files of further certificate authorities. Empty: the system's alone.
+	CertDir string
+	// SkipVerify takes any certificate.
+	SkipVerify bool
+	// IdleTimeout is how long the server may send nothing before the connection counts as
+	// broken. Default 60 s.
+	IdleTimeout time.Duration
+	// RetryFor is how long a broken read is tried again, counted from its last byte. Default 2 min.
+	RetryFor time.Duration
+}
+
+// maxRedirects is how far redirects are followed.
+const maxRedirects = 10
+
+// HTTP is a file on a server.
+type HTTP struct {
+	options Options
+	client  *http.Client
+	headers http.Header // to every host
+	secrets http.Header // to the URL's own host
+	url     *url.URL
+
+	size      int64 // -1 when the server does not say
+	ranged    bool
+	validator string // for If-Range; empty when the server gives none
+	identity  identity
+	first     *http.Response // the answer of a server without ranges, until Stream takes it
+	counter   counter
+}
+
+// Name is the source's address without credentials, for messages.
+func (h *HTTP) Name() string { return h.url.Redacted() }
+
+// Size is the file's size in bytes, or -1 when the server does not say.
+func (h *HTTP) Size() int64 { return h.size }
+
+// Ranged reports whether the file can be read at any offset.
+func (h *HTTP) Ranged() bool { return h.ranged }
+
+// Downloaded is how many bytes came from the server so far.
+func (h *HTTP) Downloaded() int64 { return h.counter.Load() }
+
+func newHTTP(options Options) (*HTTP, error) {
+	address, err := url.Parse(options.URL)
+	if err != nil {
+		return nil, transfer.Errorf(transfer.BadRequest, "the URL cannot be read: %w", err)
+	}
+	if address.Scheme != "http" && address.Scheme != "https" || address.Host == "" {
+		return nil, transfer.Errorf(transfer.BadRequest, "the URL %q is not an http or https address", address.Redacted())
+	}
+	if options.IdleTimeout <= 0 {
+		options.IdleTimeout = time.Minute
+	}
+	if options.RetryFor <= 0 {
+		options.RetryFor = 2 * time.Minute
+	}
+	h := &HTTP{options: options, url: address, size: -1}
+	if h.headers, err = parseHeaders(options.Headers); err != nil {
+		return nil, err
+	}
+	if h.secrets, err = parseHeaders(options.SecretHeaders); err != nil {
+		return nil, err
+	}
+	roots, err := certificates(options.CertDir)
+	if err != nil {
+		return nil, err
+	}
+	h.client = &http.Client{Transport: transport(options, roots), CheckRedirect: h.checkRedirect}
+	return h, nil
+}
+
+func transport(options Options, roots *x509.CertPool) *http.Transport {
+	return &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		DialContext:           (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+		TLSClientConfig:       &tls.Config{RootCAs: roots, InsecureSkipVerify: options.SkipVerify}, //nolint:gosec // the DataVolume's insecureSkipVerify asks for it
+		TLSHandshakeTimeout:   30 * time.Second,
+		ResponseHeaderTimeout: options.IdleTimeout,
+		MaxIdleConnsPerHost:   16,
+		IdleConnTimeout:       90 * time.Second,
+		DisableCompression:    true,
+		// One connection per reader is what makes parallel reading fast; HTTP/2 would share one.
+		ForceAttemptHTTP2: false,
+		ReadBufferSize:    256 << 10,
+	}
+}
+
+// checkRedirect stops circles and long chains, and keeps secrets from other hosts.
+func (h *HTTP) checkRedirect(request *http.Request, via []*http.Request) error {
+	for _, earlier := range via {
+		if earlier.URL.String() == request.URL.String() {
+			return transfer.Errorf(transfer.RedirectLoop, "the server redirects in a circle: %s was asked before", request.URL.Redacted())
+		}
+	}
+	if len(via) >= maxRedirects {
+		return transfer.Errorf(transfer.RedirectLoop, "the server redirected %d times, at last to %s", len(via), request.URL.Redacted())
+	}
+	if via[0].URL.Scheme == "https" && request.URL.Scheme == "http" && len(h.secrets)+len(h.options.Username) > 0 {
+		return transfer.Errorf(transfer.BadRequest, "the server redirects from https to %s, which would send credentials in the open", request.URL.Redacted())
+	}
+	if request.URL.Host != h.url.Host {
+		for name := range h.secrets {
+			request.Header.Del(name)
+		}
+		request.Header.Del("Authorization")
+	}
+	return nil
+}
+
+func parseHeaders(lines []string) (http.Header, error) {
+	headers := http.Header{}
+	for _, line := range lines {
+		name, value, ok := strings.Cut(line, ":")
+		if !ok || strings.TrimSpace(name) == "" {
+			return nil, transfer.Errorf(transfer.BadRequest, "an extra header has no \"Name: value\"; write it so")
+		}
+		headers.Add(strings.TrimSpace(name), strings.TrimSpace(value))
+	}
+	return headers, nil
+}
+
+// certificates returns the system's authorities and those in dir, or nil for the system's alone.
+func certificates(dir string) (*x509.CertPool, error) {
+	if dir == "" {
+		return nil, nil
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		pool = x509.NewCertPool()
+	}
+	names, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil {
+		return nil, fmt.Errorf("listing certificates in %s: %w", dir, err)
+	}
+	found := false
+	for _, name := range names {
+		if info, err := os.Stat(name); err != nil || info.IsDir() {
+			continue
+		}
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return nil, fmt.Errorf("reading a certificate: %w", err)
+		}
+		found = pool.AppendCertsFromPEM(data) || found
+	}
+	if !found {
+		return nil, transfer.Errorf(transfer.BadRequest, "the certificate ConfigMap holds no PEM certificate; put the authority's certificate under any key")
+	}
+	return pool, nil
+}

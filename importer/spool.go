@@ -1,0 +1,124 @@
+package importer
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/slipway-vm/slipway/importer/image"
+	"github.com/slipway-vm/slipway/internal/transfer"
+)
+
+// spool is a stream that can be read at any offset: its bytes go to a scratch file as they
+// come, and a reader of what has not come yet waits. An image that lies in order, as most
+// do, is so read while it is downloaded, and its scratch hardly leaves the page cache.
+type spool struct {
+	file *os.File
+
+	mu    sync.Mutex
+	grown *sync.Cond
+	size  int64
+	end   error // why no more bytes come; io.EOF at the stream's end
+}
+
+// newSpool makes a spool at path, whose name is gone at once, so that nothing is left of it.
+func newSpool(path string) (*spool, error) {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, transfer.Errorf(transfer.TargetFailed, "making a scratch file: %w", err)
+	}
+	s := &spool{file: file}
+	s.grown = sync.NewCond(&s.mu)
+	if err := os.Remove(path); err != nil {
+		return nil, transfer.Errorf(transfer.TargetFailed, "making a scratch file: %w", err)
+	}
+	return s, nil
+}
+
+// fill copies the stream to its end.
+func (s *spool) fill(stream io.Reader) error {
+	buffer := make([]byte, 256<<10)
+	for {
+		n, end, err := fillUnit(stream, buffer)
+		if n > 0 {
+			if _, failure := s.file.WriteAt(buffer[:n], s.size); failure != nil {
+				err = transfer.Errorf(transfer.NoSpace,
+					"the image comes as a stream, and its scratch cannot be written: %w; let its server answer range requests and give no checksum, or take a larger volume", failure)
+			}
+		}
+		if end && err == nil {
+			err = io.EOF
+		}
+		s.note(n, err)
+		if err == io.EOF { //nolint:errorlint // set above
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("reading the file: %w", err)
+		}
+	}
+}
+
+func (s *spool) note(n int, end error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.size += int64(n)
+	if s.end == nil {
+		s.end = end
+	}
+	s.grown.Broadcast()
+}
+
+// ReadAt waits for the bytes, or for the reason why they do not come.
+func (s *spool) ReadAt(p []byte, off int64) (int, error) {
+	s.mu.Lock()
+	for s.end == nil && s.size < off+int64(len(p)) {
+		s.grown.Wait()
+	}
+	size, end := s.size, s.end
+	s.mu.Unlock()
+	if end != nil && end != io.EOF && size < off+int64(len(p)) { //nolint:errorlint // set by fill
+		return 0, fmt.Errorf("reading the file: %w", end)
+	}
+	return s.file.ReadAt(p, off) //nolint:wrapcheck // io.ReaderAt's contract: io.EOF as it is
+}
+
+// Close does nothing, for many readers share the spool.
+func (s *spool) Close() error { return nil }
+
+// spoolQCOW2 writes a qcow2 image of fileSize bytes (-1 when not known) that comes as a stream.
+func (j *job) spoolQCOW2(ctx context.Context, stream io.Reader, head []byte, fileSize int64) error {
+	if fileSize < 0 {
+		fileSize = image.UnknownSize
+	}
+	scratch, err := newSpool(scratchPath(j.options))
+	if err != nil {
+		return err
+	}
+	defer scratch.file.Close()
+	group, ctx := errgroup.WithContext(ctx)
+	stop := context.AfterFunc(ctx, func() { scratch.note(0, ctx.Err()) })
+	defer stop()
+	group.Go(func() error { return scratch.fill(&interrupted{stream, ctx.Err}) })
+	group.Go(func() error {
+		return j.fromQCOW2(ctx, head, scratch, func(context.Context) reader { return scratch }, fileSize)
+	})
+	return group.Wait() //nolint:wrapcheck // both say what they were doing
+}
+
+// interrupted is a stream that ends with an error once nobody wants it any more.
+type interrupted struct {
+	io.Reader
+	ended func() error
+}
+
+func (i *interrupted) Read(p []byte) (int, error) {
+	if err := i.ended(); err != nil {
+		return 0, fmt.Errorf("stopping: %w", err)
+	}
+	return i.Reader.Read(p) //nolint:wrapcheck // io.Reader's contract
+}

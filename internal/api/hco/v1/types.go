@@ -1,0 +1,165 @@
+package v1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	sdkapi "kubevirt.io/controller-lifecycle-operator-sdk/api"
+)
+
+// UninstallStrategy says what happens to workloads when the HyperConverged object is deleted.
+// +kubebuilder:validation:Enum=BlockUninstallIfWorkloadsExist
+type UninstallStrategy string
+
+// BlockUninstall refuses the removal while virtual machines exist. It is the only
+// strategy: Slipway never deletes users' machines on the way out.
+const BlockUninstall UninstallStrategy = "BlockUninstallIfWorkloadsExist"
+
+// System health, a summary of the conditions.
+const (
+	HealthHealthy = "healthy"
+	HealthWarning = "warning"
+	HealthError   = "error"
+)
+
+// Annotations by which the field patches the objects that HyperConverged creates: a JSON
+// patch (RFC 6902), applied to the KubeVirt or to the CDI object before it is written.
+const (
+	AnnotationKubeVirtPatch = "kubevirt.kubevirt.io/jsonpatch"
+	AnnotationCDIPatch      = "containerizeddataimporter.kubevirt.io/jsonpatch"
+)
+
+// HyperConvergedSpec is what is wanted of the installation.
+type HyperConvergedSpec struct {
+	// Deployment configures how Slipway's own components run.
+	// +optional
+	Deployment Deployment `json:"deployment,omitempty"`
+
+	// WorkloadSources configures what workloads are made from.
+	// +optional
+	WorkloadSources WorkloadSources `json:"workloadSources,omitempty"`
+}
+
+// Deployment configures how Slipway's own components run.
+type Deployment struct {
+	// NodePlacements says on which nodes the components run.
+	// +optional
+	NodePlacements NodePlacements `json:"nodePlacements,omitempty"`
+
+	// UninstallStrategy says what happens when this object is deleted while virtual machines
+	// exist. BlockUninstallIfWorkloadsExist, the default and only one, refuses the deletion.
+	// +kubebuilder:default=BlockUninstallIfWorkloadsExist
+	// +optional
+	UninstallStrategy UninstallStrategy `json:"uninstallStrategy,omitempty"`
+
+	// LogVerbosityConfig sets how much the components log.
+	// +optional
+	LogVerbosityConfig LogVerbosityConfig `json:"logVerbosityConfig,omitempty"`
+}
+
+// NodePlacements says on which nodes the components run.
+type NodePlacements struct {
+	// Infra places virt-api and virt-controller.
+	// +optional
+	Infra *sdkapi.NodePlacement `json:"infra,omitempty"`
+
+	// Workload places virt-handler, and so limits the nodes on which virtual machines run.
+	// +optional
+	Workload *sdkapi.NodePlacement `json:"workload,omitempty"`
+}
+
+// LogVerbosityConfig sets how much the components log.
+type LogVerbosityConfig struct {
+	// Kubevirt sets the verbosity of each component.
+	// +optional
+	Kubevirt LogVerbosity `json:"kubevirt,omitempty"`
+}
+
+// LogVerbosity is the verbosity of each component: 0 says little, 9 says everything; 2 when unset.
+type LogVerbosity struct {
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=9
+	// +optional
+	VirtAPI *int32 `json:"virtAPI,omitempty"`
+
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=9
+	// +optional
+	VirtController *int32 `json:"virtController,omitempty"`
+
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=9
+	// +optional
+	VirtHandler *int32 `json:"virtHandler,omitempty"`
+}
+
+// WorkloadSources configures what workloads are made from.
+type WorkloadSources struct {
+	// TektonNamespaces names the namespaces that get the provisioning tasks and pipelines with
+	// their service accounts. A namespace that does not exist is waited for; none is created.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +optional
+	TektonNamespaces []string `json:"tektonNamespaces,omitempty"`
+}
+
+// Version is the version of one part of the installation.
+type Version struct {
+	// Name of the part; the whole installation's is "operator".
+	Name string `json:"name"`
+	// Version that is fully deployed.
+	Version string `json:"version"`
+}
+
+// HyperConvergedStatus is what is true of the installation.
+type HyperConvergedStatus struct {
+	// Conditions: ReconcileComplete, Available, Progressing, Degraded, Upgradeable and TaintedConfiguration.
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// RelatedObjects lists the objects that this one created, components aside.
+	// +listType=atomic
+	// +optional
+	RelatedObjects []corev1.ObjectReference `json:"relatedObjects,omitempty"`
+
+	// Versions that are fully deployed.
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Versions []Version `json:"versions,omitempty"`
+
+	// ObservedGeneration is the generation of the spec that this status answers.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// SystemHealthStatus sums the conditions up: healthy, warning or error.
+	// +optional
+	SystemHealthStatus string `json:"systemHealthStatus,omitempty"`
+}
+
+// HyperConverged brings up and configures everything that Slipway runs in a cluster. There
+// is one, kubevirt-hyperconverged, in the operator's namespace.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:validation:XValidation:rule="self.metadata.name == 'kubevirt-hyperconverged'",message="metadata.name: there is one HyperConverged object, and it is named kubevirt-hyperconverged"
+type HyperConverged struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   HyperConvergedSpec   `json:"spec,omitempty"`
+	Status HyperConvergedStatus `json:"status,omitempty"`
+}
+
+// Hub marks this version as the one that all others are converted to.
+func (*HyperConverged) Hub() {}
+
+// HyperConvergedList is a list of HyperConverged objects.
+//
+// +kubebuilder:object:root=true
+type HyperConvergedList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []HyperConverged `json:"items"`
+}

@@ -1,0 +1,48 @@
+package v1beta1
+
+import (
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/conversion"
+
+	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
+)
+
+// ConvertTo writes h in the stored version into hub, which is a v1 HyperConverged.
+func (h *HyperConverged) ConvertTo(hub conversion.Hub) error {
+	out, ok := hub.(*hcov1.HyperConverged)
+	if !ok {
+		return fmt.Errorf("converting HyperConverged %s: %T is not a v1 HyperConverged", h.Name, hub)
+	}
+	in := h.DeepCopy()
+	out.ObjectMeta = in.ObjectMeta
+	out.Status = in.Status
+	out.Spec = hcov1.HyperConvergedSpec{
+		Deployment: hcov1.Deployment{
+			NodePlacements:     hcov1.NodePlacements{Infra: in.Spec.Infra.NodePlacement, Workload: in.Spec.Workloads.NodePlacement},
+			UninstallStrategy:  in.Spec.UninstallStrategy,
+			LogVerbosityConfig: in.Spec.LogVerbosityConfig,
+		},
+		WorkloadSources: hcov1.WorkloadSources{TektonNamespaces: in.Spec.TektonNamespaces},
+	}
+	return nil
+}
+
+// ConvertFrom reads h from hub, which is a v1 HyperConverged.
+func (h *HyperConverged) ConvertFrom(hub conversion.Hub) error {
+	stored, ok := hub.(*hcov1.HyperConverged)
+	if !ok {
+		return fmt.Errorf("converting HyperConverged: %T is not a v1 HyperConverged", hub)
+	}
+	in := stored.DeepCopy()
+	h.ObjectMeta = in.ObjectMeta
+	h.Status = in.Status
+	h.Spec = HyperConvergedSpec{
+		Infra:              HyperConvergedConfig{NodePlacement: in.Spec.Deployment.NodePlacements.Infra},
+		Workloads:          HyperConvergedConfig{NodePlacement: in.Spec.Deployment.NodePlacements.Workload},
+		UninstallStrategy:  in.Spec.Deployment.UninstallStrategy,
+		LogVerbosityConfig: in.Spec.Deployment.LogVerbosityConfig,
+		TektonNamespaces:   in.Spec.WorkloadSources.TektonNamespaces,
+	}
+	return nil
+}

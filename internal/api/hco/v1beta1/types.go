@@ -1,0 +1,65 @@
+package v1beta1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	sdkapi "kubevirt.io/controller-lifecycle-operator-sdk/api"
+
+	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
+)
+
+// HyperConvergedSpec is what is wanted of the installation.
+type HyperConvergedSpec struct {
+	// Infra configures virt-api and virt-controller.
+	// +optional
+	Infra HyperConvergedConfig `json:"infra,omitempty"`
+
+	// Workloads configures virt-handler, and so limits the nodes on which virtual machines run.
+	// +optional
+	Workloads HyperConvergedConfig `json:"workloads,omitempty"`
+
+	// UninstallStrategy says what happens when this object is deleted while virtual machines
+	// exist. BlockUninstallIfWorkloadsExist, the default and only one, refuses the deletion.
+	// +kubebuilder:default=BlockUninstallIfWorkloadsExist
+	// +optional
+	UninstallStrategy hcov1.UninstallStrategy `json:"uninstallStrategy,omitempty"`
+
+	// LogVerbosityConfig sets how much the components log.
+	// +optional
+	LogVerbosityConfig hcov1.LogVerbosityConfig `json:"logVerbosityConfig,omitempty"`
+
+	// TektonNamespaces names the namespaces that get the provisioning tasks and pipelines with
+	// their service accounts. A namespace that does not exist is waited for; none is created.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +optional
+	TektonNamespaces []string `json:"tektonNamespaces,omitempty"`
+}
+
+// HyperConvergedConfig configures a class of components.
+type HyperConvergedConfig struct {
+	// NodePlacement says on which nodes they run.
+	// +optional
+	NodePlacement *sdkapi.NodePlacement `json:"nodePlacement,omitempty"`
+}
+
+// HyperConverged is the flat shape of a v1 HyperConverged.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:validation:XValidation:rule="self.metadata.name == 'kubevirt-hyperconverged'",message="metadata.name: there is one HyperConverged object, and it is named kubevirt-hyperconverged"
+type HyperConverged struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   HyperConvergedSpec         `json:"spec,omitempty"`
+	Status hcov1.HyperConvergedStatus `json:"status,omitempty"`
+}
+
+// HyperConvergedList is a list of HyperConverged objects.
+//
+// +kubebuilder:object:root=true
+type HyperConvergedList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []HyperConverged `json:"items"`
+}

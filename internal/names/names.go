@@ -1,0 +1,86 @@
+// Package names holds the words that more than one part of Slipway writes or
+// reads: labels, annotations, finalizers, field managers and paths in pods.
+// Words of the field's own API come from kubevirt.io/api; only what that module
+// does not export, and what is Slipway's own, stands here.
+package names
+
+// Domain prefixes every label and annotation that is Slipway's own.
+const Domain = "slipway-vm.github.io/"
+
+// InstallNamespace is where the operator and its components live by default.
+const InstallNamespace = "kubevirt-hyperconverged"
+
+// Objects that the operator creates, with the names that clients look for.
+const (
+	HyperConvergedName = "kubevirt-hyperconverged"
+	KubeVirtName       = "kubevirt-kubevirt-hyperconverged"
+	CDIName            = "cdi-kubevirt-hyperconverged"
+)
+
+// Field managers of server-side apply: one writer per field set.
+const (
+	ManagerOperator   = "virt-operator"
+	ManagerController = "virt-controller"
+	ManagerHandler    = "virt-handler"
+	ManagerAPI        = "virt-api"
+	ManagerData       = "cdi-controller"
+)
+
+// Environment variables by which the operator learns its images and place.
+const (
+	EnvSlipwayImage  = "SLIPWAY_IMAGE"
+	EnvLauncherImage = "SLIPWAY_LAUNCHER_IMAGE"
+	EnvGuestfsImage  = "SLIPWAY_GUESTFS_IMAGE"
+	EnvKubeletRoot   = "SLIPWAY_KUBELET_ROOT"
+	EnvPodNamespace  = "POD_NAMESPACE"
+	EnvNodeName      = "NODE_NAME"
+)
+
+// Labels and annotations of the field that kubevirt.io/api does not export.
+const (
+	LabelVMName      = "vm.kubevirt.io/name"
+	LabelComponent   = "app.kubernetes.io/component"
+	LabelManagedBy   = "app.kubernetes.io/managed-by"
+	LabelPartOf      = "app.kubernetes.io/part-of"
+	LabelVersion     = "app.kubernetes.io/version"
+	AnnotationBind   = "cdi.kubevirt.io/storage.bind.immediate.requested"
+	AnnotationTemp   = "kubevirt.io/ephemeral-provisioning"
+	DeviceKVM        = "devices.kubevirt.io/kvm"
+	DeviceTUN        = "devices.kubevirt.io/tun"
+	DeviceVhostNet   = "devices.kubevirt.io/vhost-net"
+	TopologyNode     = "topology.hostpath.csi/node"
+	HostPathDriver   = "kubevirt.io.hostpath-provisioner"
+	ManagedBy        = "slipway"
+	AnnotationDigest = Domain + "content-digest"
+	// LabelPod says what a pod of Slipway is for: launcher, provisioner or importer.
+	LabelPod = Domain + "pod"
+)
+
+// QEMUUser is the uid and gid of every process that touches a guest's memory or disks.
+const QEMUUser = 107
+
+// ComputeContainer is the one container of a launcher pod.
+const ComputeContainer = "compute"
+
+// Paths inside a launcher pod.
+const (
+	LauncherSocketDir  = "/var/run/kubevirt/sockets"       // emptyDir VolumeSockets
+	LauncherSocketName = "handler.sock"                    // made by the node's virt-handler
+	LauncherBinDir     = "/var/run/kubevirt/bin"           // emptyDir VolumeBin, for container-disk
+	LauncherPrivateDir = "/var/run/kubevirt-private"       // emptyDir VolumePrivate
+	LauncherDisksDir   = LauncherPrivateDir + "/vmi-disks" // <volume>/disk.img of Filesystem claims
+	LauncherSecretsDir = LauncherPrivateDir + "/secret"    // <volume>/ of cloud-init secrets
+	LauncherLibvirtDir = "/var/run/libvirt"                // emptyDir VolumeLibvirt
+	LauncherBlockDir   = "/dev"                            // <volume> of Block claims
+)
+
+// Names of the volumes behind those paths.
+const (
+	VolumeSockets = "sockets"
+	VolumeBin     = "bin"
+	VolumePrivate = "private"
+	VolumeLibvirt = "libvirt"
+)
+
+// DiskFile is the file of a Filesystem claim that holds a disk.
+const DiskFile = "disk.img"

@@ -1,0 +1,33 @@
+// Package scheme knows every API type that Slipway reads or writes.
+package scheme
+
+import (
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	templatev1 "github.com/openshift/api/template/v1"
+	tektonv1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	virtv1 "kubevirt.io/api/core/v1"
+	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
+	hcov1beta1 "github.com/slipway-vm/slipway/internal/api/hco/v1beta1"
+	hppv1beta1 "github.com/slipway-vm/slipway/internal/api/hostpathprovisioner/v1beta1"
+)
+
+// New returns a scheme with the types of Kubernetes, of the field's APIs and our own.
+func New() *runtime.Scheme {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme,
+		virtv1.AddToScheme, instancetypev1beta1.AddToScheme, cdiv1.AddToScheme,
+		templatev1.AddToScheme, tektonv1.AddToScheme, snapshotv1.AddToScheme,
+		hcov1.AddToScheme, hcov1beta1.AddToScheme, hppv1beta1.AddToScheme,
+	} {
+		utilruntime.Must(add(s))
+	}
+	return s
+}

@@ -1,0 +1,72 @@
+package supported
+
+import "strings"
+
+// lists returns the fields that are acted on, by kind.
+func lists() map[string][]Field {
+	instance := below("spec.", vmiFields)
+	machine := append(below("spec.", vmFields), below("spec.template.spec.", vmiFields)...)
+	machine = append(machine, below("spec.dataVolumeTemplates[].spec.", dataVolumeFields)...)
+	return map[string][]Field{
+		VirtualMachine:         machine,
+		VirtualMachineInstance: instance,
+		DataVolume:             below("spec.", dataVolumeFields),
+	}
+}
+
+// below returns fields with prefix before their paths.
+func below(prefix string, fields []Field) []Field {
+	all := make([]Field, 0, len(fields))
+	for _, f := range fields {
+		f.Path = prefix + f.Path
+		all = append(all, f)
+	}
+	return all
+}
+
+// each returns a field for each of the names, which are separated by spaces, below path.
+func each(path, names string) []Field {
+	var fields []Field
+	for name := range strings.FieldsSeq(names) {
+		fields = append(fields, Field{Path: path + name})
+	}
+	return fields
+}
+
+func join(lists ...[]Field) []Field {
+	var all []Field
+	for _, list := range lists {
+		all = append(all, list...)
+	}
+	return all
+}
+
+// vmFields are those of a VirtualMachine's spec, but for its template's.
+var vmFields = join(
+	[]Field{
+		{Path: "running", Note: "Deprecated by the field: true means runStrategy Always, false means Halted."},
+		{Path: "runStrategy", Only: []string{"Always", "Halted"}},
+		{Path: "template.metadata", Note: "Labels and annotations of the VirtualMachineInstance."},
+		{Path: "updateVolumesStrategy", Only: []string{"Replacement"}, Note: "Volumes change at the next start."},
+		{Path: "dataVolumeTemplates[].metadata"},
+		{Path: "dataVolumeTemplates[].status", Note: "Exists for old clients and means nothing."},
+		{Path: "dataVolumeTemplates[].apiVersion", Note: "Exists for old clients and means nothing."},
+		{Path: "dataVolumeTemplates[].kind", Note: "Exists for old clients and means nothing."},
+	},
+	each("instancetype.", "name kind inferFromVolume inferFromVolumeFailurePolicy"),
+	each("preference.", "name kind inferFromVolume inferFromVolumeFailurePolicy"),
+)
+
+// dataVolumeFields are those of a DataVolume's spec.
+var dataVolumeFields = join(
+	each("source.http.", "url secretRef certConfigMap extraHeaders secretExtraHeaders checksum insecureSkipVerify"),
+	[]Field{{Path: "source.blank"}},
+	each("source.pvc.", "namespace name"),
+	each("sourceRef.", "kind namespace name"),
+	[]Field{
+		{Path: "pvc", Note: "The claim as it is written."},
+		{Path: "storage", Note: "A claim of which what is left out is chosen."},
+		{Path: "contentType", Only: []string{"kubevirt"}},
+	},
+	each("", "priorityClassName serviceAccountName preallocation"),
+)

@@ -1,0 +1,149 @@
+package pipelines_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	templatev1 "github.com/openshift/api/template/v1"
+	tektonv1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	virtv1 "kubevirt.io/api/core/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-vm/slipway/catalog/template"
+	"github.com/slipway-vm/slipway/pipelines"
+	"github.com/slipway-vm/slipway/tasks"
+	"github.com/slipway-vm/slipway/tasks/declare"
+)
+
+func read(t *testing.T, path string, out any) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.UnmarshalStrict(data, out); err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+}
+
+// A pipeline names only tasks that there are, and gives them only parameters that they have.
+func TestPipelinesAreWhatTektonTakes(t *testing.T) {
+	paths, err := fs.Glob(pipelines.Manifests, "*/pipeline.yaml")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("pipelines: %v, %v", paths, err)
+	}
+	for _, path := range paths {
+		var p tektonv1.Pipeline
+		read(t, path, &p)
+		p.SetDefaults(t.Context())
+		if err := p.Validate(t.Context()); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+		var run tektonv1.PipelineRun
+		read(t, filepath.Join(filepath.Dir(path), "run.yaml"), &run)
+		run.SetDefaults(t.Context())
+		run.Name = "x" // generateName
+		if err := run.Validate(t.Context()); err != nil {
+			t.Errorf("run of %s: %v", path, err)
+		}
+		for _, task := range append(slices.Clone(p.Spec.Tasks), p.Spec.Finally...) {
+			checkTask(t, &p, &run, task)
+		}
+		for _, param := range run.Spec.Params {
+			if !slices.ContainsFunc(p.Spec.Params, func(s tektonv1.ParamSpec) bool { return s.Name == param.Name }) {
+				t.Errorf("run of %s: the pipeline has no parameter %s", path, param.Name)
+			}
+		}
+		for _, param := range p.Spec.Params {
+			if param.Default == nil && !slices.ContainsFunc(run.Spec.Params, func(s tektonv1.Param) bool { return s.Name == param.Name }) {
+				t.Errorf("run of %s: parameter %s is missing", path, param.Name)
+			}
+		}
+	}
+}
+
+func checkTask(t *testing.T, p *tektonv1.Pipeline, run *tektonv1.PipelineRun, task tektonv1.PipelineTask) {
+	t.Helper()
+	i := slices.IndexFunc(tasks.All(), func(c *declare.Task) bool { return c.Name == task.TaskRef.Name })
+	if i < 0 {
+		t.Errorf("%s: %s is no task", p.Name, task.TaskRef.Name)
+		return
+	}
+	declared := tasks.All()[i]
+	for _, param := range task.Params {
+		if _, ok := declared.Param(param.Name); !ok {
+			t.Errorf("%s: task %s has no parameter %s", p.Name, declared.Name, param.Name)
+		}
+	}
+	for _, param := range task.Params {
+		if param.Name == "manifest" {
+			checkManifest(t, p, run, param.Value.StringVal)
+		}
+	}
+	if len(declared.Rules) == 0 {
+		return
+	}
+	account := ""
+	for _, spec := range run.Spec.TaskRunSpecs {
+		if spec.PipelineTaskName == task.Name {
+			account = spec.ServiceAccountName
+		}
+	}
+	if account != declared.Name+"-task" {
+		t.Errorf("%s: %s runs as %q in run.yaml, not as %s-task", p.Name, task.Name, account, declared.Name)
+	}
+}
+
+// checkManifest makes sure that a manifest within the pipeline, filled in as the run does, decodes strictly.
+func checkManifest(t *testing.T, p *tektonv1.Pipeline, run *tektonv1.PipelineRun, manifest string) {
+	t.Helper()
+	for _, param := range run.Spec.Params {
+		manifest = strings.ReplaceAll(manifest, "$(params."+param.Name+")", param.Value.StringVal)
+	}
+	var object client.Object = &cdiv1.DataVolume{}
+	if strings.Contains(manifest, "kind: DataSource") {
+		object = &cdiv1.DataSource{}
+	}
+	if err := yaml.UnmarshalStrict([]byte(manifest), object); err != nil {
+		t.Errorf("%s: %v in\n%s", p.Name, err, manifest)
+	}
+}
+
+// A template turns into a VM that decodes strictly.
+func TestTemplatesMakeVMs(t *testing.T) {
+	paths, err := fs.Glob(pipelines.Manifests, "*/template.yaml")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("templates: %v, %v", paths, err)
+	}
+	for _, path := range paths {
+		var tmpl templatev1.Template
+		read(t, path, &tmpl)
+		values := map[string]string{}
+		for _, p := range tmpl.Parameters {
+			if p.Required && p.Generate == "" {
+				values[p.Name] = "x-" + strings.ToLower(p.Name)
+			}
+		}
+		if _, ok := values["DISK_SIZE"]; ok {
+			values["DISK_SIZE"] = "5Gi"
+		}
+		out, err := template.Process(&tmpl, values)
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		if len(out.Unused) > 0 {
+			t.Errorf("%s: nothing refers to %v", path, out.Unused)
+		}
+		vm := &virtv1.VirtualMachine{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(out.Objects[0].Object, vm, true); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}

@@ -1,0 +1,13 @@
+package domain
+
+import "libvirt.org/go/libvirtxml"
+
+// balloon lets the guest hand pages that it freed back to the node.
+func balloon(in Input, domain *libvirtxml.Domain) error {
+	if !enabled(in.VMI.Spec.Domain.Devices.AutoattachMemBalloon) {
+		domain.Devices.MemBalloon = &libvirtxml.DomainMemBalloon{Model: "none"}
+		return nil
+	}
+	domain.Devices.MemBalloon = &libvirtxml.DomainMemBalloon{Model: virtioModel(in.VMI), FreePageReporting: "on"}
+	return nil
+}

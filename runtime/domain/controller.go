@@ -1,0 +1,46 @@
+package domain
+
+import (
+	v1 "kubevirt.io/api/core/v1"
+	"libvirt.org/go/libvirtxml"
+)
+
+// controllers adds those whose model libvirt would not choose as wanted; it makes
+// the rest (PCI ports, SATA) itself. Without a USB device there is no USB bus.
+func controllers(in Input, domain *libvirtxml.Domain) error {
+	zero := uint(0)
+	usb := libvirtxml.DomainController{Type: "usb", Index: &zero, Model: "none"}
+	if needsUSB(in.VMI) {
+		usb.Model = "qemu-xhci"
+	}
+	domain.Devices.Controllers = []libvirtxml.DomainController{
+		usb,
+		{Type: "virtio-serial", Index: &zero, Model: virtioModel(in.VMI)},
+	}
+	if usesBus(in.VMI, v1.DiskBusSCSI) {
+		scsi := libvirtxml.DomainController{Type: "scsi", Index: &zero, Model: virtioModel(in.VMI)}
+		domain.Devices.Controllers = append(domain.Devices.Controllers, scsi)
+	}
+	return nil
+}
+
+func needsUSB(vmi *v1.VirtualMachineInstance) bool {
+	if usesBus(vmi, v1.DiskBusUSB) || autoTablet(vmi) {
+		return true
+	}
+	for _, input := range vmi.Spec.Domain.Devices.Inputs {
+		if inputBus(input) == v1.InputBusUSB {
+			return true
+		}
+	}
+	return false
+}
+
+func usesBus(vmi *v1.VirtualMachineInstance, bus v1.DiskBus) bool {
+	for i := range vmi.Spec.Domain.Devices.Disks {
+		if diskBus(&vmi.Spec.Domain.Devices.Disks[i]) == bus {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,102 @@
+package domain_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	v1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-vm/slipway/runtime/domain"
+	"github.com/slipway-vm/slipway/runtime/protocol"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// fixture is a test case's input, in YAML.
+type fixture struct {
+	VMI        *v1.VirtualMachineInstance `json:"vmi"`
+	KVM        bool                       `json:"kvm"`
+	Disks      map[string]domain.Disk     `json:"disks"`
+	Interfaces []protocol.Interface       `json:"interfaces"`
+	// WantError is a part of the error's text; empty for a domain.
+	WantError string `json:"wantError"`
+}
+
+func (f fixture) input() domain.Input {
+	const private = "/var/run/kubevirt-private/uid/"
+	return domain.Input{
+		VMI: f.VMI, KVM: f.KVM, Disks: f.Disks, Interfaces: f.Interfaces,
+		Console:   domain.Console{Socket: private + "virt-serial0", Log: private + "virt-serial0-pipe"},
+		VNCSocket: private + "virt-vnc",
+		Firmware:  domain.DebianFirmware(private + "nvram.fd"),
+	}
+}
+
+func TestBuild(t *testing.T) {
+	cases, err := filepath.Glob("testdata/*.yaml")
+	if err != nil || len(cases) == 0 {
+		t.Fatalf("found no cases: %v", err)
+	}
+	for _, path := range cases {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".yaml"), func(t *testing.T) {
+			data, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var in fixture
+			if err := yaml.UnmarshalStrict(data, &in); err != nil {
+				t.Fatal(err)
+			}
+			built, err := domain.Build(in.input())
+			if in.WantError != "" {
+				if err == nil || !strings.Contains(err.Error(), in.WantError) {
+					t.Fatalf("error %v, want one with %q", err, in.WantError)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			document, err := built.Marshal()
+			if err != nil {
+				t.Fatal(err)
+			}
+			compare(t, strings.TrimSuffix(path, ".yaml")+".xml", document+"\n")
+		})
+	}
+}
+
+func compare(t *testing.T, path, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s differs (run the test with -update and read the diff); got:\n%s", path, got)
+	}
+}
+
+func TestNameOfLongObjectsStaysAFileName(t *testing.T) {
+	vmi := &v1.VirtualMachineInstance{}
+	vmi.Namespace, vmi.Name = strings.Repeat("n", 63), strings.Repeat("v", 253)
+	long := domain.Name(vmi)
+	vmi.Name = strings.Repeat("v", 252) + "w"
+	if len(long) > 200 || long == domain.Name(vmi) {
+		t.Errorf("names %q and %q are too long or the same", long, domain.Name(vmi))
+	}
+	vmi.Namespace, vmi.Name = "default", "web"
+	if got := domain.Name(vmi); got != "default_web" {
+		t.Errorf("name %q, want default_web", got)
+	}
+}

@@ -1,0 +1,74 @@
+package domain
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+
+	"github.com/google/uuid"
+	v1 "kubevirt.io/api/core/v1"
+	"libvirt.org/go/libvirtxml"
+)
+
+// maxName keeps names of libvirt's files (name plus suffix) under the 255 bytes that
+// file systems allow.
+const maxName = 200
+
+// firmwareSpace is the namespace of the UUIDs that KubeVirt derives from names; a VM
+// that moves from there keeps its SMBIOS UUID, on which licences depend.
+var firmwareSpace = uuid.MustParse("6a1a24a1-4061-4607-8bf4-a3963d0c5895")
+
+// Name is the libvirt name of the VMI's domain: namespace and name, shortened by a
+// hash where they are too long for a file name.
+func Name(vmi *v1.VirtualMachineInstance) string {
+	name := vmi.Namespace + "_" + vmi.Name
+	if len(name) <= maxName {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	return name[:maxName-17] + "_" + hex.EncodeToString(sum[:8])
+}
+
+// UUID is spec.domain.firmware.uuid, or one that is always the same for the VMI's name.
+func UUID(vmi *v1.VirtualMachineInstance) string {
+	if fw := vmi.Spec.Domain.Firmware; fw != nil && fw.UUID != "" {
+		return string(fw.UUID)
+	}
+	return uuid.NewSHA1(firmwareSpace, []byte(vmi.Name)).String()
+}
+
+// identity names the domain and says the same to the guest through SMBIOS.
+func identity(in Input, domain *libvirtxml.Domain) error {
+	domain.Name = Name(in.VMI)
+	domain.UUID = UUID(in.VMI)
+	entries := []libvirtxml.DomainSysInfoEntry{
+		{Name: "manufacturer", Value: "KubeVirt"}, // what guests' tools look for
+		{Name: "product", Value: "None"},
+		{Name: "uuid", Value: domain.UUID},
+		{Name: "family", Value: "KubeVirt"},
+	}
+	if fw := in.VMI.Spec.Domain.Firmware; fw != nil && fw.Serial != "" {
+		entries = append(entries, libvirtxml.DomainSysInfoEntry{Name: "serial", Value: fw.Serial})
+	}
+	smbios := &libvirtxml.DomainSysInfoSMBIOS{System: &libvirtxml.DomainSysInfoSystem{Entry: entries}}
+	if chassis := in.VMI.Spec.Domain.Chassis; chassis != nil {
+		smbios.Chassis = chassisInfo(chassis)
+	}
+	domain.SysInfo = []libvirtxml.DomainSysInfo{{SMBIOS: smbios}}
+	return nil
+}
+
+func chassisInfo(chassis *v1.Chassis) *libvirtxml.DomainSysInfoChassis {
+	info := &libvirtxml.DomainSysInfoChassis{}
+	for _, entry := range []libvirtxml.DomainSysInfoEntry{
+		{Name: "manufacturer", Value: chassis.Manufacturer},
+		{Name: "version", Value: chassis.Version},
+		{Name: "serial", Value: chassis.Serial},
+		{Name: "asset", Value: chassis.Asset},
+		{Name: "sku", Value: chassis.Sku},
+	} {
+		if entry.Value != "" {
+			info.Entry = append(info.Entry, entry)
+		}
+	}
+	return info
+}

@@ -1,0 +1,165 @@
+// Package handler is the node's agent, virt-handler: it serves the sockets of the
+// node's launcher pods, prepares their networks and devices, keeps the status of the
+// node's VMIs true, and offers the node's virtualization devices to the kubelet.
+//
+// It keeps no state: killed and started again it finds everything by the pods, VMIs and
+// launchers that are there, and no VM notices.
+package handler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	v1 "kubevirt.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/slipway-vm/slipway/internal/scheme"
+	"github.com/slipway-vm/slipway/runtime/handler/devices"
+	"github.com/slipway-vm/slipway/runtime/handler/kvm"
+	"github.com/slipway-vm/slipway/runtime/handler/node"
+	"github.com/slipway-vm/slipway/runtime/handler/pod"
+	"github.com/slipway-vm/slipway/runtime/handler/session"
+	"github.com/slipway-vm/slipway/runtime/handler/vmi"
+)
+
+// name is the component's, as users see it in events and labels.
+const name = "virt-handler"
+
+// Options say where the handler works.
+type Options struct {
+	Config *rest.Config
+	// NodeName is the node's name in the cluster.
+	NodeName string
+	// KubeletRoot is the kubelet's root directory, the same path in the handler's pod.
+	KubeletRoot string
+	// Address serves /healthz, /readyz and /metrics, as host:port.
+	Address string
+	// ProveKVM is the command that calls kvm.Run in a process of its own.
+	ProveKVM []string
+}
+
+func (o Options) validate() error {
+	switch {
+	case o.NodeName == "":
+		return errors.New("the node's name is not set: give --node or the environment NODE_NAME")
+	case o.KubeletRoot == "":
+		return errors.New("the kubelet's root is not set: give --kubelet-root")
+	}
+	if _, err := os.Stat(o.KubeletRoot); err != nil {
+		return fmt.Errorf("looking for the kubelet's root (set --kubelet-root to where it is): %w", err)
+	}
+	return nil
+}
+
+// Run is virt-handler until ctx is done.
+func Run(ctx context.Context, options Options) error {
+	if err := options.validate(); err != nil {
+		return err
+	}
+	mgr, err := newManager(options)
+	if err != nil {
+		return err
+	}
+	changes := make(chan event.GenericEvent)
+	sessions := session.NewServer(options.KubeletRoot, func(vmiName types.NamespacedName) {
+		select {
+		case changes <- vmi.Changed(vmiName):
+		case <-ctx.Done():
+		}
+	})
+	// Everything that this program runs:
+	for _, part := range []manager.Runnable{
+		sessions,
+		&devices.Plugins{KubeletRoot: options.KubeletRoot, Devices: devices.Candidates, Prove: prover(options.ProveKVM)},
+		&node.Heartbeat{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), NodeName: options.NodeName},
+	} {
+		if err := mgr.Add(part); err != nil {
+			return fmt.Errorf("adding %T: %w", part, err)
+		}
+	}
+	if err := (&pod.Reconciler{Client: mgr.GetClient(), Sessions: sessions}).SetupWithManager(mgr); err != nil {
+		return err
+	}
+	vmis := &vmi.Reconciler{
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder(name),
+		Sessions: sessions, NodeName: options.NodeName,
+	}
+	if err := vmis.SetupWithManager(mgr, changes); err != nil {
+		return err
+	}
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("running %s: %w", name, err)
+	}
+	return nil
+}
+
+// newManager makes a manager that sees this node's launcher pods and VMIs only.
+func newManager(options Options) (ctrl.Manager, error) {
+	mgr, err := ctrl.NewManager(options.Config, ctrl.Options{
+		Scheme: scheme.New(),
+		Cache: cache.Options{
+			DefaultTransform: cache.TransformStripManagedFields(),
+			ByObject: map[client.Object]cache.ByObject{
+				&corev1.Pod{}: {
+					Field: fields.OneTermEqualSelector("spec.nodeName", options.NodeName),
+					Label: labels.SelectorFromSet(labels.Set{v1.AppLabel: "virt-launcher"}),
+				},
+				&v1.VirtualMachineInstance{}: {
+					Label: labels.SelectorFromSet(labels.Set{v1.NodeNameLabel: options.NodeName}),
+				},
+			},
+		},
+		Metrics:                metricsserver.Options{BindAddress: options.Address},
+		HealthProbeBindAddress: "0", // served with the metrics
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making the manager: %w", err)
+	}
+	for path, check := range map[string]healthz.Checker{"/healthz": healthz.Ping, "/readyz": started(mgr)} {
+		served := http.StripPrefix(path, &healthz.Handler{Checks: map[string]healthz.Checker{"check": check}})
+		if err := mgr.AddMetricsServerExtraHandler(path, served); err != nil {
+			return nil, fmt.Errorf("serving %s: %w", path, err)
+		}
+	}
+	return mgr, nil
+}
+
+// started is met once the caches are filled and the controllers begin.
+func started(mgr ctrl.Manager) healthz.Checker {
+	return func(*http.Request) error {
+		select {
+		case <-mgr.Elected():
+			return nil
+		default:
+			return errors.New("the caches are not filled yet")
+		}
+	}
+}
+
+// prover proves KVM once, with command.
+func prover(command []string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		took, err := kvm.Prove(ctx, command...)
+		if err != nil {
+			return err
+		}
+		log.FromContext(ctx).Info("Hardware virtualization is proved", "took", took.Round(time.Millisecond).String())
+		return nil
+	}
+}

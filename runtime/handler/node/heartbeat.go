@@ -1,0 +1,67 @@
+// Package node marks the node as one that VMs can be scheduled to, for as long as its
+// virt-handler lives.
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/slipway-vm/slipway/internal/apply"
+	"github.com/slipway-vm/slipway/internal/names"
+)
+
+// interval is how often the field's clients expect the heartbeat.
+const interval = time.Minute
+
+// Heartbeat labels the node kubevirt.io/schedulable=true and renews the annotation
+// kubevirt.io/heartbeat. It takes neither away when it ends: a restart of virt-handler
+// must not disturb, and an old heartbeat tells of a dead one.
+type Heartbeat struct {
+	// Client writes; Reader reads past any cache.
+	Client   client.Client
+	Reader   client.Reader
+	NodeName string
+}
+
+// Start beats until ctx is done; a beat that fails is logged and the next one tried.
+func (h *Heartbeat) Start(ctx context.Context) error {
+	node := &corev1.Node{}
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		if err := h.beat(ctx, node, metav1.Now()); err != nil && ctx.Err() == nil {
+			log.FromContext(ctx).Error(err, "The node's heartbeat failed")
+			node = &corev1.Node{} // it may have been made anew
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// beat writes one heartbeat; node is read when it is not known yet.
+func (h *Heartbeat) beat(ctx context.Context, node *corev1.Node, now metav1.Time) error {
+	if node.UID == "" {
+		if err := h.Reader.Get(ctx, client.ObjectKey{Name: h.NodeName}, node); err != nil {
+			return fmt.Errorf("getting node %s: %w", h.NodeName, err)
+		}
+	}
+	stamp, err := json.Marshal(now) // the field's clients read a JSON string
+	if err != nil {
+		return fmt.Errorf("encoding the time: %w", err)
+	}
+	return apply.Fields(ctx, h.Client, node, names.ManagerHandler, map[string]any{"metadata": map[string]any{
+		"labels":      map[string]any{v1.NodeSchedulable: "true"},
+		"annotations": map[string]any{v1.VirtHandlerHeartbeat: string(stamp)},
+	}})
+}

@@ -1,0 +1,126 @@
+package vmi
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/slipway-vm/slipway/runtime/protocol"
+)
+
+// Reasons of conditions that the field has no word for.
+const (
+	ReasonContainerDiskLost    = "ContainerDiskLost"
+	ReasonGuestShutDown        = "GuestShutDown"
+	ReasonGuestCrashed         = "GuestCrashed"
+	ReasonStartFailed          = "StartFailed"
+	ReasonMigrationUnsupported = "LiveMigrationNotSupported"
+	ReasonKVMNotUsed           = "HardwareVirtualizationNotAvailable"
+	ReasonPaused               = "Paused"
+)
+
+// ownedConditions are the condition types that virt-handler writes.
+var ownedConditions = []v1.VirtualMachineInstanceConditionType{
+	v1.VirtualMachineInstanceReady,
+	v1.VirtualMachineInstanceIsMigratable,
+	v1.VirtualMachineInstanceAgentConnected,
+	v1.VirtualMachineInstancePaused,
+	v1.VirtualMachineInstanceSoftwareEmulation,
+	v1.VirtualMachineInstanceAccessCredentialsSynchronized,
+}
+
+// setConditions computes every owned condition. What comes with the phase holds since
+// then, the rest since now.
+func setConditions(s *scope, status *runtimeStatus, since, now metav1.Time) {
+	set := conditionSetter{status: status, since: since}
+	state := s.view.State
+	set.put(ready(s, status.Phase))
+	if status.Phase != v1.Running || state == nil {
+		set.remove(v1.VirtualMachineInstanceAgentConnected)
+		set.remove(v1.VirtualMachineInstancePaused)
+		return
+	}
+	set.put(v1.VirtualMachineInstanceCondition{
+		Type: v1.VirtualMachineInstanceIsMigratable, Status: corev1.ConditionFalse,
+		Reason: ReasonMigrationUnsupported, Message: "live migration is not supported yet",
+	})
+	set.when(!state.KVM, v1.VirtualMachineInstanceCondition{
+		Type: v1.VirtualMachineInstanceSoftwareEmulation, Status: corev1.ConditionTrue,
+		Reason: ReasonKVMNotUsed, Message: "the guest runs under software emulation, which is slow",
+	})
+	set.since = now
+	set.when(state.AgentConnected, v1.VirtualMachineInstanceCondition{
+		Type: v1.VirtualMachineInstanceAgentConnected, Status: corev1.ConditionTrue,
+	})
+	set.when(state.Phase == protocol.PhasePaused, v1.VirtualMachineInstanceCondition{
+		Type: v1.VirtualMachineInstancePaused, Status: corev1.ConditionTrue,
+		Reason: cmp.Or(state.Reason, ReasonPaused), Message: cmp.Or(state.Message, "the guest is paused"),
+	})
+}
+
+// ready says whether the guest runs, and if it does not, why.
+func ready(s *scope, phase v1.VirtualMachineInstancePhase) v1.VirtualMachineInstanceCondition {
+	condition := v1.VirtualMachineInstanceCondition{Type: v1.VirtualMachineInstanceReady, Status: corev1.ConditionFalse}
+	switch {
+	case s.failure != nil:
+		condition.Reason, condition.Message = s.failure.reason, s.failure.message
+	case phase == v1.Running:
+		condition.Status = corev1.ConditionTrue
+	case phase == v1.Succeeded:
+		condition.Reason = cmp.Or(s.view.State.Reason, ReasonGuestShutDown)
+		condition.Message = cmp.Or(s.view.State.Message, "the guest was shut down")
+	case phase == v1.Failed && s.view.State.Phase == protocol.PhaseFailed:
+		condition.Reason = cmp.Or(s.view.State.Reason, ReasonStartFailed)
+		condition.Message = cmp.Or(s.view.State.Message, "the guest could not be started")
+	case phase == v1.Failed:
+		condition.Reason = cmp.Or(s.view.State.Reason, ReasonGuestCrashed)
+		condition.Message = cmp.Or(s.view.State.Message, "the guest crashed")
+	case s.trouble != nil:
+		condition.Reason = string(v1.SyncFailed)
+		condition.Message = fmt.Sprintf("%v; trying again", s.trouble)
+	default:
+		condition.Reason, condition.Message = v1.GuestNotRunningReason, "the guest is starting"
+	}
+	return condition
+}
+
+// conditionSetter changes conditions in place, so that their order is stable.
+type conditionSetter struct {
+	status *runtimeStatus
+	since  metav1.Time
+}
+
+// put sets condition; its transition time is kept while its status stays.
+func (c conditionSetter) put(condition v1.VirtualMachineInstanceCondition) {
+	condition.LastTransitionTime = c.since
+	for i, old := range c.status.Conditions {
+		if old.Type != condition.Type {
+			continue
+		}
+		if old.Status == condition.Status {
+			condition.LastTransitionTime = old.LastTransitionTime
+		}
+		c.status.Conditions[i] = condition
+		return
+	}
+	c.status.Conditions = append(c.status.Conditions, condition)
+}
+
+func (c conditionSetter) remove(kind v1.VirtualMachineInstanceConditionType) {
+	c.status.Conditions = slices.DeleteFunc(c.status.Conditions, func(old v1.VirtualMachineInstanceCondition) bool {
+		return old.Type == kind
+	})
+}
+
+// when puts condition if holds, and removes it otherwise.
+func (c conditionSetter) when(holds bool, condition v1.VirtualMachineInstanceCondition) {
+	if holds {
+		c.put(condition)
+		return
+	}
+	c.remove(condition.Type)
+}

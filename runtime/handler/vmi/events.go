@@ -1,0 +1,47 @@
+package vmi
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/slipway-vm/slipway/runtime/protocol"
+)
+
+// tellSignal tells that a launcher was just asked to end its guest, or that a pass failed.
+func (r *Reconciler) tellSignal(s *scope) {
+	switch {
+	case s.signalled == v1.ShuttingDown:
+		r.event(s.vmi, corev1.EventTypeNormal, v1.ShuttingDown, "Signaled Graceful Shutdown")
+	case s.signalled == v1.Deleted:
+		r.event(s.vmi, corev1.EventTypeNormal, v1.Deleted, "Signaled Deletion")
+	case s.trouble != nil:
+		r.event(s.vmi, corev1.EventTypeWarning, v1.SyncFailed, s.trouble.Error())
+	}
+}
+
+// tellPhase tells of a phase that was just written.
+func (r *Reconciler) tellPhase(s *scope, before, after *runtimeStatus) {
+	if before.Phase == after.Phase {
+		return
+	}
+	switch after.Phase {
+	case v1.Running:
+		r.event(s.vmi, corev1.EventTypeNormal, v1.Created, "VirtualMachineInstance defined.")
+		r.event(s.vmi, corev1.EventTypeNormal, v1.Started, "VirtualMachineInstance started.")
+	case v1.Succeeded:
+		r.event(s.vmi, corev1.EventTypeNormal, v1.Stopped, "The VirtualMachineInstance was shut down.")
+	case v1.Failed:
+		if s.failure == nil && s.view.State.Phase == protocol.PhaseCrashed {
+			r.event(s.vmi, corev1.EventTypeWarning, v1.Stopped, "The VirtualMachineInstance crashed.")
+			return
+		}
+		condition := ready(s, after.Phase)
+		r.event(s.vmi, corev1.EventTypeWarning, v1.SyncFailed, fmt.Sprintf("%s: %s", condition.Reason, condition.Message))
+	}
+}
+
+func (r *Reconciler) event(vmi *v1.VirtualMachineInstance, kind string, reason v1.SyncEvent, note string) {
+	r.Recorder.Eventf(vmi, nil, kind, string(reason), string(reason), "%s", note)
+}

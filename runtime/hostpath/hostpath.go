@@ -1,0 +1,102 @@
+// Package hostpath gives pods and VMs volumes in directories of their node: the CSI driver
+// of the field's name with its registration and its provisioner, all in one process.
+package hostpath
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/runtime/hostpath/driver"
+	"github.com/slipway-vm/slipway/runtime/hostpath/loopdev"
+	"github.com/slipway-vm/slipway/runtime/hostpath/registration"
+)
+
+// Options are what Run needs to know.
+type Options struct {
+	// NodeName is the node's name.
+	NodeName string
+	// KubeletRoot is the kubelet's directory, mounted at the same path as on the node so
+	// that mounts reach the node.
+	KubeletRoot string
+	// HostRoot is where the node's file system is mounted, "/" on the node itself.
+	HostRoot string
+	// Config reaches the API server.
+	Config *rest.Config
+	// Version is the program's, told to the kubelet.
+	Version string
+	// Log hears what happens.
+	Log logr.Logger
+	// Registerer takes the metrics; nil: there are none.
+	Registerer prometheus.Registerer
+}
+
+// Run serves node storage until ctx ends. Without a HostPathProvisioner that gives this
+// node pools the kubelet hears nothing of the driver.
+func Run(ctx context.Context, options Options) error {
+	client, err := kubernetes.NewForConfig(options.Config)
+	if err != nil {
+		return fmt.Errorf("making a client for node storage: %w", err)
+	}
+	objects, err := dynamic.NewForConfig(options.Config)
+	if err != nil {
+		return fmt.Errorf("making a client for node storage: %w", err)
+	}
+	known, err := newPools(options.NodeName, client, objects, options.Log)
+	if err != nil {
+		return err
+	}
+	d := driver.New(driver.Options{
+		Name: names.HostPathDriver, Version: options.Version, NodeName: options.NodeName, TopologyKey: names.TopologyNode,
+		KubeletRoot: options.KubeletRoot, HostRoot: options.HostRoot, Pools: known,
+		Devices: loopdev.Devices{Dir: "/dev", Sys: "/sys"}, Log: options.Log.WithName("csi"),
+	})
+	folder := filepath.Join(options.KubeletRoot, "plugins", names.HostPathDriver)
+	release, err := alone(ctx, folder, options.Log)
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer release()
+	socket := filepath.Join(folder, "csi.sock")
+	listener, err := d.Listen(ctx, socket)
+	if err != nil {
+		return err
+	}
+	plugin := &registration.Plugin{
+		Name: names.HostPathDriver, Endpoint: socket, Folder: filepath.Join(options.KubeletRoot, "plugins_registry"), Log: options.Log,
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return known.run(ctx) })
+	group.Go(func() error { return d.Serve(ctx, listener) })
+	group.Go(func() error { return whilePools(ctx, known, plugin.Serve) })
+	group.Go(func() error { return provision(ctx, options, client, d) })
+	return group.Wait() //nolint:wrapcheck // the parts' errors say what failed
+}
+
+// whilePools runs serve as long as there are pools.
+func whilePools(ctx context.Context, known *pools, serve func(context.Context) error) error {
+	for known.await(ctx, true) {
+		serving, stop := context.WithCancel(ctx)
+		go func() {
+			known.await(serving, false)
+			stop()
+		}()
+		err := serve(serving)
+		stop()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

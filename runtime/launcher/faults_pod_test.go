@@ -1,0 +1,228 @@
+//go:build podtest
+
+package launcher_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/slipway-vm/slipway/runtime/protocol"
+)
+
+// pid finds a process of the pod by the name of its program, among the descendants
+// of the pod's first process.
+func (p *pod) pid(program string) int {
+	p.t.Helper()
+	out, err := exec.Command("ps", "-eo", "pid,ppid,comm").Output()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	parents, names := map[string]string{}, map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		if fields := strings.Fields(line); len(fields) == 3 {
+			parents[fields[0]], names[fields[0]] = fields[1], fields[2]
+		}
+	}
+	root := itoa(p.cmd.Process.Pid)
+	for id, name := range names {
+		if !strings.HasPrefix(program, name) {
+			continue
+		}
+		for up := id; up != "" && up != "0"; up = parents[up] {
+			if up == root {
+				return atoi(p.t, id)
+			}
+		}
+	}
+	p.t.Fatalf("no process %s in the pod", program)
+	return 0
+}
+
+func (p *pod) kill(program string, signal syscall.Signal) {
+	p.t.Helper()
+	if err := syscall.Kill(p.pid(program), signal); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *pod) uptime() string { return strings.Fields(p.exec("cat /proc/uptime").Stdout)[0] }
+
+func phase(want protocol.Phase) func(protocol.State) bool {
+	return func(s protocol.State) bool { return s.Phase == want }
+}
+
+func TestAGuestOutlivesItsHandlerAndLibvirt(t *testing.T) {
+	p := booted(t)
+	before := p.uptime()
+
+	p.away()
+	p.forget()
+	p.serve()
+	p.connected()
+	state := p.until("all of the state again", 5*time.Second, agentUp)
+	if state.Phase != protocol.PhaseRunning || len(state.Disks) != 3 {
+		t.Errorf("state told to a new handler: %+v", state)
+	}
+	var again protocol.State
+	message := protocol.Sync{VMI: guest(), Facts: protocol.Facts{AllowEmulation: true}}
+	if err := p.conn.Call(t.Context(), protocol.TypeSync, message, &again); err != nil || again.Phase != protocol.PhaseRunning {
+		t.Errorf("a sync without files by a new handler: %+v, %v", again, err)
+	}
+
+	p.forget()
+	p.kill("libvirtd", syscall.SIGKILL)
+	p.until("the agent after libvirtd died", 20*time.Second, agentUp)
+	if after := p.uptime(); len(after) < len(before) || after <= before && len(after) == len(before) {
+		t.Errorf("uptime went from %s to %s", before, after)
+	}
+
+	p.exec("(sleep 1; reboot -f) >/dev/null 2>&1 &")
+	p.until("the agent's loss", 30*time.Second, func(s protocol.State) bool { return s.Phase == protocol.PhaseRunning && !s.AgentConnected })
+	p.forget()
+	p.until("the agent after a reboot", 60*time.Second, agentUp)
+	p.exec("(sleep 1; poweroff) >/dev/null 2>&1 &")
+	state = p.until("the end", 30*time.Second, phase(protocol.PhaseShutdown))
+	if code := p.exit(10 * time.Second); code != 0 || state.Reason != "GuestShutdown" {
+		t.Errorf("exit code %d, %+v", code, state)
+	}
+}
+
+func TestSIGTERMShutsTheGuestDown(t *testing.T) {
+	p := booted(t, "--grace-period-seconds", "60")
+	p.kill("virt-launcher", syscall.SIGTERM)
+	state := p.until("the end", 30*time.Second, phase(protocol.PhaseShutdown))
+	if code := p.exit(10 * time.Second); code != 0 || state.Reason != "GuestShutdown" {
+		t.Errorf("exit code %d, %+v", code, state)
+	}
+}
+
+func TestSIGTERMBeforeAnySyncEndsTheLauncher(t *testing.T) {
+	p := start(t)
+	p.connected()
+	before := time.Now()
+	p.kill("virt-launcher", syscall.SIGTERM)
+	if code := p.exit(5 * time.Second); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	t.Logf("ended in %s", time.Since(before))
+}
+
+// destroyLimit bounds a power-off by force.
+const destroyLimit = 10 * time.Second
+
+// unbootable is a guest without an operating system: nobody hears the power button.
+func unbootable() *v1.VirtualMachineInstance {
+	vmi := guest()
+	vmi.Spec.Domain.Devices.Disks = vmi.Spec.Domain.Devices.Disks[2:]
+	return vmi
+}
+
+func TestADeafGuestIsPoweredOff(t *testing.T) {
+	cases := map[string]struct {
+		grace    int64
+		min, max time.Duration
+	}{
+		"at the end of its grace period": {grace: 3, min: 3 * time.Second, max: 5 * time.Second},
+		"at once without one":            {grace: 0, max: time.Second},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			p := start(t)
+			p.connected()
+			if state, err := p.sync(unbootable()); err != nil || state.Phase != protocol.PhaseRunning {
+				t.Fatalf("%+v, %v", state, err)
+			}
+			before := time.Now()
+			if err := p.conn.Call(t.Context(), protocol.TypeShutdown, protocol.Shutdown{GracePeriodSeconds: c.grace}, nil); err != nil {
+				t.Fatal(err)
+			}
+			state := p.until("the end", c.max+5*time.Second, phase(protocol.PhaseShutdown))
+			code := p.exit(10 * time.Second)
+			took := time.Since(before)
+			if code != 0 || state.Reason != "Destroyed" || took < c.min || took > c.max {
+				t.Errorf("exit code %d after %s, %+v", code, took, state)
+			}
+			t.Logf("ended in %s: %s", took, state.Message)
+		})
+	}
+}
+
+func TestTheEndOfQEMUIsACrashWithItsCause(t *testing.T) {
+	p := booted(t)
+	before := time.Now()
+	p.kill("qemu-system-x86_64", syscall.SIGKILL)
+	state := p.until("the crash", 10*time.Second, phase(protocol.PhaseCrashed))
+	t.Logf("told after %s", time.Since(before))
+	code := p.exit(10 * time.Second)
+	last, err := os.ReadFile(filepath.Join(p.dir, "termination-log"))
+	if code != 1 || !strings.Contains(state.Message, "killed by signal 9") || err != nil || !strings.Contains(string(last), "killed by signal 9") {
+		t.Errorf("exit code %d, state %+v, last words %q (%v)", code, state, last, err)
+	}
+}
+
+func TestTheLastStateWaitsForAHandler(t *testing.T) {
+	p := start(t)
+	p.connected()
+	if state, err := p.sync(unbootable()); err != nil || state.Phase != protocol.PhaseRunning {
+		t.Fatalf("%+v, %v", state, err)
+	}
+	p.away()
+	p.forget()
+	p.kill("qemu-system-x86_64", syscall.SIGKILL)
+	time.Sleep(2 * time.Second)
+	p.serve()
+	p.connected()
+	p.until("the crash", 5*time.Second, phase(protocol.PhaseCrashed))
+	if code := p.exit(5 * time.Second); code != 1 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+func TestWhatCannotBeStartedFailsWithItsReason(t *testing.T) {
+	image := filepath.Join(t.TempDir(), "evil.qcow2")
+	if out, err := exec.Command("qemu-img", "create", "-f", "qcow2", "-b", "/etc/shadow", "-F", "raw", "-u", image, "1M").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	cases := map[string]struct {
+		image string
+		edit  func(*protocol.Sync)
+		want  string
+	}{
+		"an image with a backing file":     {image: image, want: "VolumesNotReady"},
+		"no KVM and emulation not allowed": {edit: func(s *protocol.Sync) { s.Facts.AllowEmulation = false }, want: "KVMUnavailable"},
+		"a machine that QEMU has not":      {edit: func(s *protocol.Sync) { s.VMI.Spec.Domain.Machine = &v1.Machine{Type: "pc-q35-99.9"} }, want: "StartFailed"},
+		"a field that is not built":        {edit: func(s *protocol.Sync) { s.VMI.Spec.Domain.Devices.TPM = &v1.TPMDevice{} }, want: "InvalidSpec"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			p := start(t)
+			p.connected()
+			path := os.Getenv("LAUNCHER_GUEST")
+			if c.image != "" {
+				path = c.image
+			}
+			file, err := os.Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer file.Close()
+			message := protocol.Sync{VMI: guest(), Facts: protocol.Facts{AllowEmulation: true, ContainerDisks: []string{"root"}, Interfaces: links()}}
+			if c.edit != nil {
+				c.edit(&message)
+			}
+			_ = p.conn.Call(t.Context(), protocol.TypeSync, message, nil, file)
+			state := p.until("the failure", 10*time.Second, phase(protocol.PhaseFailed))
+			if code := p.exit(5 * time.Second); code != 1 || state.Reason != c.want {
+				t.Errorf("exit code %d, %+v", code, state)
+			}
+			t.Log(state.Message)
+		})
+	}
+}

@@ -1,0 +1,151 @@
+package hypervisor
+
+import (
+	"fmt"
+
+	"libvirt.org/go/libvirt"
+)
+
+// Kind says what an event is about.
+type Kind int
+
+// Kinds of events.
+const (
+	// Lifecycle: the domain changed its state; see Status.
+	Lifecycle Kind = iota
+	// AgentChanged: the guest's agent opened or closed its channel; see AgentConnected.
+	AgentChanged
+	// IOError: a disk failed; see Detail.
+	IOError
+	// Rebooted: the guest restarted; QEMU goes on.
+	Rebooted
+	// Reconnected: events may have been missed; ask for the status.
+	Reconnected
+)
+
+// Event is something that happened to the domain.
+type Event struct {
+	Kind           Kind
+	Status         Status
+	AgentConnected bool
+	Detail         string
+}
+
+// Condition of a domain.
+type Condition int
+
+// Conditions.
+const (
+	Running Condition = iota
+	Paused
+	// Off after the guest powered off.
+	Off
+	// Destroyed: off by force, as it was asked for.
+	Destroyed
+	// Crashed: the guest's kernel panicked, or QEMU ended without being asked.
+	Crashed
+)
+
+// Status is a domain's condition and libvirt's word for the reason.
+type Status struct {
+	Condition Condition
+	Reason    string
+}
+
+// subscribe asks for all events; callbacks run in libvirt's event loop.
+func (h *Hypervisor) subscribe(conn *libvirt.Connect) error {
+	_, err := conn.DomainEventLifecycleRegister(nil, func(_ *libvirt.Connect, _ *libvirt.Domain, event *libvirt.DomainEventLifecycle) {
+		if status, changed := lifecycleStatus(event); changed {
+			h.events <- Event{Kind: Lifecycle, Status: status}
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("asking libvirt for lifecycle events: %w", err)
+	}
+	_, err = conn.DomainEventAgentLifecycleRegister(nil, func(_ *libvirt.Connect, _ *libvirt.Domain, event *libvirt.DomainEventAgentLifecycle) {
+		connected := event.State == libvirt.CONNECT_DOMAIN_EVENT_AGENT_LIFECYCLE_STATE_CONNECTED
+		h.events <- Event{Kind: AgentChanged, AgentConnected: connected}
+	})
+	if err != nil {
+		return fmt.Errorf("asking libvirt for the agent's events: %w", err)
+	}
+	_, err = conn.DomainEventIOErrorReasonRegister(nil, func(_ *libvirt.Connect, _ *libvirt.Domain, event *libvirt.DomainEventIOErrorReason) {
+		h.events <- Event{Kind: IOError, Detail: fmt.Sprintf("disk %s: %s", event.DevAlias, event.Reason)}
+	})
+	if err != nil {
+		return fmt.Errorf("asking libvirt for I/O errors: %w", err)
+	}
+	_, err = conn.DomainEventRebootRegister(nil, func(_ *libvirt.Connect, _ *libvirt.Domain) {
+		h.events <- Event{Kind: Rebooted}
+	})
+	if err != nil {
+		return fmt.Errorf("asking libvirt for reboots: %w", err)
+	}
+	return nil
+}
+
+// lifecycleStatus translates an event; false for one that changes nothing here.
+func lifecycleStatus(event *libvirt.DomainEventLifecycle) (Status, bool) {
+	switch event.Event {
+	case libvirt.DOMAIN_EVENT_STARTED, libvirt.DOMAIN_EVENT_RESUMED:
+		return Status{Condition: Running}, true
+	case libvirt.DOMAIN_EVENT_SUSPENDED:
+		return Status{Condition: Paused, Reason: pausedReason(libvirt.DomainEventSuspendedDetailType(event.Detail))}, true
+	case libvirt.DOMAIN_EVENT_CRASHED:
+		return Status{Condition: Crashed, Reason: "GuestPanicked"}, true
+	case libvirt.DOMAIN_EVENT_STOPPED:
+		return stoppedStatus(libvirt.DomainEventStoppedDetailType(event.Detail)), true
+	default:
+		return Status{}, false
+	}
+}
+
+func pausedReason(detail libvirt.DomainEventSuspendedDetailType) string {
+	switch detail {
+	case libvirt.DOMAIN_EVENT_SUSPENDED_IOERROR:
+		return "PausedIOError"
+	case libvirt.DOMAIN_EVENT_SUSPENDED_WATCHDOG:
+		return "PausedByWatchdog"
+	default:
+		return "PausedByUser"
+	}
+}
+
+func stoppedStatus(detail libvirt.DomainEventStoppedDetailType) Status {
+	switch detail {
+	case libvirt.DOMAIN_EVENT_STOPPED_SHUTDOWN:
+		return Status{Condition: Off, Reason: "GuestShutdown"}
+	case libvirt.DOMAIN_EVENT_STOPPED_DESTROYED:
+		return Status{Condition: Destroyed, Reason: "Destroyed"}
+	case libvirt.DOMAIN_EVENT_STOPPED_CRASHED:
+		return Status{Condition: Crashed, Reason: "GuestPanicked"}
+	default:
+		return Status{Condition: Crashed, Reason: "QEMUEnded"}
+	}
+}
+
+// stateStatus translates a state that was asked for.
+func stateStatus(state libvirt.DomainState, reason int) Status {
+	switch state {
+	case libvirt.DOMAIN_PAUSED, libvirt.DOMAIN_PMSUSPENDED:
+		switch libvirt.DomainPausedReason(reason) {
+		case libvirt.DOMAIN_PAUSED_IOERROR:
+			return Status{Condition: Paused, Reason: "PausedIOError"}
+		case libvirt.DOMAIN_PAUSED_WATCHDOG:
+			return Status{Condition: Paused, Reason: "PausedByWatchdog"}
+		}
+		return Status{Condition: Paused, Reason: "PausedByUser"}
+	case libvirt.DOMAIN_CRASHED:
+		return Status{Condition: Crashed, Reason: "GuestPanicked"}
+	case libvirt.DOMAIN_SHUTOFF:
+		switch libvirt.DomainShutoffReason(reason) {
+		case libvirt.DOMAIN_SHUTOFF_SHUTDOWN:
+			return Status{Condition: Off, Reason: "GuestShutdown"}
+		case libvirt.DOMAIN_SHUTOFF_DESTROYED:
+			return Status{Condition: Destroyed, Reason: "Destroyed"}
+		}
+		return Status{Condition: Crashed, Reason: "QEMUEnded"}
+	default:
+		return Status{Condition: Running}
+	}
+}

@@ -1,0 +1,373 @@
+//go:build podtest
+
+// These tests run virt-launcher as in its pod, with libvirt, QEMU and a real guest,
+// and play virt-handler. They need root, and:
+//
+//	LAUNCHER_ROOTFS  an unpacked launcher image
+//	LAUNCHER_GUEST   the tiny guest's qcow2 (go run ./tests/guest build tiny)
+//
+// go test -tags podtest ./runtime/launcher -v
+package launcher_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/slipway-vm/slipway/runtime/protocol"
+	"github.com/slipway-vm/slipway/runtime/protocol/wire"
+)
+
+const uid = "11111111-2222-3333-4444-555555555555"
+
+// pod is a launcher under test; the test is its handler.
+type pod struct {
+	t   *testing.T
+	dir string
+	cmd *exec.Cmd
+	// out is the launcher's standard output, the guest's console; log its standard error.
+	out, log lockedBuffer
+	exited   chan struct{}
+
+	mu     sync.Mutex
+	states []protocol.State
+	fresh  chan struct{}
+	conns  chan *wire.Conn
+	conn   *wire.Conn
+	listen net.Listener
+}
+
+type lockedBuffer struct {
+	mu   sync.Mutex
+	data bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.data.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.data.String()
+}
+
+// start starts a launcher in a pod of its own.
+func start(t *testing.T, args ...string) *pod {
+	t.Helper()
+	rootfs := os.Getenv("LAUNCHER_ROOTFS")
+	if rootfs == "" || os.Getenv("LAUNCHER_GUEST") == "" {
+		t.Skip("LAUNCHER_ROOTFS and LAUNCHER_GUEST are not set")
+	}
+	dir := t.TempDir()
+	for _, parent := range []string{dir, filepath.Dir(dir)} {
+		if err := os.Chmod(parent, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := &pod{t: t, dir: dir, exited: make(chan struct{}), fresh: make(chan struct{}), conns: make(chan *wire.Conn, 8)}
+	for _, name := range []string{"libvirt", "private", "sockets", "bin"} {
+		path := filepath.Join(p.dir, name)
+		if err := errors.Join(os.Mkdir(path, 0o770), os.Chown(path, 107, 107)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(p.dir, "termination-log"), nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	_ = os.Chmod(filepath.Join(p.dir, "termination-log"), 0o666)
+	p.build("virt-launcher")
+	p.serve()
+	script, err := filepath.Abs("testdata/pod.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	args = append([]string{"-m", "-p", "-n", "--fork", "--kill-child", "bash", script, rootfs, p.dir,
+		"/run/kubevirt/bin/virt-launcher", "--name", "tiny", "--namespace", "default", "--uid", uid}, args...)
+	p.cmd = exec.Command("unshare", args...)
+	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.log
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_ = p.cmd.Wait()
+		close(p.exited)
+	}()
+	t.Cleanup(func() {
+		// The pod's first process is the only child of unshare; all others end with it.
+		_ = exec.Command("pkill", "-KILL", "-P", itoa(p.cmd.Process.Pid)).Run()
+		<-p.exited
+		if t.Failed() || os.Getenv("LAUNCHER_LOG") != "" {
+			t.Logf("launcher's log:\n%s\nconsole:\n%s", p.log.String(), p.out.String())
+		}
+	})
+	return p
+}
+
+func (p *pod) build(name string) {
+	p.t.Helper()
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(p.dir, "bin", name), "../../cmd/"+name)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		p.t.Fatalf("building %s: %v\n%s", name, err, out)
+	}
+	_ = os.Chmod(filepath.Join(p.dir, "bin", name), 0o755)
+	_ = os.Chmod(filepath.Join(p.dir, "bin"), 0o755)
+}
+
+// serve listens as a handler does: the socket appears whole, by a rename.
+func (p *pod) serve() {
+	p.t.Helper()
+	path := filepath.Join(p.dir, "sockets", "handler.sock")
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path + ".new", Net: "unix"})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	listener.SetUnlinkOnClose(false)
+	if err := errors.Join(os.Chmod(path+".new", 0o666), os.Rename(path+".new", path)); err != nil {
+		p.t.Fatal(err)
+	}
+	p.listen = listener
+	go func() {
+		for {
+			socket, err := listener.AcceptUnix()
+			if err != nil {
+				return
+			}
+			conn := wire.NewConn(socket, p.handle)
+			p.conns <- conn
+			go func() { _ = conn.Serve(context.Background()) }()
+		}
+	}()
+}
+
+// away stops the handler: the launcher loses its connection and finds no socket.
+func (p *pod) away() {
+	_ = p.listen.Close()
+	_ = os.Remove(filepath.Join(p.dir, "sockets", "handler.sock"))
+	_ = p.conn.Close()
+}
+
+func (p *pod) handle(_ context.Context, request wire.Request) (any, error) {
+	switch request.Type {
+	case wire.TypeHello:
+		return wire.Hello{Version: wire.Version}, nil
+	case protocol.TypeState:
+		var state protocol.State
+		if err := request.Decode(&state); err != nil {
+			return nil, err
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.states = append(p.states, state)
+		close(p.fresh)
+		p.fresh = make(chan struct{})
+		return nil, nil
+	}
+	return nil, fmt.Errorf("unexpected %s", request.Type)
+}
+
+// connected waits for the launcher's connection.
+func (p *pod) connected() {
+	p.t.Helper()
+	select {
+	case p.conn = <-p.conns:
+	case <-p.exited:
+		p.t.Fatal("the launcher ended before it connected")
+	case <-time.After(20 * time.Second):
+		p.t.Fatal("the launcher did not connect")
+	}
+}
+
+// until waits for a state, from the first on.
+func (p *pod) until(what string, wait time.Duration, want func(protocol.State) bool) protocol.State {
+	p.t.Helper()
+	deadline := time.After(wait)
+	for {
+		p.mu.Lock()
+		for _, state := range p.states {
+			if want(state) {
+				p.mu.Unlock()
+				return state
+			}
+		}
+		fresh := p.fresh
+		p.mu.Unlock()
+		select {
+		case <-fresh:
+		case <-deadline:
+			p.t.Fatalf("no state with %s within %s; seen: %+v", what, wait, p.states)
+		}
+	}
+}
+
+func (p *pod) forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.states = nil
+}
+
+// exit waits for the launcher's end and returns its exit code.
+func (p *pod) exit(wait time.Duration) int {
+	p.t.Helper()
+	select {
+	case <-p.exited:
+		return p.cmd.ProcessState.ExitCode()
+	case <-time.After(wait):
+		p.t.Fatalf("the launcher did not end within %s", wait)
+		return 0
+	}
+}
+
+func (p *pod) sync(vmi *v1.VirtualMachineInstance) (protocol.State, error) {
+	p.t.Helper()
+	guest, err := os.Open(os.Getenv("LAUNCHER_GUEST"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer guest.Close()
+	var state protocol.State
+	message := protocol.Sync{VMI: vmi, Facts: protocol.Facts{
+		NodeName: "here", AllowEmulation: true, ContainerDisks: []string{"root"},
+		Interfaces: links(),
+	}}
+	err = p.conn.Call(p.t.Context(), protocol.TypeSync, message, &state, guest)
+	return state, err
+}
+
+// links are the interfaces of a pod of these tests.
+func links() []protocol.Interface {
+	return []protocol.Interface{{
+		Name: "default", Tap: "tap0", MAC: "02:00:00:00:00:01", MTU: 1450, Queues: 1,
+		DHCP: &protocol.Lease{Address: "10.0.2.2/24", Gateway: "10.0.2.1", DNS: []string{"10.96.0.10"}, Search: []string{"cluster.local"}, Hostname: "tiny"},
+	}}
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+func atoi(t *testing.T, s string) int {
+	t.Helper()
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func (p *pod) exec(command string) protocol.GuestExecResult {
+	p.t.Helper()
+	var result protocol.GuestExecResult
+	run := protocol.GuestExec{Command: "/bin/sh", Args: []string{"-c", command}, TimeoutSeconds: 20}
+	if err := p.conn.Call(p.t.Context(), protocol.TypeGuestExec, run, &result); err != nil {
+		p.t.Fatalf("running %q in the guest: %v", command, err)
+	}
+	return result
+}
+
+// guest is a VMI with all kinds of volumes that need no cluster.
+func guest() *v1.VirtualMachineInstance {
+	vmi := &v1.VirtualMachineInstance{}
+	vmi.Namespace, vmi.Name, vmi.UID = "default", "tiny", uid
+	memory := resource.MustParse("128Mi")
+	vmi.Spec.Domain.Memory = &v1.Memory{Guest: &memory}
+	virtio := v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}
+	vmi.Spec.Domain.Devices.Disks = []v1.Disk{
+		{Name: "root", DiskDevice: virtio}, {Name: "seed", DiskDevice: virtio}, {Name: "scratch", DiskDevice: virtio},
+	}
+	vmi.Spec.Domain.Devices.Interfaces = []v1.Interface{{Name: "default", InterfaceBindingMethod: v1.InterfaceBindingMethod{Masquerade: &v1.InterfaceMasquerade{}}}}
+	vmi.Spec.Domain.Devices.Rng = &v1.Rng{}
+	vmi.Spec.Volumes = []v1.Volume{
+		{Name: "root", VolumeSource: v1.VolumeSource{ContainerDisk: &v1.ContainerDiskSource{Image: "tiny"}}},
+		{Name: "seed", VolumeSource: v1.VolumeSource{CloudInitNoCloud: &v1.CloudInitNoCloudSource{UserData: "#cloud-config\nruncmd:\n- echo seeded > /tmp/seed\n"}}},
+		{Name: "scratch", VolumeSource: v1.VolumeSource{EmptyDisk: &v1.EmptyDiskSource{Capacity: resource.MustParse("64Mi")}}},
+	}
+	return vmi
+}
+
+func running(state protocol.State) bool { return state.Phase == protocol.PhaseRunning }
+func agentUp(state protocol.State) bool {
+	return state.AgentConnected && state.GuestOS != nil && len(state.Interfaces) > 0 && len(state.Interfaces[0].IPs) > 0
+}
+
+// booted starts a guest and waits for its agent.
+func booted(t *testing.T, args ...string) *pod {
+	t.Helper()
+	p := start(t, args...)
+	p.connected()
+	before := time.Now()
+	state, err := p.sync(guest())
+	if err != nil || state.Phase != protocol.PhaseRunning {
+		t.Fatalf("state %+v, %v", state, err)
+	}
+	t.Logf("sync to Running: %s; %+v", time.Since(before), state)
+	state = p.until("the agent's report", 90*time.Second, agentUp)
+	t.Logf("agent's report after %s: %s, %+v", time.Since(before), state.GuestOS.PrettyName, state.Interfaces)
+	return p
+}
+
+func TestAGuestBootsAnswersAndShutsDown(t *testing.T) {
+	p := booted(t)
+	time.Sleep(5 * time.Second) // the launcher comes to rest
+	p.memory()
+	if got := p.exec("echo hello; echo oops >&2; exit 3"); got.Stdout != "hello\n" || got.Stderr != "oops\n" || got.ExitCode != 3 {
+		t.Errorf("exec said %+v", got)
+	}
+	if command := os.Getenv("LAUNCHER_EXEC"); command != "" {
+		t.Logf("%+v", p.exec(command))
+	}
+	p.exec("for i in $(seq 20); do [ -e /tmp/seed ] && break; sleep 1; done")
+	facts := p.exec("hostname; cat /tmp/seed; ip -4 addr show eth0; cat /etc/resolv.conf; ls /dev/vd*; cat /sys/class/net/eth0/mtu; cat /sys/block/vdc/size").Stdout
+	for _, want := range []string{"seeded", "10.0.2.2/24", "nameserver 10.96.0.10", "/dev/vdc", "1450", "131072"} {
+		if !strings.Contains(facts, want) {
+			t.Errorf("the guest lacks %q:\n%s", want, facts)
+		}
+	}
+	if !strings.Contains(p.out.String(), "tiny login:") {
+		t.Errorf("the console has no login prompt:\n%s", p.out.String())
+	}
+	before := time.Now()
+	if err := p.conn.Call(t.Context(), protocol.TypeShutdown, protocol.Shutdown{GracePeriodSeconds: 60}, nil); err != nil {
+		t.Fatal(err)
+	}
+	state := p.until("phase Shutdown", 60*time.Second, func(s protocol.State) bool { return s.Phase == protocol.PhaseShutdown })
+	if code := p.exit(10 * time.Second); code != 0 || state.Reason != "GuestShutdown" {
+		t.Errorf("exit code %d, state %+v", code, state)
+	}
+	t.Logf("shut down in %s", time.Since(before))
+}
+
+// memory reports the parts of the pod's memory, and keeps its mappings in the folder
+// LAUNCHER_SMAPS.
+func (p *pod) memory() {
+	for _, program := range []string{"virt-launcher", "libvirtd", "qemu-system-x86_64"} {
+		proc := filepath.Join("/proc", itoa(p.pid(program)))
+		rollup, err := os.ReadFile(filepath.Join(proc, "smaps_rollup"))
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		if dir := os.Getenv("LAUNCHER_SMAPS"); dir != "" {
+			maps, _ := os.ReadFile(filepath.Join(proc, "smaps"))
+			_ = os.WriteFile(filepath.Join(dir, program+".smaps"), maps, 0o644)
+		}
+		for line := range strings.Lines(string(rollup)) {
+			fields := strings.Fields(line)
+			if len(fields) > 1 && (fields[0] == "Pss:" || fields[0] == "Pss_Anon:") {
+				p.t.Logf("%s of %s: %.1f MiB", fields[0], program, float64(atoi(p.t, fields[1]))/1024)
+			}
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package launcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/slipway-vm/slipway/runtime/guestagent"
+	"github.com/slipway-vm/slipway/runtime/protocol"
+	"github.com/slipway-vm/slipway/runtime/protocol/wire"
+)
+
+// handle answers a request of the handler.
+func (m *machine) handle(ctx context.Context, request wire.Request) (any, error) {
+	if request.Type != protocol.TypeSync {
+		closeAll(request.Files) // only a sync carries files
+	}
+	switch request.Type {
+	case protocol.TypeSync:
+		return m.handleSync(ctx, request)
+	case protocol.TypeShutdown:
+		var shutdown protocol.Shutdown
+		if err := request.Decode(&shutdown); err != nil {
+			return nil, err
+		}
+		return nil, m.do(ctx, func(context.Context) { m.shutdown(time.Duration(shutdown.GracePeriodSeconds) * time.Second) })
+	case protocol.TypeDestroy:
+		return nil, m.do(ctx, func(context.Context) { m.destroy("the virtual machine was powered off by force") })
+	case protocol.TypeGuestExec:
+		return m.handleExec(ctx, request)
+	default:
+		return nil, fmt.Errorf("this launcher does not know the request %s; restart the VM to get a newer one", request.Type)
+	}
+}
+
+func (m *machine) handleSync(ctx context.Context, request wire.Request) (any, error) {
+	var sync protocol.Sync
+	if err := request.Decode(&sync); err != nil {
+		closeAll(request.Files)
+		return nil, err
+	}
+	var state protocol.State
+	var syncErr error
+	err := m.do(ctx, func(machine context.Context) {
+		syncErr = m.sync(machine, sync, request.Files)
+		state = m.state
+	})
+	return state, errors.Join(err, syncErr)
+}
+
+func (m *machine) handleExec(ctx context.Context, request wire.Request) (any, error) {
+	var run protocol.GuestExec
+	if err := request.Decode(&run); err != nil {
+		return nil, err
+	}
+	connected := false
+	if err := m.do(ctx, func(context.Context) { connected = m.state.AgentConnected }); err != nil {
+		return nil, err
+	}
+	if !connected {
+		return nil, errors.New("the guest agent is not connected; install and start qemu-guest-agent in the guest")
+	}
+	return guestagent.Exec(ctx, m.hv, run)
+}

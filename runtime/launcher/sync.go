@@ -1,0 +1,178 @@
+package launcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	v1 "kubevirt.io/api/core/v1"
+	"libvirt.org/go/libvirtxml"
+
+	"github.com/slipway-vm/slipway/runtime/domain"
+	"github.com/slipway-vm/slipway/runtime/launcher/console"
+	"github.com/slipway-vm/slipway/runtime/launcher/disks"
+	"github.com/slipway-vm/slipway/runtime/protocol"
+)
+
+// sync runs the VMI when nothing runs yet; later it takes in what changed of the facts.
+func (m *machine) sync(ctx context.Context, request protocol.Sync, files []*os.File) error {
+	if request.VMI == nil || string(request.VMI.UID) != m.options.UID {
+		closeAll(files)
+		return fmt.Errorf("the sync is not for VMI %s/%s (uid %s) of this pod", m.options.Namespace, m.options.Name, m.options.UID)
+	}
+	if len(files) != len(request.Facts.ContainerDisks) {
+		closeAll(files)
+		return fmt.Errorf("the sync names %d container disks and carries %d files", len(request.Facts.ContainerDisks), len(files))
+	}
+	m.takeImages(request.Facts.ContainerDisks, files)
+	if m.stopping.begun {
+		return nil
+	}
+	if m.state.Phase == protocol.PhaseNone {
+		m.start(ctx, request)
+		m.trim()
+		return nil
+	}
+	if err := m.leases.update(ctx, request.Facts.Interfaces, m.onLease(ctx), m.log); err != nil {
+		return err
+	}
+	m.askAgainFromStart()
+	return nil
+}
+
+// trim makes the launcher small again after work that is done once.
+func (m *machine) trim() {
+	if err := trimMemory(); err != nil {
+		m.log.Warn("Failed to give memory back", "err", err)
+	}
+}
+
+// takeImages keeps the first file of each container disk: QEMU may have it open by
+// its number already.
+func (m *machine) takeImages(volumes []string, files []*os.File) {
+	for i, volume := range volumes {
+		if m.images[volume] == nil {
+			m.images[volume] = files[i]
+		} else {
+			_ = files[i].Close() // only ever read
+		}
+	}
+}
+
+// start prepares, defines and starts the domain; a failure is the machine's end.
+func (m *machine) start(ctx context.Context, request protocol.Sync) {
+	m.enter(protocol.PhaseStarting, "", "")
+	m.state.KVM = kvmUsable()
+	if !m.state.KVM && !request.Facts.AllowEmulation {
+		m.fail("KVMUnavailable", errors.New("/dev/kvm cannot be used in this pod and emulation is not allowed; "+
+			"schedule on a node with KVM, or set developerConfiguration.useEmulation of the KubeVirt object"))
+		return
+	}
+	prepared, err := disks.Prepare(disks.PodPaths(filepath.Join(m.options.own(), "disks")), disks.Request{
+		VMI: request.VMI, ContainerDisks: m.images, ClaimSizes: request.Facts.ClaimSizes,
+	})
+	if err != nil {
+		m.fail("VolumesNotReady", err)
+		return
+	}
+	spec, err := m.build(request, prepared)
+	if err != nil {
+		m.fail("InvalidSpec", err)
+		return
+	}
+	if err := m.openConsole(ctx, request.VMI); err != nil {
+		m.fail("ConsoleFailed", err)
+		return
+	}
+	if err := m.leases.update(ctx, request.Facts.Interfaces, m.onLease(ctx), m.log); err != nil {
+		m.fail("NetworkNotReady", err)
+		return
+	}
+	started, err := m.domain.Start(ctx, spec)
+	if err != nil {
+		m.fail("StartFailed", withTail(err, m.hv.LogTail()))
+		return
+	}
+	m.qemu, m.state.Machine = started.PID, started.Machine
+	m.state.Disks = diskStates(spec, prepared)
+	m.enter(protocol.PhaseRunning, "", "")
+}
+
+func (m *machine) build(request protocol.Sync, prepared map[string]disks.Disk) (*libvirtxml.Domain, error) {
+	sources := map[string]domain.Disk{}
+	for name, disk := range prepared {
+		sources[name] = disk.Disk
+	}
+	own := m.options.own()
+	return domain.Build(domain.Input{
+		VMI: request.VMI, KVM: m.state.KVM, Disks: sources, Interfaces: request.Facts.Interfaces,
+		Console:   domain.Console{Socket: filepath.Join(own, "virt-serial0"), Log: filepath.Join(own, "virt-serial0-pipe")},
+		VNCSocket: filepath.Join(own, "virt-vnc"),
+		Firmware:  domain.DebianFirmware(filepath.Join(own, "nvram.fd")),
+	})
+}
+
+// openConsole makes what takes the serial console's output.
+func (m *machine) openConsole(ctx context.Context, vmi *v1.VirtualMachineInstance) error {
+	if !domain.LogsConsole(vmi) {
+		return nil
+	}
+	own := m.options.own()
+	log, err := console.Open(filepath.Join(own, "virt-serial0-pipe"), filepath.Join(own, "virt-serial0-log"), m.options.Console, m.log)
+	if err != nil {
+		return err
+	}
+	go log.Copy(ctx)
+	return nil
+}
+
+// onLease is called by DHCP servers when the guest took its address.
+func (m *machine) onLease(ctx context.Context) func() {
+	return func() {
+		_ = m.do(ctx, func(context.Context) { m.askAgainFromStart() }) // fails only at the end
+	}
+}
+
+// diskStates are the disks as the handler reports them.
+func diskStates(spec *libvirtxml.Domain, prepared map[string]disks.Disk) []protocol.Disk {
+	var out []protocol.Disk
+	for i := range spec.Devices.Disks {
+		disk := &spec.Devices.Disks[i]
+		volume := strings.TrimPrefix(disk.Alias.Name, domain.AliasPrefix)
+		out = append(out, protocol.Disk{Volume: volume, Target: disk.Target.Dev, Size: prepared[volume].Size})
+	}
+	return out
+}
+
+// kvmUsable says whether the pod was given /dev/kvm.
+func kvmUsable() bool {
+	fd, err := unix.Open("/dev/kvm", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	_ = unix.Close(fd)
+	return true
+}
+
+// sameGuest compares what the agent tells.
+func sameGuest(a, b protocol.State) bool {
+	return a.AgentVersion == b.AgentVersion && reflect.DeepEqual(a.GuestOS, b.GuestOS) && reflect.DeepEqual(a.Interfaces, b.Interfaces)
+}
+
+func withTail(err error, tail string) error {
+	if tail == "" {
+		return err
+	}
+	return fmt.Errorf("%w; QEMU said: %s", err, tail)
+}
+
+func closeAll(files []*os.File) {
+	for _, file := range files {
+		_ = file.Close()
+	}
+}

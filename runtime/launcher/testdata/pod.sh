@@ -1,0 +1,40 @@
+#!/bin/bash
+# Runs a program as a launcher pod does: own namespaces, uid 107, no capabilities, in
+# the root file system ROOTFS, with the folders of POD as its emptyDirs and a tap.
+# usage: unshare -m -p -n --fork bash pod.sh ROOTFS POD PROGRAM ARGS...
+set -e
+R=$1 POD=$2
+shift 2
+mount --make-rprivate /
+mount -t proc proc "$R/proc"
+mount -t sysfs -o ro sysfs "$R/sys"
+mount -t tmpfs tmpfs "$R/dev"
+for d in null zero random urandom full tty; do
+  touch "$R/dev/$d"
+  mount --bind "/dev/$d" "$R/dev/$d"
+done
+# The handler gives these to uid 107.
+mkdir "$R/dev/net" "$R/dev/shm"
+mknod -m 0600 "$R/dev/net/tun" c 10 200
+chown 107 "$R/dev/net/tun"
+if [ -n "$POD_KVM" ]; then
+  mknod -m 0600 "$R/dev/kvm" c 10 232
+  chown 107 "$R/dev/kvm"
+fi
+mount -t tmpfs -o mode=1777 tmpfs "$R/dev/shm"
+ln -s /proc/self/fd "$R/dev/fd"
+touch "$R/dev/termination-log"
+mount --bind "$POD/termination-log" "$R/dev/termination-log"
+mount -t tmpfs tmpfs "$R/run"
+for d in libvirt:libvirt private:kubevirt-private sockets:kubevirt/sockets bin:kubevirt/bin; do
+  mkdir -p "$R/run/${d#*:}"
+  mount --bind "$POD/${d%%:*}" "$R/run/${d#*:}"
+done
+ip link set lo up
+ip tuntap add tap0 mode tap user 107
+ip addr add 10.0.2.1/24 dev tap0
+ip tuntap add tap1 mode tap user 107 multi_queue
+ip link set tap1 up
+ip link set tap0 up
+sysctl -qw net.ipv4.ip_unprivileged_port_start=0
+exec chroot "$R" setpriv --reuid 107 --regid 107 --clear-groups --inh-caps=-all --bounding-set=-all --no-new-privs "$@"

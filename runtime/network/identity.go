@@ -1,0 +1,39 @@
+package network
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"net"
+	"strings"
+
+	v1 "kubevirt.io/api/core/v1"
+)
+
+// MAC returns the guest's hardware address on nic: the spec's, or one derived from the
+// VMI's namespace, name and interface, so that a VM keeps it when it starts again.
+// Guests behind masquerade share no segment, so equal addresses could not clash.
+func MAC(vmi *v1.VirtualMachineInstance, nic v1.Interface) (net.HardwareAddr, error) {
+	if nic.MacAddress != "" {
+		mac, err := net.ParseMAC(nic.MacAddress)
+		if err != nil || len(mac) != 6 {
+			return nil, fmt.Errorf("macAddress %q is not an Ethernet address; write it as 02:00:00:00:00:01", nic.MacAddress)
+		}
+		return mac, nil
+	}
+	sum := sha256.Sum256([]byte(vmi.Namespace + "/" + vmi.Name + "/" + nic.Name))
+	mac := net.HardwareAddr(sum[:6])
+	mac[0] = mac[0]&^0x01 | 0x02 // unicast, locally administered
+	return mac, nil
+}
+
+// maxLabel is the length of a DNS label.
+const maxLabel = 63
+
+// dnsLabel makes a host name of an object's name, which may hold dots and be longer.
+func dnsLabel(name string) string {
+	label, _, _ := strings.Cut(name, ".")
+	if len(label) > maxLabel {
+		label = label[:maxLabel]
+	}
+	return strings.TrimRight(label, "-")
+}

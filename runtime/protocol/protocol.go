@@ -1,0 +1,145 @@
+// Package protocol is what a node's virt-handler and the processes of a launcher
+// pod say to each other, over a unix socket that the handler makes in the pod.
+//
+// Package wire is the transport; these are the messages. The first message of a
+// launcher is wire.Hello, then a State of what it runs, also when that is nothing.
+package protocol
+
+import (
+	"time"
+
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/slipway-vm/slipway/runtime/protocol/wire"
+)
+
+// Messages, with the side that sends each.
+const (
+	TypeSync      wire.Type = "sync"      // handler → launcher, payload Sync with container disks as files, reply State
+	TypeShutdown  wire.Type = "shutdown"  // handler → launcher, payload Shutdown, empty reply once begun
+	TypeDestroy   wire.Type = "destroy"   // handler → launcher, no payload: power off at once
+	TypeGuestExec wire.Type = "guestExec" // handler → launcher, payload GuestExec, reply GuestExecResult
+	// launcher → handler, payload State, an event without a reply; only the last State
+	// of a domain that is over is a request, whose empty reply lets the launcher exit.
+	TypeState wire.Type = "state"
+)
+
+// Sync tells the launcher what VM to run. It is sent at least once after each Hello
+// and again whenever the VMI's spec changes; the launcher acts on the difference.
+type Sync struct {
+	VMI   *v1.VirtualMachineInstance `json:"vmi"`
+	Facts Facts                      `json:"facts"`
+}
+
+// Facts are what the handler found or made on the node for this VMI.
+type Facts struct {
+	NodeName string `json:"nodeName"`
+	// AllowEmulation permits software emulation when /dev/kvm is not in the pod.
+	AllowEmulation bool `json:"allowEmulation"`
+	// ContainerDisks names the volumes whose images are the files of this message, in order.
+	ContainerDisks []string `json:"containerDisks,omitempty"`
+	// Interfaces are the guest's network interfaces in the order of the VMI's spec.
+	Interfaces []Interface `json:"interfaces,omitempty"`
+	// ClaimSizes is the capacity in bytes of each claim by name of its volume: the size
+	// of the disk that is made on a Filesystem claim that is still empty.
+	ClaimSizes map[string]int64 `json:"claimSizes,omitempty"`
+}
+
+// Interface is a network interface that the handler prepared in the pod.
+type Interface struct {
+	// Name is spec.domain.devices.interfaces[].name.
+	Name string `json:"name"`
+	// Tap is the tap device in the pod's network namespace.
+	Tap string `json:"tap"`
+	// MAC is the guest's hardware address.
+	MAC string `json:"mac"`
+	MTU int    `json:"mtu"`
+	// Queues is the number of queue pairs; 1 without multiqueue.
+	Queues int `json:"queues"`
+	// PodIPs are the addresses by which others reach the guest.
+	PodIPs []string `json:"podIPs,omitempty"`
+	// DHCP is the lease that the launcher serves on the tap; nil for none.
+	DHCP *Lease `json:"dhcp,omitempty"`
+}
+
+// Lease is what the launcher's DHCP server answers.
+type Lease struct {
+	// Address is the guest's address with its prefix length, such as 10.0.2.2/24.
+	Address string   `json:"address"`
+	Gateway string   `json:"gateway"`
+	DNS     []string `json:"dns,omitempty"`
+	Search  []string `json:"search,omitempty"`
+	// Hostname is the guest's, spec.hostname or the VMI's name.
+	Hostname string `json:"hostname,omitempty"`
+}
+
+// Shutdown asks the guest to power off, and ends it when the grace period is over.
+type Shutdown struct {
+	GracePeriodSeconds int64 `json:"gracePeriodSeconds"`
+}
+
+// GuestExec runs a command in the guest through its agent.
+type GuestExec struct {
+	Command        string   `json:"command"`
+	Args           []string `json:"args,omitempty"`
+	TimeoutSeconds int32    `json:"timeoutSeconds"`
+}
+
+// GuestExecResult is what the command left behind.
+type GuestExecResult struct {
+	ExitCode int    `json:"exitCode"`
+	Stdout   string `json:"stdout,omitempty"`
+	Stderr   string `json:"stderr,omitempty"`
+	// Truncated says that the streams are not whole.
+	Truncated bool `json:"truncated,omitempty"`
+}
+
+// Phase is where a domain is in its life.
+type Phase string
+
+// Phases of a domain.
+const (
+	PhaseNone     Phase = ""         // not defined yet
+	PhaseStarting Phase = "Starting" // being defined or started
+	PhaseRunning  Phase = "Running"
+	PhasePaused   Phase = "Paused"
+	PhaseShutdown Phase = "Shutdown" // the guest powered off, or was asked to and did
+	PhaseCrashed  Phase = "Crashed"  // the guest panicked or QEMU died
+	PhaseFailed   Phase = "Failed"   // could not be started; see Message
+)
+
+// State is what the launcher knows of its domain, sent whole at every change.
+type State struct {
+	Phase Phase `json:"phase"`
+	// Reason is a word in UpperCamelCase, Message a sentence for the user.
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+	// Since is when Phase was entered.
+	Since time.Time `json:"since"`
+	// KVM says whether the guest runs on hardware virtualization.
+	KVM     bool   `json:"kvm"`
+	Machine string `json:"machine,omitempty"`
+	// AgentConnected says whether the guest's agent has its channel open.
+	AgentConnected bool                                  `json:"agentConnected"`
+	AgentVersion   string                                `json:"agentVersion,omitempty"`
+	GuestOS        *v1.VirtualMachineInstanceGuestOSInfo `json:"guestOS,omitempty"`
+	// Interfaces are the agent's view of the guest's interfaces.
+	Interfaces []GuestInterface `json:"interfaces,omitempty"`
+	// Disks are the virtual disks as QEMU has them.
+	Disks []Disk `json:"disks,omitempty"`
+}
+
+// GuestInterface is a network interface as the guest's agent reports it.
+type GuestInterface struct {
+	Name string   `json:"name"`
+	MAC  string   `json:"mac"`
+	IPs  []string `json:"ips,omitempty"`
+}
+
+// Disk is a virtual disk of the running domain.
+type Disk struct {
+	Volume string `json:"volume"`
+	Target string `json:"target"`
+	// Size is the disk's virtual size in bytes.
+	Size int64 `json:"size"`
+}

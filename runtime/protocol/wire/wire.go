@@ -1,0 +1,40 @@
+// Package wire carries messages and open files over a unix socket, in both
+// directions: the transport under package protocol, with no Kubernetes in it, so
+// that the smallest programs of a launcher pod can speak it.
+//
+// A frame is a four-byte big-endian length and that many bytes of JSON; open files
+// travel with a frame as SCM_RIGHTS. Either side may send requests; a reply repeats
+// the request's id. The first frame of a client is Hello.
+package wire
+
+// Version is the protocol's version that this build speaks. A launcher of an earlier
+// version keeps being served for as long as its messages are known, so fields of
+// messages are only ever added.
+const Version = 1
+
+// Type names a message.
+type Type string
+
+// Messages of the transport itself.
+const (
+	TypeHello Type = "hello" // client → handler, payload Hello, reply Hello
+	TypeReply Type = "reply" // answer to any request
+)
+
+// Role says what kind of client connects.
+type Role string
+
+// Roles of clients.
+const (
+	RoleLauncher      Role = "launcher"
+	RoleContainerDisk Role = "container-disk" // its Hello carries one open file: the disk's image
+)
+
+// Hello is the first message of a connection, and its answer.
+type Hello struct {
+	Version int    `json:"version"`
+	Role    Role   `json:"role,omitempty"`
+	VMIUID  string `json:"vmiUID,omitempty"`
+	// Volume is the VMI's volume whose image a container-disk client hands over.
+	Volume string `json:"volume,omitempty"`
+}

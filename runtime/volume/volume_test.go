@@ -1,0 +1,52 @@
+package volume
+
+import (
+	"reflect"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/slipway-vm/slipway/runtime/protocol"
+)
+
+func testVMI() *v1.VirtualMachineInstance {
+	vmi := &v1.VirtualMachineInstance{}
+	vmi.Spec.Volumes = []v1.Volume{
+		{Name: "root", VolumeSource: v1.VolumeSource{ContainerDisk: &v1.ContainerDiskSource{Image: "x"}}},
+		{Name: "data", VolumeSource: v1.VolumeSource{DataVolume: &v1.DataVolumeSource{Name: "dv"}}},
+		{Name: "tools", VolumeSource: v1.VolumeSource{ContainerDisk: &v1.ContainerDiskSource{Image: "y"}}},
+	}
+	return vmi
+}
+
+func TestOnlyContainerDisksThatAreNotHeldAreMissing(t *testing.T) {
+	if got := Missing(testVMI(), []string{"tools"}); !reflect.DeepEqual(got, []string{"root"}) {
+		t.Errorf("got %v", got)
+	}
+	if got := Missing(testVMI(), []string{"root", "tools"}); got != nil {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestBlockDevicesAreThoseOfTheComputeContainer(t *testing.T) {
+	pod := &corev1.Pod{}
+	pod.Spec.Containers = []corev1.Container{
+		{Name: "sidecar", VolumeDevices: []corev1.VolumeDevice{{DevicePath: "/dev/other"}}},
+		{Name: "compute", VolumeDevices: []corev1.VolumeDevice{{DevicePath: "/dev/data"}}},
+	}
+	if got := BlockDevices(pod); !reflect.DeepEqual(got, []string{"/dev/data"}) {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestStatusNamesTheClaimBehindADisk(t *testing.T) {
+	got := Status(testVMI(), []protocol.Disk{{Volume: "root", Target: "vda", Size: 5}, {Volume: "data", Target: "vdb", Size: 7}})
+	want := []v1.VolumeStatus{
+		{Name: "root", Target: "vda", Size: 5},
+		{Name: "data", Target: "vdb", Size: 7, PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{ClaimName: "dv"}},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}

@@ -1,0 +1,119 @@
+package declare
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Environment is what a task's process was started with.
+type Environment struct {
+	// Args are the arguments after the task's name.
+	Args []string
+	// LookupEnv looks up an environment variable, as os.LookupEnv does.
+	LookupEnv func(string) (string, bool)
+	// Connect makes the API client; it is called only for tasks that declare rules.
+	Connect func() (client.WithWatch, error)
+	Out     io.Writer
+	Log     *slog.Logger
+}
+
+// Execute reads the parameters from env and runs the task.
+func (t *Task) Execute(ctx context.Context, env Environment) error {
+	call, err := t.call(env)
+	if err != nil {
+		return Coded(CodeUsage, err)
+	}
+	if len(t.Rules) > 0 {
+		if call.Client, err = env.Connect(); err != nil {
+			return Coded(1, fmt.Errorf("connecting to the Kubernetes API: %w", err))
+		}
+	}
+	return t.Run(ctx, call)
+}
+
+func (t *Task) call(env Environment) (*Call, error) {
+	get := func(name string) string { value, _ := env.LookupEnv(name); return value }
+	call := &Call{
+		Namespace:  get(envNamespace),
+		TaskRunUID: types.UID(get(envTaskRunUID)),
+		Disk:       get(envDisk),
+		Out:        env.Out, Log: env.Log, task: t,
+		results: get(envResults),
+		strings: map[string]string{}, arrays: map[string][]string{},
+	}
+	call.TaskRun = types.NamespacedName{Namespace: call.Namespace, Name: get(envTaskRunName)}
+	for _, p := range t.Params {
+		if p.Array {
+			continue
+		}
+		value, given := env.LookupEnv(p.Env())
+		if !given {
+			value = p.Default
+		}
+		if !given && p.Required {
+			return nil, fmt.Errorf("parameter %s is required: set it in the TaskRun (environment variable %s)", p.Name, p.Env())
+		}
+		call.strings[p.Name] = value
+	}
+	return call, t.readArrays(call, env.Args)
+}
+
+// readArrays takes the items of the array parameters from args: each array's marker, then its items.
+func (t *Task) readArrays(call *Call, args []string) error {
+	current := ""
+	for _, arg := range args {
+		if name, ok := t.markedArray(string(call.TaskRunUID), arg); ok {
+			current = name
+			continue
+		}
+		if current == "" {
+			return fmt.Errorf("unexpected argument %q", arg)
+		}
+		call.arrays[current] = append(call.arrays[current], arg)
+	}
+	return nil
+}
+
+func (t *Task) markedArray(uid, arg string) (string, bool) {
+	for _, p := range t.Params {
+		if p.Array && arg == marker(uid, p.Name) {
+			return p.Name, true
+		}
+	}
+	return "", false
+}
+
+// Env is the environment variable that carries the parameter: PARAM_VM_NAME for vmName.
+func (p Param) Env() string {
+	var b strings.Builder
+	b.WriteString("PARAM_")
+	previousLower := false
+	for _, r := range p.Name {
+		upper := r >= 'A' && r <= 'Z'
+		if upper && previousLower {
+			b.WriteByte('_')
+		}
+		previousLower = !upper && r != '_'
+		b.WriteString(strings.ToUpper(string(r)))
+	}
+	return strings.ReplaceAll(b.String(), "-", "_")
+}
+
+// Find returns the task of that name.
+func Find(tasks []*Task, name string) (*Task, error) {
+	known := make([]string, len(tasks))
+	for i, t := range tasks {
+		if t.Name == name {
+			return t, nil
+		}
+		known[i] = t.Name
+	}
+	return nil, errors.New("no task " + name + "; tasks are " + strings.Join(known, ", "))
+}

@@ -1,0 +1,85 @@
+package modifydataobject
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-vm/slipway/tasks/declare"
+)
+
+// options are the task's parameters, checked.
+type options struct {
+	manifest                   string
+	wait, replace, remove, own bool
+	removeKind, removeName     string
+	timeout                    time.Duration
+}
+
+func readOptions(call *declare.Call) (options, error) {
+	o := options{
+		manifest:   call.String("manifest"),
+		removeKind: call.String("deleteObjectKind"),
+		removeName: call.String("deleteObjectName"),
+	}
+	var errs [5]error
+	o.wait, errs[0] = call.Bool("waitForSuccess")
+	o.replace, errs[1] = call.Bool("allowReplace")
+	o.remove, errs[2] = call.Bool("deleteObject")
+	o.own, errs[3] = call.Bool("setOwnerReference")
+	o.timeout, errs[4] = call.Duration("timeout")
+	if err := errors.Join(errs[:]...); err != nil {
+		return o, err
+	}
+	switch {
+	case o.remove && o.removeKind == "":
+		return o, errors.New("object-kind param has to be specified")
+	case o.remove && o.removeName == "":
+		return o, errors.New("object-name param has to be specified")
+	case !o.remove && o.manifest == "":
+		return o, errors.New("data-object-manifest param has to be specified")
+	}
+	return o, nil
+}
+
+// decode reads the manifest strictly: a field that its kind does not have is an error.
+func decode(manifest string) (client.Object, error) {
+	var kind struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+	}
+	if err := yaml.Unmarshal([]byte(manifest), &kind); err != nil {
+		return nil, fmt.Errorf("could not read data object manifest: %w", err)
+	}
+	group := schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind).Group
+	object := newObject(kind.Kind)
+	if group != cdiv1.SchemeGroupVersion.Group || object == nil || kind.Kind == "PersistentVolumeClaim" {
+		return nil, fmt.Errorf("could not identify data object, wrong group or kind: %s %s; DataVolume and DataSource of cdi.kubevirt.io/v1beta1 are known", kind.APIVersion, kind.Kind)
+	}
+	if err := yaml.UnmarshalStrict([]byte(manifest), object); err != nil {
+		return nil, fmt.Errorf("could not read data object manifest: %w", err)
+	}
+	if object.GetName() == "" && object.GetGenerateName() == "" {
+		return nil, errors.New("could not read data object manifest: metadata.name or metadata.generateName is required")
+	}
+	return object, nil
+}
+
+// newObject makes an empty object of the kind, nil for a kind that the task does not handle.
+func newObject(kind string) client.Object {
+	switch kind {
+	case "DataVolume":
+		return &cdiv1.DataVolume{}
+	case "DataSource":
+		return &cdiv1.DataSource{}
+	case "PersistentVolumeClaim":
+		return &corev1.PersistentVolumeClaim{}
+	}
+	return nil
+}

@@ -1,0 +1,126 @@
+package remote
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"errors"
+	"log/slog"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+func privateKey(t *testing.T) string {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, err := ssh.MarshalPrivateKey(key, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(block))
+}
+
+func TestReadSecret(t *testing.T) {
+	dir := t.TempDir()
+	for name, value := range map[string]string{
+		"type": "ssh", "user": "root\n", "ssh-privatekey": privateKey(t), "disable-strict-host-key-checking": "true",
+		"additional-ssh-options": "-p 2222 -oConnectTimeout=3 -o StrictHostKeyChecking=no",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(value), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	access, err := ReadSecret(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if access.User != "root" || access.Port != 2222 || access.Timeout != 3*time.Second || access.HostKeys != nil {
+		t.Fatalf("got %+v", access)
+	}
+}
+
+func TestParseSecretRefuses(t *testing.T) {
+	key := privateKey(t)
+	full := func(changes map[string]string) map[string]string {
+		secret := map[string]string{"type": "ssh", "user": "root", "ssh-privatekey": key, "disable-strict-host-key-checking": "true"}
+		maps.Copy(secret, changes)
+		return secret
+	}
+	cases := map[string]struct {
+		secret map[string]string
+		want   string
+	}{
+		"no type and another key name": {map[string]string{"user": "root", "ssh-private-key": key}, "type secret attribute is required"},
+		"another type":                 {full(map[string]string{"type": "winrm"}), "Winrm is invalid type"},
+		"no user":                      {full(map[string]string{"user": ""}), "user secret attribute is required"},
+		"no key":                       {full(map[string]string{"ssh-privatekey": ""}), "ssh-privatekey secret attribute is required"},
+		"no host key":                  {full(map[string]string{"disable-strict-host-key-checking": ""}), "host-public-key or disable-strict-host-key-checking=true secret attribute is required"},
+		"a bad host key":               {full(map[string]string{"host-public-key": "nonsense"}), "is no public key"},
+		"an unknown option":            {full(map[string]string{"additional-ssh-options": "-J jump"}), "option -J is not supported"},
+		"a bad port":                   {full(map[string]string{"additional-ssh-options": "-p 70000"}), "is no port"},
+		"a key that is none":           {full(map[string]string{"ssh-privatekey": "nonsense"}), "is no private key"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if _, err := parseSecret(c.secret); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Fatalf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+	if _, err := ReadSecret(filepath.Join(t.TempDir(), "none")); err == nil || err.Error() != "connection secret should not be empty" {
+		t.Fatalf("an absent secret: %v", err)
+	}
+}
+
+func TestQuoteKeepsWords(t *testing.T) {
+	if got := Quote([]string{"echo", "a b", "it's", "$HOME", "*"}); got != `'echo' 'a b' 'it'\''s' '$HOME' '*'` {
+		t.Fatal(got)
+	}
+}
+
+func TestTailKeepsTheEnd(t *testing.T) {
+	w := &tailWriter{limit: 5}
+	for _, part := range []string{"abc", "defg", "", "hijklmnop", "q"} {
+		if n, err := w.Write([]byte(part)); n != len(part) || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	if w.String() != "mnopq" {
+		t.Fatalf("kept %q", w.String())
+	}
+}
+
+// A guest that boots refuses connections for longer than any back-off grows.
+func TestConnectTriesUntilItsTimeIsOver(t *testing.T) {
+	signer, err := ssh.ParsePrivateKey([]byte(privateKey(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := listener.Addr().(*net.TCPAddr).Port
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	cause := errors.New("command timed out")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 2*time.Second, cause)
+	defer cancel()
+	access := &Access{User: "root", Port: port, Signer: signer, Timeout: time.Second}
+	_, err = access.Run(ctx, slog.New(slog.DiscardHandler), "127.0.0.1", Command{Text: "true"})
+	if !errors.Is(err, cause) || !strings.Contains(err.Error(), "refused") {
+		t.Fatalf("got %v, want the timeout's cause and the last attempt's", err)
+	}
+}

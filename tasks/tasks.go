@@ -1,0 +1,34 @@
+// Package tasks lists every provisioning task of Slipway and embeds what Tekton needs
+// to run them. tasks/declare says what a task is; a folder each holds one.
+package tasks
+
+import (
+	"embed"
+
+	cleanupvm "github.com/slipway-vm/slipway/tasks/cleanup-vm"
+	createvmfromtemplate "github.com/slipway-vm/slipway/tasks/create-vm-from-template"
+	"github.com/slipway-vm/slipway/tasks/declare"
+	diskvirtcustomize "github.com/slipway-vm/slipway/tasks/disk-virt-customize"
+	executeinvm "github.com/slipway-vm/slipway/tasks/execute-in-vm"
+	generatesshkeys "github.com/slipway-vm/slipway/tasks/generate-ssh-keys"
+	modifydataobject "github.com/slipway-vm/slipway/tasks/modify-data-object"
+	waitforvmistatus "github.com/slipway-vm/slipway/tasks/wait-for-vmi-status"
+)
+
+// Manifests holds the generated task.yaml of every task, without a namespace.
+//
+//go:embed */task.yaml
+var Manifests embed.FS
+
+// All returns every task, by name.
+func All() []*declare.Task {
+	return []*declare.Task{
+		cleanupvm.Task(),
+		createvmfromtemplate.Task(),
+		diskvirtcustomize.Task(),
+		executeinvm.Task(),
+		generatesshkeys.Task(),
+		modifydataobject.Task(),
+		waitforvmistatus.Task(),
+	}
+}

@@ -1,0 +1,207 @@
+//go:build e2e
+
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	virtv1 "kubevirt.io/api/core/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/tests/env"
+	"github.com/slipway-vm/slipway/tests/fixture"
+)
+
+const bound = 5 * time.Minute
+
+// world is the cluster with Slipway on it, opened once.
+var world = sync.OnceValues(func() (*env.Cluster, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
+	defer cancel()
+	c, err := env.Open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c, c.Install(ctx, os.Stderr)
+})
+
+// open returns the cluster and a namespace for the benchmark.
+func open(b *testing.B) (*env.Cluster, string) {
+	b.Helper()
+	c, err := world()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if c.Existing {
+		b.Skip("the processes and the network of an existing cluster are out of reach")
+	}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "slipway-bench-"}}
+	must(b, c.Client.Create(b.Context(), ns))
+	b.Cleanup(func() { _ = c.Client.Delete(context.Background(), ns) })
+	return c, ns.Name
+}
+
+func must(b *testing.B, err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// report prints a figure beside its goal and gives it to go test.
+func report(b *testing.B, what string, value float64, unit string, goal string) {
+	b.Helper()
+	fmt.Printf("  %-66s %9.1f %-8s goal %s\n", what, value, unit, goal)
+	b.ReportMetric(value, strings.ReplaceAll(what, " ", "-")+"-"+unit)
+}
+
+// BenchmarkControlPlane measures pods and memory of Slipway's own components.
+func BenchmarkControlPlane(b *testing.B) {
+	c, _ := open(b)
+	for b.Loop() {
+		var pods corev1.PodList
+		must(b, c.Client.List(b.Context(), &pods, client.InNamespace(names.InstallNamespace)))
+		total := int64(0)
+		for _, pod := range pods.Items {
+			processes, err := processesOf(string(pod.UID))
+			must(b, err)
+			sum := int64(0)
+			for _, p := range processes {
+				sum += p.pss
+			}
+			fmt.Printf("    %-40s %6.1f MiB\n", pod.Name, mib(sum))
+			total += sum
+		}
+		report(b, "pods of the control plane", float64(len(pods.Items)), "pods", "<= 7")
+		report(b, "memory of the control plane (PSS)", mib(total), "MiB", "<= 300")
+	}
+}
+
+// BenchmarkIdleWrites counts what an idle installation writes to the API in a minute.
+func BenchmarkIdleWrites(b *testing.B) {
+	c, _ := open(b)
+	for b.Loop() {
+		before, err := writes(b.Context(), c, "")
+		must(b, err)
+		timer := time.NewTimer(2 * time.Minute)
+		<-timer.C
+		after, err := writes(b.Context(), c, "")
+		must(b, err)
+		report(b, "API writes of an idle cluster, Kubernetes' and Tekton's own included", (after-before)/2, "/min", "<= 20 of ours")
+	}
+}
+
+// BenchmarkVM measures one VM: its start against a plain pod's, its writes, its memory, its end.
+func BenchmarkVM(b *testing.B) {
+	c, ns := open(b)
+	images, err := c.Images()
+	must(b, err)
+	for b.Loop() {
+		pod := plainPod(ns, images["slipway-launcher"].Ref)
+		begun := time.Now()
+		must(b, c.Client.Create(b.Context(), pod))
+		must(b, c.Await(b.Context(), io.Discard, pod, bound, func(obj client.Object) (string, bool, error) {
+			for _, cond := range obj.(*corev1.Pod).Status.Conditions {
+				if cond.Type == corev1.PodReady && cond.Status == corev1.ConditionTrue {
+					return "", true, nil
+				}
+			}
+			return "", false, nil
+		}))
+		plain := time.Since(begun)
+		must(b, c.Client.Delete(b.Context(), pod, &client.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}))
+
+		vmiWrites, err := writes(b.Context(), c, "virtualmachineinstances")
+		must(b, err)
+		vmi := instance(ns, "bench")
+		begun = time.Now()
+		must(b, c.Client.Create(b.Context(), vmi))
+		must(b, c.Await(b.Context(), io.Discard, vmi, bound, func(obj client.Object) (string, bool, error) {
+			phase := obj.(*virtv1.VirtualMachineInstance).Status.Phase
+			return string(phase), phase == virtv1.Running, nil
+		}))
+		running := time.Since(begun)
+		after, err := writes(b.Context(), c, "virtualmachineinstances")
+		must(b, err)
+		report(b, "plain pod of the same image, create to Ready", plain.Seconds(), "s", "-")
+		report(b, "VMI create to Running beyond that pod", (running - plain).Seconds(), "s", "<= 0.8")
+		report(b, "writes to the VMI until Running", after-vmiWrites, "writes", "<= 4")
+		launcherMemory(b, c, ns)
+
+		begun = time.Now()
+		must(b, c.Client.Delete(b.Context(), vmi, &client.DeleteOptions{}))
+		must(b, c.Gone(b.Context(), io.Discard, vmi, bound))
+		report(b, "delete of a running VM without a guest OS", time.Since(begun).Seconds(), "s", "<= 1")
+	}
+}
+
+// launcherMemory reports the memory of a launcher pod beside QEMU.
+func launcherMemory(b *testing.B, c *env.Cluster, ns string) {
+	b.Helper()
+	var pods corev1.PodList
+	must(b, c.Client.List(b.Context(), &pods, client.InNamespace(ns), client.MatchingLabels{"kubevirt.io": "virt-launcher"}))
+	sum := int64(0)
+	for _, pod := range pods.Items {
+		processes, err := processesOf(string(pod.UID))
+		must(b, err)
+		for _, p := range processes {
+			fmt.Printf("    %-40s %6.1f MiB\n", p.command, mib(p.pss))
+			if !strings.HasPrefix(p.command, "qemu-system") && p.command != "pause" {
+				sum += p.pss
+			}
+		}
+	}
+	report(b, "memory per VM beyond guest RAM and QEMU (PSS)", mib(sum), "MiB", "<= 45")
+}
+
+// BenchmarkImport measures imports of one disk in several formats against a plain download and
+// a plain sparse write on the same machine.
+func BenchmarkImport(b *testing.B) {
+	c, ns := open(b)
+	dir := b.TempDir()
+	makeDisks(b, dir)
+	serving, stop := context.WithCancel(context.Background())
+	b.Cleanup(stop)
+	root, err := c.Serve(serving, http.FileServer(http.Dir(dir)))
+	must(b, err)
+	for b.Loop() {
+		begun := time.Now()
+		must(b, exec.CommandContext(b.Context(), "dd", "if="+filepath.Join(dir, "disk.raw"), "of="+filepath.Join(c.Local.PoolPath, "bench.raw"), "bs=1M", "conv=sparse,fsync").Run())
+		report(b, "plain sparse write of the raw disk", time.Since(begun).Seconds(), "s", "-")
+		must(b, os.Remove(filepath.Join(c.Local.PoolPath, "bench.raw")))
+		for i, name := range []string{"disk.qcow2", "disk.compressed.qcow2", "disk.raw", "disk.raw.gz", "disk.raw.xz", "disk.raw.zst"} {
+			begun := time.Now()
+			response, err := http.Get(root + "/" + name) //nolint:noctx // a plain download
+			must(b, err)
+			size, err := io.Copy(io.Discard, response.Body)
+			must(b, err)
+			must(b, response.Body.Close())
+			download := time.Since(begun)
+			dv := fixture.DataVolume(ns, fmt.Sprintf("import-%d", i), "5Gi", fixture.HTTP(root+"/"+name))
+			begun = time.Now()
+			must(b, c.Client.Create(b.Context(), dv))
+			must(b, c.Await(b.Context(), io.Discard, dv, bound, func(obj client.Object) (string, bool, error) {
+				phase := obj.(*cdiv1.DataVolume).Status.Phase
+				return string(phase), phase == cdiv1.Succeeded, nil
+			}))
+			fmt.Printf("    %s: %.0f MiB on the wire, plain download %.2f s\n", name, mib(size), download.Seconds())
+			report(b, "import of "+name+", create to Succeeded", time.Since(begun).Seconds(), "s", "<= 1.2 x the slowest plain step, and a pod's start")
+			must(b, c.Client.Delete(b.Context(), dv))
+		}
+	}
+}

@@ -1,0 +1,65 @@
+//go:build e2e
+
+// Package admission tests what the API refuses, and with what words.
+package admission
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	virtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-vm/slipway/tests/e2e/suite"
+	"github.com/slipway-vm/slipway/tests/fixture"
+)
+
+func TestAdmission(t *testing.T) { suite.Run(t, "admission") }
+
+var _ = Describe("admission", func() {
+	DescribeTable("refuses a VM that cannot be as asked, and names the field",
+		func(ctx context.Context, change fixture.VMOption, want ...string) {
+			ns := suite.Namespace(ctx)
+			err := suite.World.Client.Create(ctx, fixture.VM(ns, "bad", fixture.ContainerDisk("registry.local/x:y"), change))
+			Expect(err).To(HaveOccurred())
+			for _, words := range want {
+				Expect(err.Error()).To(ContainSubstring(words))
+			}
+		},
+		Entry("a field that is not acted on yet", SpecTimeout(2*time.Minute), fixture.VMOption(func(vm *virtv1.VirtualMachine) {
+			vm.Spec.Template.Spec.Domain.Devices.GPUs = []virtv1.GPU{{Name: "gpu", DeviceName: "vendor.example/gpu"}}
+		}), "spec.template.spec.domain.devices.gpus"),
+		Entry("a disk without a volume", SpecTimeout(2*time.Minute), fixture.VMOption(func(vm *virtv1.VirtualMachine) {
+			vm.Spec.Template.Spec.Volumes = nil
+		}), "spec.template.spec.domain.devices.disks[0].name"),
+		Entry("two ways to say when it runs", SpecTimeout(2*time.Minute), fixture.VMOption(func(vm *virtv1.VirtualMachine) {
+			running := true
+			vm.Spec.Running = &running
+		}), "spec.running"),
+	)
+
+	It("refuses a field that does not exist, when the client asks for strict validation as kubectl does", func(ctx context.Context) {
+		ns := suite.Namespace(ctx)
+		data, err := yaml.Marshal(fixture.VM(ns, "typo", fixture.ContainerDisk("registry.local/x:y")))
+		Expect(err).NotTo(HaveOccurred())
+		vm := &unstructured.Unstructured{}
+		Expect(yaml.Unmarshal(data, &vm.Object)).To(Succeed())
+		Expect(unstructured.SetNestedField(vm.Object, int64(2), "spec", "template", "spec", "domain", "cpu", "coers")).To(Succeed())
+		err = suite.World.Client.Create(ctx, vm, client.FieldValidation(metav1.FieldValidationStrict))
+		Expect(err).To(MatchError(ContainSubstring(`unknown field "spec.template.spec.domain.cpu.coers"`)))
+	}, SpecTimeout(2*time.Minute))
+
+	It("lets nobody change what a running instance is", func(ctx context.Context) {
+		ns := suite.Namespace(ctx)
+		suite.Create(ctx, fixture.VM(ns, "fixed", fixture.ContainerDisk(suite.TinyImage())))
+		vmi := suite.RunningVMI(ctx, ns, "fixed")
+		vmi.Spec.Domain.CPU.Cores = 2
+		Expect(suite.World.Client.Update(ctx, vmi)).To(MatchError(ContainSubstring("spec")))
+	}, SpecTimeout(10*time.Minute))
+})

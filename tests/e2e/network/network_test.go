@@ -1,0 +1,48 @@
+//go:build e2e
+
+// Package network tests how guests reach others and are reached.
+package network
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/tests/e2e/suite"
+	"github.com/slipway-vm/slipway/tests/fixture"
+)
+
+func TestNetwork(t *testing.T) { suite.Run(t, "network") }
+
+var _ = Describe("a guest behind masquerade", func() {
+	It("has a lease, reaches services by name, and is reached at its pod's address and through a Service", func(ctx context.Context) {
+		ns := suite.Namespace(ctx)
+		vm := fixture.VM(ns, "server", fixture.ContainerDisk(suite.TinyImage()))
+		vm.Spec.Template.ObjectMeta.Labels = map[string]string{"app": "server"}
+		service := &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "server"},
+			Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": "server"}, Ports: []corev1.ServicePort{{Port: 22}}},
+		}
+		suite.Create(ctx, vm, service, fixture.VM(ns, "client", fixture.ContainerDisk(suite.TinyImage())))
+		server, client := suite.RunningVMI(ctx, ns, "server"), suite.RunningVMI(ctx, ns, "client")
+
+		By("reading the lease in the guest")
+		Expect(suite.Shell(ctx, client, "ip -4 addr show dev eth0")).To(ContainSubstring("inet 10.0.2.2/24"))
+		Expect(suite.Shell(ctx, client, "cat /etc/resolv.conf")).To(ContainSubstring(ns + ".svc.cluster.local"))
+
+		By("asking the cluster's DNS for the API server")
+		Expect(suite.Shell(ctx, client, "nslookup kubernetes.default.svc.cluster.local")).To(ContainSubstring("kubernetes.default.svc.cluster.local"))
+
+		By("reaching the other guest at its pod's address and through its Service")
+		Expect(suite.Shell(ctx, client, "nc -w 20 "+server.Status.Interfaces[0].IP+" 22 </dev/null | head -c 4")).To(Equal("SSH-"))
+		Expect(suite.Shell(ctx, client, "nc -w 20 server."+ns+".svc.cluster.local 22 </dev/null | head -c 4")).To(Equal("SSH-"))
+		Expect(server.Labels).To(HaveKeyWithValue("app", "server"))
+		Expect(server.Labels).NotTo(HaveKey(names.LabelPod))
+	}, SpecTimeout(15*time.Minute))
+})

@@ -1,0 +1,107 @@
+package suite
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/gomega"
+	tektonv1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"knative.dev/pkg/apis"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/slipway-vm/slipway/tests/env"
+)
+
+// BoundTask is how long a task of a test may take.
+const BoundTask = 10 * time.Minute
+
+// TasksNamespace waits until the operator has deployed the tasks into the namespace of the
+// tests, and returns its name.
+func TasksNamespace(ctx context.Context) string {
+	ginkgo.GinkgoHelper()
+	gomega.Expect(World.Namespace(ctx, env.NamespaceTasks)).To(gomega.Succeed())
+	task := &tektonv1.Task{ObjectMeta: metav1.ObjectMeta{Namespace: env.NamespaceTasks, Name: "wait-for-vmi-status"}}
+	err := World.Await(ctx, ginkgo.GinkgoWriter, task, BoundEnd, func(client.Object) (string, bool, error) { return "deployed", true, nil })
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	return env.NamespaceTasks
+}
+
+// TaskRun runs a task with parameters, strings or lists of strings, and returns it once it ended.
+func TaskRun(ctx context.Context, task string, params map[string]any) *tektonv1.TaskRun {
+	ginkgo.GinkgoHelper()
+	run := &tektonv1.TaskRun{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: task + "-", Namespace: env.NamespaceTasks},
+		Spec: tektonv1.TaskRunSpec{
+			TaskRef:            &tektonv1.TaskRef{Kind: tektonv1.NamespacedTaskKind, Name: task},
+			ServiceAccountName: task + "-task",
+		},
+	}
+	if task == "disk-virt-customize" {
+		run.Spec.ServiceAccountName = "default" // it does not speak to the API
+	}
+	for _, name := range slices.Sorted(maps.Keys(params)) {
+		value := tektonv1.ParamValue{Type: tektonv1.ParamTypeArray}
+		switch v := params[name].(type) {
+		case string:
+			value = *tektonv1.NewStructuredValues(v)
+		case []string:
+			value.ArrayVal = v
+		default:
+			ginkgo.Fail("a parameter is a string or a list of strings")
+		}
+		run.Spec.Params = append(run.Spec.Params, tektonv1.Param{Name: name, Value: value})
+	}
+	Create(ctx, run)
+	err := World.Await(ctx, ginkgo.GinkgoWriter, run, BoundTask, func(obj client.Object) (string, bool, error) {
+		run = obj.(*tektonv1.TaskRun)
+		condition := run.Status.GetCondition(apis.ConditionSucceeded)
+		if condition == nil {
+			return "created", false, nil
+		}
+		return condition.Reason + ": " + condition.Message, !condition.IsUnknown(), nil
+	})
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	return run
+}
+
+// Succeeds runs a task that must succeed and returns its results.
+func Succeeds(ctx context.Context, task string, params map[string]any) map[string]string {
+	ginkgo.GinkgoHelper()
+	run := TaskRun(ctx, task, params)
+	if !run.Status.GetCondition(apis.ConditionSucceeded).IsTrue() {
+		ginkgo.Fail("task " + task + " failed; it printed:\n" + TaskLog(ctx, run))
+	}
+	results := map[string]string{}
+	for _, result := range run.Status.Results {
+		results[result.Name] = result.Value.StringVal
+	}
+	return results
+}
+
+// Fails runs a task that must fail and returns its exit code and what it printed.
+func Fails(ctx context.Context, task string, params map[string]any) (code int32, log string) {
+	ginkgo.GinkgoHelper()
+	run := TaskRun(ctx, task, params)
+	log = TaskLog(ctx, run)
+	gomega.Expect(run.Status.GetCondition(apis.ConditionSucceeded).IsFalse()).To(gomega.BeTrue(), "task %s succeeded: %s", task, log)
+	gomega.Expect(run.Status.Steps).NotTo(gomega.BeEmpty())
+	gomega.Expect(run.Status.Steps[0].Terminated).NotTo(gomega.BeNil())
+	return run.Status.Steps[0].Terminated.ExitCode, log
+}
+
+// TaskLog returns what the task's first step printed.
+func TaskLog(ctx context.Context, run *tektonv1.TaskRun) string {
+	ginkgo.GinkgoHelper()
+	if run.Status.PodName == "" || len(run.Status.Steps) == 0 {
+		return "(it made no pod)"
+	}
+	log, err := World.Log(ctx, run.Namespace, run.Status.PodName, run.Status.Steps[0].Container)
+	if err != nil {
+		return err.Error()
+	}
+	return log
+}

@@ -1,0 +1,68 @@
+package env
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// tinyPassword is root's in the tiny guest.
+const tinyPassword = "slipway"
+
+// Shell runs script as root in a tiny guest and returns what it printed. It waits until the
+// guest's SSH server answers, at most for bound.
+func Shell(ctx context.Context, address, script string, bound time.Duration) (string, error) {
+	bounded, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	conn, err := dialGuest(bounded, net.JoinHostPort(address, "22"))
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = conn.Close() }()
+	stop := context.AfterFunc(bounded, func() { _ = conn.Close() })
+	defer stop()
+	session, err := conn.NewSession()
+	if err != nil {
+		return "", fmt.Errorf("opening a session on %s: %w", address, err)
+	}
+	out, err := session.CombinedOutput(script)
+	if err != nil {
+		return string(out), fmt.Errorf("running %q on %s: %w; it printed: %s", script, address, err, out)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+func dialGuest(ctx context.Context, target string) (*ssh.Client, error) {
+	config := &ssh.ClientConfig{
+		User: "root", Auth: []ssh.AuthMethod{ssh.Password(tinyPassword)},
+		HostKeyCallback: ssh.InsecureIgnoreHostKey(), //nolint:gosec // a test guest makes its key at boot
+	}
+	ticker := time.NewTicker(500 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		var last error
+		dialer := net.Dialer{Timeout: 5 * time.Second}
+		socket, err := dialer.DialContext(ctx, "tcp", target)
+		if err == nil {
+			_ = socket.SetDeadline(time.Now().Add(30 * time.Second))
+			conn, channels, requests, err := ssh.NewClientConn(socket, target, config)
+			if err == nil {
+				_ = socket.SetDeadline(time.Time{})
+				return ssh.NewClient(conn, channels, requests), nil
+			}
+			_ = socket.Close()
+			last = err
+		} else {
+			last = err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("logging in to %s: %w; the last attempt: %w", target, ctx.Err(), last)
+		case <-ticker.C:
+		}
+	}
+}
