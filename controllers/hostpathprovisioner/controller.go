@@ -87,13 +87,17 @@ func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Reque
 // scope is what one pass knows.
 type scope struct {
 	object  *hppv1beta1.HostPathProvisioner
-	volumes int    // left to be deleted; set by finish
+	volumes int    // left to be deleted; set by countVolumes while the object is being deleted
 	example string // the name of one of them
 	// reason and message say what is wrong; set by degrade.
 	reason, message string
 }
 
 func (s *scope) deleting() bool { return s.object.DeletionTimestamp != nil }
+
+// ending tells that nothing keeps the object any more. What is gone must not be made again
+// then: a pass may read the object from the cache after another pass let it go.
+func (s *scope) ending() bool { return s.deleting() && s.volumes == 0 }
 
 // degrade keeps the first thing that is wrong and needs a person.
 func (s *scope) degrade(reason, message string) {
@@ -129,7 +133,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (resul
 	}
 	// The driver before the classes: a claim of a class may be provisioned at once.
 	// The end after both: it deletes what they keep.
-	for _, step := range []func(context.Context, *scope) error{r.reconcileDriver, r.reconcileClasses, r.finish} {
+	for _, step := range []func(context.Context, *scope) error{r.countVolumes, r.reconcileDriver, r.reconcileClasses, r.finish} {
 		if err := step(ctx, s); err != nil {
 			return result, err
 		}
@@ -137,8 +141,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (resul
 	return result, nil
 }
 
-// finish lets an object that is being deleted go once it has no volume left.
-func (r *Reconciler) finish(ctx context.Context, s *scope) error {
+// countVolumes finds what keeps an object that is being deleted.
+func (r *Reconciler) countVolumes(ctx context.Context, s *scope) error {
 	if !s.deleting() {
 		return nil
 	}
@@ -153,7 +157,12 @@ func (r *Reconciler) finish(ctx context.Context, s *scope) error {
 			s.example = volumes.Items[i].Name
 		}
 	}
-	if s.volumes > 0 {
+	return nil
+}
+
+// finish lets an object that is being deleted go once it has no volume left.
+func (r *Reconciler) finish(ctx context.Context, s *scope) error {
+	if !s.ending() {
 		return nil
 	}
 	if err := r.removeDriver(ctx); err != nil {

@@ -15,6 +15,9 @@ import (
 
 // reconcileDriver keeps the CSIDriver object as long as volumes may be in use.
 func (r *Reconciler) reconcileDriver(ctx context.Context, s *scope) error {
+	if s.ending() {
+		return nil
+	}
 	wanted, current := csiDriver(), &storagev1.CSIDriver{}
 	err := r.Get(ctx, client.ObjectKeyFromObject(wanted), current)
 	switch {

@@ -28,7 +28,7 @@ const (
 
 // updateStatus writes what the pass found, if it says anything new.
 func (r *Reconciler) updateStatus(ctx context.Context, s *scope) error {
-	if s.deleting() && s.volumes == 0 {
+	if s.ending() {
 		return nil // it is gone
 	}
 	status := status(s, r.options.Version)
