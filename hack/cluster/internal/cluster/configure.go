@@ -21,7 +21,7 @@ func (p *Program) configure(facts config.Facts) error {
 		return err
 	}
 	keys := pki.Dir(c.PKI(""))
-	files := map[string]string{}
+	files := map[string]string{c.Conf("audit.yaml"): config.Audit()}
 	kubeconfigs := map[string]string{
 		c.Kubeconfig(): "admin", c.Conf("controller-manager.kubeconfig"): "controller-manager", c.Conf("scheduler.kubeconfig"): "scheduler",
 	}

@@ -69,6 +69,8 @@ func apiServer(c layout.Cluster, etcd string) []string {
 		"--service-account-issuer=https://kubernetes.default.svc." + layout.Domain,
 		"--service-account-key-file=" + c.PKI("service-account.pub"), "--service-account-signing-key-file=" + c.PKI("service-account.key"),
 		"--service-cluster-ip-range=" + layout.ServiceCIDR, "--profiling=false", "--shutdown-delay-duration=0s",
+		"--audit-policy-file=" + c.Conf("audit.yaml"), "--audit-log-path=" + c.Log("audit"), "--audit-log-mode=batch",
+		"--audit-log-maxsize=64", "--audit-log-maxbackup=1",
 	}
 }
 

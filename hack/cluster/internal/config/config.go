@@ -135,6 +135,19 @@ volumePluginDir: %[13]s
 		c.PKI("kubelet-"+n.Name+".crt"), c.PKI("kubelet-"+n.Name+".key"), n.KubeletRoot()+"/volume-plugins")
 }
 
+// Audit renders the API server's audit policy: who among the service accounts did what,
+// without bodies. Tests count writes by it and compare roles with the calls made.
+func Audit() string {
+	return `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+  - level: Metadata
+    userGroups: ["system:serviceaccounts"]
+  - level: None
+`
+}
+
 // Proxy renders kube-proxy's configuration.
 func Proxy(n layout.Node, f Facts) string {
 	return fmt.Sprintf(`apiVersion: kubeproxy.config.k8s.io/v1alpha1
