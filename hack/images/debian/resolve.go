@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/slipway-vm/slipway/hack/images/debian/mirror"
 )
 
 // Spec says which packages a lock is made for.
@@ -28,7 +30,11 @@ type Spec struct {
 
 // Resolve asks the mirror for today's versions. Only apt's own verification of signatures is relied on; dir is a scratch folder.
 func Resolve(ctx context.Context, dir string, spec Spec) (*Lock, error) {
-	config, err := writeAptConfig(dir, spec)
+	from, err := findSource(ctx)
+	if err != nil {
+		return nil, err
+	}
+	config, err := writeAptConfig(dir, spec, from)
 	if err != nil {
 		return nil, err
 	}
@@ -69,15 +75,7 @@ func Resolve(ctx context.Context, dir string, spec Spec) (*Lock, error) {
 	return lock, nil
 }
 
-// Mirror is the server that holds Debian's archives: $DEBIAN_MIRROR or Debian's own.
-func Mirror() string {
-	if m := os.Getenv("DEBIAN_MIRROR"); m != "" {
-		return strings.TrimSuffix(m, "/")
-	}
-	return "http://deb.debian.org"
-}
-
-func writeAptConfig(dir string, spec Spec) (string, error) {
+func writeAptConfig(dir string, spec Spec, from source) (string, error) {
 	for _, d := range []string{"lists/partial", "cache/archives/partial", "etc/preferences.d", "etc/apt.conf.d"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
 			return "", fmt.Errorf("making apt's folders: %w", err)
@@ -90,17 +88,17 @@ func writeAptConfig(dir string, spec Spec) (string, error) {
 	files := map[string]string{
 		"status": "",
 		"list.sources": fmt.Sprintf(`Types: deb
-URIs: %[1]s/debian
+URIs: %[1]s
 Suites: %[2]s
 Components: main
 Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
 
 Types: deb
-URIs: %[1]s/debian-security
-Suites: %[3]s-security
+URIs: %[3]s
+Suites: %[4]s-security
 Components: main
 Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
-`, Mirror(), suites, spec.Suite),
+`, from.mirrors[mirror.Main][0], suites, from.mirrors[mirror.Security][0], spec.Suite),
 		"apt.conf": fmt.Sprintf(`Dir::State "%[1]s";
 Dir::State::lists "%[1]s/lists";
 Dir::State::status "%[1]s/status";
@@ -114,7 +112,7 @@ APT::Sandbox::User "root";
 Acquire::Languages "none";
 #clear APT::Update::Post-Invoke;
 #clear APT::Update::Post-Invoke-Success;
-`, dir),
+`, dir) + from.proxies.AptConfig(),
 	}
 	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
@@ -146,11 +144,11 @@ func parseURIs(out string, keep []string) ([]wantedPackage, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading apt's answer %q: %w", raw, err)
 		}
-		before, pool, ok := strings.Cut(u.Path, "/pool/")
+		_, pool, ok := strings.Cut(u.Path, "/pool/")
 		if !ok {
 			return nil, fmt.Errorf("apt's answer %q has no /pool/", raw)
 		}
-		w := wantedPackage{archive: filepath.Base(before), path: "pool/" + pool}
+		w := wantedPackage{archive: archiveOf(pool), path: "pool/" + pool}
 		w.name = Package{Path: w.path}.Name()
 		if keepPattern == nil || keepPattern.MatchString(w.name) {
 			wanted = append(wanted, w)
@@ -160,6 +158,14 @@ func parseURIs(out string, keep []string) ([]wantedPackage, error) {
 		return nil, fmt.Errorf("apt named no package to download")
 	}
 	return wanted, nil
+}
+
+// archiveOf names the archive by the path below its pool, for a mirror may have any address: security's begins with updates.
+func archiveOf(pool string) string {
+	if strings.HasPrefix(pool, "updates/") {
+		return mirror.Security
+	}
+	return mirror.Main
 }
 
 // parseRecords reads package records (apt-cache show) into packages by their path.
