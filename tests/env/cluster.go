@@ -44,6 +44,7 @@ type Local struct {
 	KubeletRoot string `json:"kubeletRoot"`
 	PoolPath    string `json:"poolPath"`
 	NodeIP      string `json:"nodeIP"`
+	Log         string `json:"log"`
 	Running     bool   `json:"running"`
 }
 
