@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/slipway-vm/slipway/internal/apply"
-	"github.com/slipway-vm/slipway/internal/names"
 )
 
 // ensureClaim creates the claim, once everything that it is built from stands. A claim
@@ -38,8 +37,8 @@ func (r *Reconciler) ensureClaim(ctx context.Context, s *scope) error {
 		return errDone
 	}
 	log.FromContext(ctx).Info("Creating the claim", "size", claim.Spec.Resources.Requests.Storage())
-	if err := apply.Object(ctx, r.Client, claim, names.ManagerData); err != nil {
-		return fmt.Errorf("creating the claim of DataVolume %s: %w", s.dv.Name, err)
+	if err := r.create(ctx, s, claim); err != nil {
+		return err
 	}
 	claim.Status.Phase = corev1.ClaimPending
 	s.claim = claim

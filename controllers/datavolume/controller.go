@@ -106,13 +106,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			break
 		}
 	}
+	if errors.Is(failure, errStale) {
+		return ctrl.Result{RequeueAfter: staleRetry}, nil
+	}
 	if errors.Is(failure, errDone) {
 		failure = nil
 	}
 	failure = errors.Join(failure, r.writeStatus(ctx, s))
 	if apierrors.IsConflict(failure) {
 		log.FromContext(ctx).V(1).Info("Retrying, the cache lags behind", "cause", failure.Error())
-		return ctrl.Result{RequeueAfter: time.Second}, nil
+		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	}
 	return s.result, failure
 }
@@ -123,7 +126,11 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	if equalStatus(status, s.dv.Status) {
 		return nil
 	}
-	if err := apply.Status(ctx, r.Client, s.dv, names.ManagerData, status); err != nil {
+	err := apply.Status(ctx, r.Client, s.dv, names.ManagerData, status)
+	if apierrors.IsNotFound(err) {
+		return nil // gone since it was read
+	}
+	if err != nil {
 		return fmt.Errorf("writing what DataVolume %s has reached: %w", s.dv.Name, err)
 	}
 	r.tell(s, status)

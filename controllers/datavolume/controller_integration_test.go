@@ -4,8 +4,7 @@ package datavolume_test
 
 import (
 	"context"
-	"os"
-	"path/filepath"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -15,17 +14,19 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-vm/slipway/controllers/datasource"
 	"github.com/slipway-vm/slipway/controllers/datavolume"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/scheme"
 	"github.com/slipway-vm/slipway/internal/transfer"
+	"github.com/slipway-vm/slipway/tests/fixture/apiserver"
 )
 
 // TestController runs the controllers against a real API server; the tests play kubelet and storage.
@@ -40,35 +41,19 @@ func TestController(t *testing.T) {
 		"what is not supported says so":                      unsupportedSource,
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := &world{Client: c, t: t, namespace: "t" + strings.ToLower(t.Name()[len(t.Name())-8:])}
-			w.namespace = strings.Trim(strings.ReplaceAll(w.namespace, "_", "-"), "-")
-			w.must(c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}))
-			test(t, w)
+			test(t, newWorld(t, c))
 		})
 	}
 }
 
 func start(t *testing.T) client.Client {
 	t.Helper()
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		t.Skip("KUBEBUILDER_ASSETS names no folder with etcd and kube-apiserver")
-	}
-	server := &envtest.Environment{
-		Scheme: scheme.New(), ErrorIfCRDPathMissing: true,
-		CRDDirectoryPaths: []string{filepath.Join("..", "hyperconverged", "components", "crds")},
-	}
-	config, err := server.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := apiserver.Start(t, crds)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-		if err := server.Stop(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -83,10 +68,7 @@ func start(t *testing.T) client.Client {
 		t.Fatal(err)
 	}
 	go func() { ended <- mgr.Start(ctx) }()
-	c, err := client.New(config, client.Options{Scheme: scheme.New()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := newClient(t, config)
 	for name, mode := range map[string]storagev1.VolumeBindingMode{"fast": storagev1.VolumeBindingImmediate, "local": storagev1.VolumeBindingWaitForFirstConsumer} {
 		class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: "example.com/" + name, VolumeBindingMode: new(mode)}
 		if err := c.Create(ctx, class); err != nil {
@@ -94,6 +76,28 @@ func start(t *testing.T) client.Client {
 		}
 	}
 	return c
+}
+
+// crds is where the definitions are.
+const crds = "../hyperconverged/components/crds"
+
+func newClient(t *testing.T, config *rest.Config) client.Client {
+	t.Helper()
+	c, err := client.New(config, client.Options{Scheme: scheme.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// newWorld makes a case's namespace.
+func newWorld(t *testing.T, c client.Client) *world {
+	t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	w := &world{Client: c, t: t}
+	w.must(c.Create(t.Context(), namespace))
+	w.namespace = namespace.Name
+	return w
 }
 
 // world is one case's namespace.
@@ -113,13 +117,8 @@ func (w *world) must(err error) {
 // create makes a DataVolume on a class.
 func (w *world) create(name, class string, source *cdiv1.DataVolumeSource, change func(*cdiv1.DataVolume)) *cdiv1.DataVolume {
 	w.t.Helper()
-	dv := &cdiv1.DataVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: w.namespace},
-		Spec: cdiv1.DataVolumeSpec{Source: source, PVC: &corev1.PersistentVolumeClaimSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: new(class),
-			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
-		}},
-	}
+	dv := newDataVolume(w.namespace, name)
+	dv.Spec.Source, dv.Spec.PVC.StorageClassName = source, new(class)
 	if change != nil {
 		change(dv)
 	}
@@ -131,17 +130,28 @@ func http() *cdiv1.DataVolumeSource {
 	return &cdiv1.DataVolumeSource{HTTP: &cdiv1.DataVolumeSourceHTTP{URL: "http://example.com/disk.qcow2"}}
 }
 
-// until waits for what must come soon.
+// until waits for what must come soon, and shows what is there when it does not.
 func (w *world) until(what string, check func() bool) {
 	w.t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	for !check() {
 		select {
 		case <-deadline:
-			w.t.Fatalf("it did not happen that %s", what)
+			w.t.Fatalf("it did not happen that %s; there is\n%s", what, w.all())
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
+}
+
+// all is the case's namespace as YAML.
+func (w *world) all() string {
+	var text strings.Builder
+	for _, list := range []client.ObjectList{&cdiv1.DataVolumeList{}, &cdiv1.DataSourceList{}, &corev1.PersistentVolumeClaimList{}, &corev1.PodList{}} {
+		err := w.List(w.t.Context(), list, client.InNamespace(w.namespace))
+		data, encodeErr := yaml.Marshal(list)
+		fmt.Fprintf(&text, "--- %T %v %v\n%s", list, err, encodeErr, data)
+	}
+	return text.String()
 }
 
 func (w *world) claim(name string) *corev1.PersistentVolumeClaim {

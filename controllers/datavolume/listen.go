@@ -28,6 +28,7 @@ const reportEvery = 10 * time.Second
 type listeners struct {
 	changed chan event.GenericEvent
 	start   chan *listener
+	port    int // on which importers tell of their progress
 
 	mu     sync.Mutex
 	active map[types.NamespacedName]*listener
@@ -49,7 +50,7 @@ type listener struct {
 func newListeners() *listeners {
 	return &listeners{
 		changed: make(chan event.GenericEvent, 64), start: make(chan *listener, 64),
-		active: map[types.NamespacedName]*listener{},
+		active: map[types.NamespacedName]*listener{}, port: transfer.ProgressPort,
 	}
 }
 
@@ -79,7 +80,7 @@ func (l *listeners) follow(dv types.NamespacedName, pod *corev1.Pod) {
 	}
 	one := &listener{
 		dv: dv, pod: pod.UID, ended: make(chan struct{}), token: tokenOf(pod),
-		address: "http://" + net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(transfer.ProgressPort)) + transfer.ProgressPath,
+		address: "http://" + net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(l.port)) + transfer.ProgressPath,
 	}
 	select {
 	case l.start <- one:

@@ -123,10 +123,13 @@ func (r *Reconciler) ensurePod(ctx context.Context, s *scope) error {
 			return err
 		}
 	}
+	if err := r.checkUnfilled(ctx, s); err != nil {
+		return err
+	}
 	pod := buildPod(input)
 	log.FromContext(ctx).Info("Creating the importer pod", "pod", pod.Name)
-	if err := apply.Object(ctx, r.Client, pod, names.ManagerData); err != nil {
-		return fmt.Errorf("creating the importer pod of DataVolume %s: %w", s.dv.Name, err)
+	if err := r.create(ctx, s, pod); err != nil {
+		return err
 	}
 	pod.Status.Phase = corev1.PodPending
 	s.pod = pod

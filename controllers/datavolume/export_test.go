@@ -1,0 +1,16 @@
+package datavolume
+
+import (
+	"time"
+
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// NewReconciler is a Reconciler that reads from cached, which may lag behind live.
+func NewReconciler(cached client.Client, live client.Reader) *Reconciler {
+	return &Reconciler{
+		Client: cached, live: live, events: events.NewFakeRecorder(100),
+		options: Options{ImporterImage: "registry.local/slipway:test"}, listeners: newListeners(), now: time.Now,
+	}
+}
