@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/namespace"
 )
 
 // createDataVolumes creates the DataVolumes of the VM's templates that do not exist. A
@@ -34,6 +35,9 @@ func (r *Reconciler) createDataVolumes(ctx context.Context, s *scope) error {
 		err = r.Create(ctx, dv, client.FieldOwner(names.ManagerController))
 		if apierrors.IsAlreadyExists(err) {
 			continue
+		}
+		if namespace.Ending(err) {
+			return nil
 		}
 		if err != nil {
 			r.warning(s.vm, reasonDataVolumeFailed, "Error creating DataVolume %s: %v", dv.Name, err)

@@ -38,17 +38,40 @@ func (r *Reconciler) patch(ctx context.Context, changed, from *virtv1.VirtualMac
 	return nil
 }
 
+// findInstance looks past the cache for an instance that the cache does not show: the last
+// pass may have made it from a VM that was being deleted already.
+func (r *Reconciler) findInstance(ctx context.Context, s *scope) error {
+	if s.vmi != nil {
+		return nil
+	}
+	vmi := &virtv1.VirtualMachineInstance{}
+	err := r.live.Get(ctx, client.ObjectKeyFromObject(s.vm), vmi)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading VirtualMachineInstance %s/%s: %w", s.vm.Namespace, s.vm.Name, err)
+	}
+	if err == nil && metav1.IsControlledBy(vmi, s.vm) {
+		s.vmi = vmi
+	}
+	return nil
+}
+
 // finalize stops a deleted VM and lets it go once its VMI has gone. A VM that is deleted
 // as an orphaning parent leaves its VMI running.
 func (r *Reconciler) finalize(ctx context.Context, s *scope) error {
 	if !controllerutil.ContainsFinalizer(s.vm, virtv1.VirtualMachineControllerFinalizer) {
 		return nil
 	}
-	if s.vmi != nil && !controllerutil.ContainsFinalizer(s.vm, metav1.FinalizerOrphanDependents) {
-		if s.vmi.DeletionTimestamp != nil {
-			return nil
+	if !controllerutil.ContainsFinalizer(s.vm, metav1.FinalizerOrphanDependents) {
+		if err := r.findInstance(ctx, s); err != nil {
+			return err
 		}
-		return r.stop(ctx, s)
+		switch {
+		case s.vmi == nil:
+		case s.vmi.DeletionTimestamp != nil:
+			return nil
+		default:
+			return r.stop(ctx, s)
+		}
 	}
 	changed := s.vm.DeepCopy()
 	controllerutil.RemoveFinalizer(changed, virtv1.VirtualMachineControllerFinalizer)

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/namespace"
 )
 
 // run starts or stops the VM as its run strategy says. One that ended by itself and is
@@ -52,6 +53,9 @@ func (r *Reconciler) start(ctx context.Context, s *scope) error {
 	err = r.Create(ctx, vmi, client.FieldOwner(names.ManagerController))
 	if apierrors.IsAlreadyExists(err) {
 		return r.checkOwner(ctx, s)
+	}
+	if namespace.Ending(err) {
+		return nil // the VM is deleted next
 	}
 	if err != nil {
 		r.warning(s.vm, reasonCreateFailed, "Error creating virtual machine instance: %v", err)

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	virtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/controllers/instancetype"
 	"github.com/slipway-vm/slipway/internal/apply"
@@ -20,7 +21,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	if reflect.DeepEqual(wanted, owned(&s.vm.Status)) {
 		return nil
 	}
-	return apply.Status(ctx, r.Client, s.vm, names.ManagerController, wanted)
+	err := apply.Status(ctx, r.Client, s.vm, names.ManagerController, wanted)
+	return client.IgnoreNotFound(err) // gone since it was read
 }
 
 // owned returns the fields of status that this controller writes.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/pod"
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/namespace"
 )
 
 // createPod creates the launcher pod. It writes nothing to the VMI when all is well:
@@ -25,7 +26,7 @@ func (r *Reconciler) createPod(ctx context.Context, s *scope) error {
 		return r.noteFailedCreate(s, err)
 	}
 	// The cache may not have seen the pod of the last pass, or of the last controller.
-	existing, err := r.livePod(ctx, s.vmi)
+	existing, err := r.livePod(ctx, s.vmi, pod.KindLauncher)
 	if err != nil || existing != nil {
 		return err
 	}
@@ -37,8 +38,11 @@ func (r *Reconciler) createPod(ctx context.Context, s *scope) error {
 }
 
 // noteFailedCreate puts the failure where the user sees it and returns it, so that the
-// pass is tried again with back-off.
+// pass is tried again with back-off. In a namespace that is being deleted it ends the pass.
 func (r *Reconciler) noteFailedCreate(s *scope, err error) error {
+	if namespace.Ending(err) {
+		return errDone
+	}
 	s.setCondition(conditionSynchronized, corev1.ConditionFalse, reasonCreateFailed, err.Error())
 	r.warning(s.vmi, nil, reasonCreateFailed, "Error creating pod: %v", err)
 	return err
@@ -66,27 +70,18 @@ func (r *Reconciler) podInput(ctx context.Context, s *scope) (pod.Input, error) 
 	}, nil
 }
 
-// livePod returns the VMI's launcher pod as the API server has it now.
-func (r *Reconciler) livePod(ctx context.Context, vmi *virtv1.VirtualMachineInstance) (*corev1.Pod, error) {
-	pods, err := r.livePods(ctx, vmi, pod.KindLauncher)
-	if err != nil || len(pods) == 0 {
-		return nil, err
-	}
-	return &pods[0], nil
-}
-
-func (r *Reconciler) livePods(ctx context.Context, vmi *virtv1.VirtualMachineInstance, kind string) ([]corev1.Pod, error) {
+// livePod returns the VMI's pod of the kind as the API server has it now, nil when there is none.
+func (r *Reconciler) livePod(ctx context.Context, vmi *virtv1.VirtualMachineInstance, kind string) (*corev1.Pod, error) {
 	list := &corev1.PodList{}
 	err := r.live.List(ctx, list, client.InNamespace(vmi.Namespace),
 		client.MatchingLabels{virtv1.CreatedByLabel: string(vmi.UID), names.LabelPod: kind})
 	if err != nil {
 		return nil, fmt.Errorf("listing the pods of %s/%s: %w", vmi.Namespace, vmi.Name, err)
 	}
-	var own []corev1.Pod
-	for _, p := range list.Items {
-		if metav1.IsControlledBy(&p, vmi) {
-			own = append(own, p)
+	for i := range list.Items {
+		if metav1.IsControlledBy(&list.Items[i], vmi) {
+			return &list.Items[i], nil
 		}
 	}
-	return own, nil
+	return nil, nil
 }

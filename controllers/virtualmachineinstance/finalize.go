@@ -59,12 +59,8 @@ func (r *Reconciler) finalize(ctx context.Context, s *scope) error {
 	if s.pod != nil {
 		return r.deletePod(ctx, s, s.pod, pod.DeletionGrace(s.vmi))
 	}
-	left, err := r.livePod(ctx, s.vmi)
-	if err != nil {
+	if left, err := r.deleteUnseen(ctx, s); err != nil || left {
 		return err
-	}
-	if left != nil {
-		return r.deletePod(ctx, s, left, pod.DeletionGrace(s.vmi))
 	}
 	changed := s.vmi.DeepCopy()
 	controllerutil.RemoveFinalizer(changed, virtv1.VirtualMachineInstanceFinalizer)
@@ -73,6 +69,24 @@ func (r *Reconciler) finalize(ctx context.Context, s *scope) error {
 		return fmt.Errorf("removing the finalizer from %s/%s: %w", s.vmi.Namespace, s.vmi.Name, err)
 	}
 	return nil
+}
+
+// deleteUnseen deletes pods that the cache does not show, and says whether a launcher is among them.
+func (r *Reconciler) deleteUnseen(ctx context.Context, s *scope) (launcher bool, err error) {
+	provisioner, err := r.livePod(ctx, s.vmi, pod.KindProvisioner)
+	if err != nil {
+		return false, err
+	}
+	if provisioner != nil {
+		if err := r.deletePod(ctx, s, provisioner, 0); err != nil {
+			return false, err
+		}
+	}
+	left, err := r.livePod(ctx, s.vmi, pod.KindLauncher)
+	if err != nil || left == nil {
+		return false, err
+	}
+	return true, r.deletePod(ctx, s, left, pod.DeletionGrace(s.vmi))
 }
 
 // clearEnded removes the pods of a VMI that ended, and keeps the VMI as its record.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	virtv1 "kubevirt.io/api/core/v1"
 
+	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/pod"
 	"github.com/slipway-vm/slipway/internal/names"
 )
 
@@ -21,7 +22,7 @@ const schedulerPatience = 2 * time.Second
 // From then on virt-handler speaks for the guest.
 func (r *Reconciler) followPod(ctx context.Context, s *scope) error {
 	if s.pod == nil {
-		return r.noteMissingPod(s)
+		return r.noteMissingPod(ctx, s)
 	}
 	if rejected(s.pod) {
 		return r.replaceRejected(ctx, s)
@@ -93,12 +94,20 @@ func (s *scope) enterOnce(phase virtv1.VirtualMachineInstancePhase) {
 	s.enter(phase)
 }
 
-// noteMissingPod ends a VMI whose pod has gone under it; one that has no pod yet goes on.
-func (r *Reconciler) noteMissingPod(s *scope) error {
+// noteMissingPod ends a VMI whose pod has gone under it; one that has no pod yet goes on. A
+// pod that only the cache does not show, as after a change of leader, has not gone.
+func (r *Reconciler) noteMissingPod(ctx context.Context, s *scope) error {
 	switch s.vmi.Status.Phase {
 	case virtv1.Scheduled, virtv1.Running:
 	default:
 		return nil
+	}
+	unseen, err := r.livePod(ctx, s.vmi, pod.KindLauncher)
+	if err != nil {
+		return err
+	}
+	if unseen != nil {
+		return errDone // its event brings the next pass
 	}
 	r.end(s, &verdict{
 		phase: virtv1.Failed, reason: reasonPodDeleted,

@@ -111,8 +111,8 @@ func (r *Reconciler) provision(ctx context.Context, s *scope, missing []lack) er
 	if err != nil {
 		return r.noteFailedCreate(s, err)
 	}
-	live, err := r.livePods(ctx, s.vmi, pod.KindProvisioner)
-	if err != nil || len(live) > 0 {
+	existing, err := r.livePod(ctx, s.vmi, pod.KindProvisioner)
+	if err != nil || existing != nil {
 		return err
 	}
 	if err := r.Create(ctx, p, client.FieldOwner(names.ManagerController)); err != nil {

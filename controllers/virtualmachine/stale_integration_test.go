@@ -1,0 +1,157 @@
+//go:build integration
+
+package virtualmachine
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	virtv1 "kubevirt.io/api/core/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/slipway-vm/slipway/controllers/instancetype"
+	"github.com/slipway-vm/slipway/internal/scheme"
+	"github.com/slipway-vm/slipway/tests/fixture"
+	"github.com/slipway-vm/slipway/tests/fixture/apiserver"
+	"github.com/slipway-vm/slipway/tests/fixture/lagging"
+)
+
+// TestAPass makes single passes against a real API server, with no controller beside.
+func TestAPass(t *testing.T) {
+	c, err := client.New(apiserver.Start(t, "../hyperconverged/components/crds"), client.Options{Scheme: scheme.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]func(*testing.T, *world){
+		"a namespace that is being deleted":          endingNamespace,
+		"a deleted VM whose VMI the cache lacks":     unseenInstance,
+		"a VM that went since it was read":           goneVM,
+		"a VMI of the VM's own that the cache lacks": ownInstance,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{Client: c, t: t, recorder: events.NewFakeRecorder(100)}
+			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+			w.must(c.Create(t.Context(), namespace))
+			w.vm = fixture.VM(namespace.Name, "vm", fixture.ContainerDisk("x/y:z"), fixture.Template("data", fixture.DataVolume(namespace.Name, "data", "1Gi")))
+			w.vm.Finalizers = []string{virtv1.VirtualMachineControllerFinalizer}
+			w.must(c.Create(t.Context(), w.vm))
+			test(t, w)
+		})
+	}
+}
+
+// world is a namespace with a VM.
+type world struct {
+	client.Client
+	t        *testing.T
+	vm       *virtv1.VirtualMachine
+	recorder *events.FakeRecorder
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// pass makes one pass over the VM with a cache that may lag behind.
+func (w *world) pass(cache *lagging.Client) ctrl.Result {
+	w.t.Helper()
+	cache.Client = w.Client
+	r := &Reconciler{Client: cache, live: w.Client, resolver: instancetype.Resolver{Reader: w.Client}, events: w.recorder, now: time.Now}
+	result, err := r.Reconcile(w.t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.vm)})
+	w.must(err)
+	return result
+}
+
+// vmi is the VM's instance; its uid is empty when there is none.
+func (w *world) vmi() *virtv1.VirtualMachineInstance {
+	w.t.Helper()
+	vmi := &virtv1.VirtualMachineInstance{}
+	w.must(client.IgnoreNotFound(w.Get(w.t.Context(), client.ObjectKeyFromObject(w.vm), vmi)))
+	return vmi
+}
+
+// The end of a namespace is no failure of the VMs in it: no event, no error, no retry.
+func endingNamespace(t *testing.T, w *world) {
+	w.must(w.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.vm.Namespace}}))
+	for range 3 {
+		if result := w.pass(&lagging.Client{}); result != (ctrl.Result{}) {
+			t.Errorf("another pass follows: %+v", result)
+		}
+	}
+	close(w.recorder.Events)
+	for event := range w.recorder.Events {
+		t.Errorf("event %s", event)
+	}
+	w.must(w.Get(t.Context(), client.ObjectKeyFromObject(w.vm), w.vm))
+	for _, c := range w.vm.Status.Conditions {
+		if c.Type == virtv1.VirtualMachineFailure {
+			t.Errorf("the VM has condition %+v", c)
+		}
+	}
+	w.must(w.Delete(t.Context(), w.vm))
+	w.pass(&lagging.Client{})
+	if err := w.Get(t.Context(), client.ObjectKeyFromObject(w.vm), w.vm); !apierrors.IsNotFound(err) {
+		t.Errorf("the deleted VM stays: %v", err)
+	}
+}
+
+// A VM is not let go while an instance of it runs, though the cache does not show that one yet.
+func unseenInstance(t *testing.T, w *world) {
+	w.pass(&lagging.Client{})
+	vmi := w.vmi()
+	if vmi.UID == "" {
+		t.Fatal("the VM was not started")
+	}
+	w.must(w.Delete(t.Context(), w.vm))
+	w.pass(&lagging.Client{Unseen: []client.Object{vmi}})
+	w.must(w.Get(t.Context(), client.ObjectKeyFromObject(w.vm), w.vm))
+	if vmi = w.vmi(); vmi.DeletionTimestamp == nil {
+		t.Error("the instance was not stopped")
+	}
+	vmi.Finalizers = nil
+	w.must(w.Update(t.Context(), vmi))
+	w.pass(&lagging.Client{})
+	if err := w.Get(t.Context(), client.ObjectKeyFromObject(w.vm), w.vm); !apierrors.IsNotFound(err) {
+		t.Errorf("the VM stays after its instance: %v", err)
+	}
+}
+
+// A VM that is gone is not written to, and that it is gone is no error.
+func goneVM(t *testing.T, w *world) {
+	w.must(w.Delete(t.Context(), w.vm))
+	w.must(w.Get(t.Context(), client.ObjectKeyFromObject(w.vm), w.vm))
+	past := w.vm.DeepCopy()
+	past.Finalizers = []string{"example.com/another"} // the last that kept it
+	w.vm.Finalizers = nil
+	w.must(w.Update(t.Context(), w.vm))
+	w.pass(&lagging.Client{Past: []client.Object{past}})
+}
+
+// What the last pass has made is neither made again nor told twice.
+func ownInstance(t *testing.T, w *world) {
+	w.pass(&lagging.Client{})
+	vmi, dv := w.vmi(), &cdiv1.DataVolume{}
+	w.must(w.Get(t.Context(), client.ObjectKey{Namespace: w.vm.Namespace, Name: "data"}, dv))
+	w.pass(&lagging.Client{Unseen: []client.Object{vmi, dv}})
+	if again := w.vmi(); again.UID != vmi.UID {
+		t.Errorf("the instance is another: %s, %s", again.UID, vmi.UID)
+	}
+	close(w.recorder.Events)
+	var told []string
+	for event := range w.recorder.Events {
+		told = append(told, event)
+	}
+	if len(told) != 2 {
+		t.Errorf("events\n%s\nwant one for the DataVolume and one for the instance", strings.Join(told, "\n"))
+	}
+}
