@@ -30,11 +30,11 @@ test: deps ## Set up what is missing, pass all tests, print a table of times
 	$(GO) run ./hack/test
 
 ##@ Tests, one kind at a time
-unit: ## Tests beside the code, golden files included (no cluster)
+unit: deps ## Tests beside the code, golden files included (no cluster)
 	$(call quiet,$(GO) test -v ./... $(UNIT_ARGS))
 	$(call quiet,GOFLAGS= $(GO) test -C hack/cluster -v ./...)
 
-integration: ## Tests against a real API server and etcd, network namespaces and devices, no node
+integration: deps ## Tests against a real API server and etcd, network namespaces and devices, no node
 	$(call quiet,KUBEBUILDER_ASSETS=$$(GOFLAGS= $(GO) run -C hack/cluster . build | tail -1) $(GO) test -v -tags=integration$(comma)$(TAGS) -timeout 30m -p 1 \
 		./tests/integration/... ./controllers/... ./runtime/handler/... ./runtime/network/... ./runtime/hostpath $(INTEGRATION_ARGS))
 
@@ -66,10 +66,10 @@ else
 	$(MAKE) push
 endif
 
-push: ## Copy the images to a registry: make push REGISTRY=registry.example.com/slipway
+push: ## Copy the images to a registry: make push REGISTRY=registry.example.com/slipway (INSECURE=1 for plain HTTP)
 	@test -n "$(REGISTRY)" || { echo "REGISTRY is missing: make push REGISTRY=registry.example.com/slipway" >&2; exit 2; }
 	$(GO) run ./hack/images build
-	$(GO) run ./hack/images push --registry "$(REGISTRY)"
+	$(GO) run ./hack/images push --registry "$(REGISTRY)" $(if $(INSECURE),--insecure)
 
 manifest: ## The one file that installs the operator on any cluster: bin/slipway.yaml
 	$(GO) run ./hack/images build slipway slipway-launcher slipway-guestfs
