@@ -64,6 +64,11 @@ func (p *Program) Reset(ctx context.Context) error {
 			return err
 		}
 	}
+	for _, n := range p.Cluster.Nodes {
+		if err := machine.DetachPool(n); err != nil {
+			return err
+		}
+	}
 	if err := machine.UnmountBelow(p.Cluster.State); err != nil {
 		return err
 	}

@@ -98,6 +98,9 @@ func (r *Record) Undo(ctx context.Context) error {
 		if err := r.removeNetwork(ctx, n); err != nil {
 			all = multierror.Append(all, err)
 		}
+		if err := DetachPool(n); err != nil {
+			all = multierror.Append(all, err)
+		}
 		if err := UnmountBelow(n.Dir); err != nil {
 			all = multierror.Append(all, err)
 		}
