@@ -21,8 +21,12 @@ import (
 // annotationContent is in every generated definition: the hash of its content.
 const annotationContent = names.Domain + "content"
 
-// optionalGroup is served by OpenShift itself; where someone serves it already, our definition is not installed.
-const optionalGroup = "template.openshift.io"
+// Groups that others may serve: where someone does already, our definitions are not installed.
+// OpenShift itself serves templates; any snapshot controller brings the kinds of snapshots.
+const (
+	groupTemplate = "template.openshift.io"
+	groupSnapshot = "snapshot.storage.k8s.io"
+)
 
 const hyperConvergedDefinition = "hyperconvergeds.hco.kubevirt.io"
 
@@ -34,6 +38,9 @@ type definition struct {
 	hash    string
 	content []byte
 }
+
+// optional says that others may serve the kind, which is no conflict.
+func (d definition) optional() bool { return d.group == groupTemplate || d.group == groupSnapshot }
 
 // definitions returns the embedded definitions in the order of their names.
 func definitions() ([]definition, error) {
@@ -79,7 +86,7 @@ func foreignDefinitions(ctx context.Context, reader client.Reader) ([]string, er
 	}
 	var foreign []string
 	for _, d := range all {
-		if d.group == optionalGroup {
+		if d.optional() {
 			continue
 		}
 		live, err := liveDefinition(ctx, reader, d.name)
@@ -130,8 +137,14 @@ func applyThese(ctx context.Context, c client.Client, reader client.Reader, some
 		if live != nil && (live.GetAnnotations()[annotationContent] == d.hash || !isOurs(live)) {
 			continue
 		}
-		if live == nil && d.group == optionalGroup && served(c, optionalGroup) {
-			continue
+		if live == nil && d.optional() {
+			taken, err := taken(ctx, c, reader, d.group)
+			if err != nil {
+				return err
+			}
+			if taken {
+				continue
+			}
 		}
 		log.FromContext(ctx).Info("applying definition", "definition", d.name)
 		target := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: d.name}}
@@ -144,10 +157,29 @@ func applyThese(ctx context.Context, c client.Client, reader client.Reader, some
 	return nil
 }
 
-// served says whether the cluster serves any kind of group.
-func served(c client.Client, group string) bool {
-	_, err := c.RESTMapper().RESTMapping(schema.GroupKind{Group: group, Kind: "Template"})
-	return err == nil
+// taken says whether somebody else serves any kind of an optional group.
+func taken(ctx context.Context, c client.Client, reader client.Reader, group string) (bool, error) {
+	if group == groupTemplate { // OpenShift serves it without a definition
+		_, err := c.RESTMapper().RESTMapping(schema.GroupKind{Group: group, Kind: "Template"})
+		return err == nil, nil
+	}
+	all, err := definitions()
+	if err != nil {
+		return false, err
+	}
+	for _, d := range all {
+		if d.group != group {
+			continue
+		}
+		live, err := liveDefinition(ctx, reader, d.name)
+		if err != nil {
+			return false, err
+		}
+		if live != nil && !isOurs(live) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 func only(all []definition, name string) []definition {

@@ -103,7 +103,7 @@ func bootstrap(ctx context.Context, c client.WithWatch) error {
 	for _, d := range own {
 		err := await.Object(ctx, c, &apiextensionsv1.CustomResourceDefinitionList{}, client.ObjectKey{Name: d.name},
 			func(live *apiextensionsv1.CustomResourceDefinition, exists bool) (bool, error) {
-				return exists && established(live) || d.group == optionalGroup, nil
+				return exists && established(live) || d.optional(), nil
 			})
 		if err != nil {
 			return fmt.Errorf("waiting for the API server to serve %s: %w", d.name, err)

@@ -48,6 +48,7 @@ func TestOperator(t *testing.T) {
 		{"the older version brings everything up", bringsUp},
 		{"conditions name what is not ready, then say that all is", followsRollout},
 		{"an edit from outside is overwritten", overwritesEdits},
+		{"definitions of snapshots that another brought are left alone", leavesSnapshotsToOthers},
 		{"a namespace for tasks is waited for, served, and left", servesNamespaces},
 		{"virtual machines keep it from being removed", refusesRemoval},
 		{"it is removed, and what users stored stays", removes},
@@ -146,6 +147,42 @@ func overwritesEdits(t *testing.T, c client.WithWatch, options Options) {
 		t.Fatal(err)
 	}
 	wait(t, c, &corev1.ServiceList{}, client.ObjectKeyFromObject(service), "the service is back", func(*corev1.Service) bool { return true })
+}
+
+// leavesSnapshotsToOthers plays another snapshot controller that takes the definitions over, and gives them back.
+func leavesSnapshotsToOthers(t *testing.T, c client.WithWatch, _ Options) {
+	t.Helper()
+	relabel := func(owner string) {
+		definition := &apiextensionsv1.CustomResourceDefinition{}
+		get(t, c, client.ObjectKey{Name: "volumesnapshots.snapshot.storage.k8s.io"}, definition)
+		definition.Labels[names.LabelManagedBy] = owner
+		if err := c.Update(t.Context(), definition); err != nil {
+			t.Fatal(err)
+		}
+	}
+	relabel("another")
+	class := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "volumesnapshotclasses.snapshot.storage.k8s.io"}}
+	if err := c.Delete(t.Context(), class); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := await.Object(ctx, c, &apiextensionsv1.CustomResourceDefinitionList{}, client.ObjectKeyFromObject(class),
+		func(_ *apiextensionsv1.CustomResourceDefinition, exists bool) (bool, error) { return !exists, nil }); err != nil {
+		t.Fatal(err)
+	}
+	if err := applyDefinitions(t.Context(), c, c); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(class), class); !apierrors.IsNotFound(err) {
+		t.Errorf("a definition was installed beside those of another: %v", err)
+	}
+	if foreign, err := foreignDefinitions(t.Context(), c); err != nil || len(foreign) > 0 {
+		t.Errorf("snapshots of another are taken for a conflict: %v, %v", foreign, err)
+	}
+	relabel(names.ManagedBy)
+	wait(t, c, &apiextensionsv1.CustomResourceDefinitionList{}, client.ObjectKeyFromObject(class), "the missing definition is installed",
+		func(d *apiextensionsv1.CustomResourceDefinition) bool { return established(d) })
 }
 
 func servesNamespaces(t *testing.T, c client.WithWatch, options Options) {

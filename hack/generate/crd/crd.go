@@ -33,7 +33,7 @@ func Generate(kinds []Kind) (map[string][]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("generating %s: %w", kind.Kind, err)
 		}
-		content, err := encode(definition)
+		content, err := encode(definition, kind.Approved)
 		if err != nil {
 			return nil, fmt.Errorf("encoding %s: %w", kind.Kind, err)
 		}
@@ -164,7 +164,10 @@ const (
 	annotationContent = "slipway-vm.github.io/content"
 )
 
-func encode(definition *apiextensionsv1.CustomResourceDefinition) ([]byte, error) {
+// annotationApproved is demanded by the API server of kinds in groups under k8s.io.
+const annotationApproved = "api-approved.kubernetes.io"
+
+func encode(definition *apiextensionsv1.CustomResourceDefinition, approved string) ([]byte, error) {
 	raw, err := yaml.Marshal(definition)
 	if err != nil {
 		return nil, fmt.Errorf("marshalling: %w", err)
@@ -180,7 +183,11 @@ func encode(definition *apiextensionsv1.CustomResourceDefinition) ([]byte, error
 		return nil, fmt.Errorf("marshalling: %w", err)
 	}
 	sum := sha256.Sum256(raw)
-	metadata["annotations"] = map[string]any{annotationContent: hex.EncodeToString(sum[:8])}
+	annotations := map[string]any{annotationContent: hex.EncodeToString(sum[:8])}
+	if approved != "" {
+		annotations[annotationApproved] = approved
+	}
+	metadata["annotations"] = annotations
 	if raw, err = yaml.Marshal(generic); err != nil {
 		return nil, fmt.Errorf("marshalling: %w", err)
 	}

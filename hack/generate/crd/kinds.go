@@ -13,6 +13,7 @@ type Kind struct {
 	Status     bool // has the status subresource
 	Columns    []apiextensionsv1.CustomResourceColumnDefinition
 	Versions   []Version // the first is the one that is stored
+	Approved   string    // where Kubernetes approved the kind, which kinds of its own groups must say
 }
 
 // Version is one served version of a kind.
@@ -27,6 +28,7 @@ const (
 	instancetypeTypes = "kubevirt.io/api/instancetype/v1beta1"
 	cdiTypes          = "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	templateTypes     = "github.com/openshift/api/template/v1"
+	snapshotTypes     = "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	ownTypes          = "github.com/slipway-vm/slipway/internal/api/"
 )
 
@@ -116,7 +118,43 @@ var Kinds = []Kind{
 		Versions: beta(ownTypes + "hostpathprovisioner/v1beta1"),
 		Columns:  columns(age, column("Available", condition("Available"), "")),
 	},
+	{
+		Group: "snapshot.storage.k8s.io", Kind: "VolumeSnapshotClass", Plural: "volumesnapshotclasses",
+		ShortNames: []string{"vsclass", "vsclasses"}, Cluster: true, Versions: snapshotVersions, Approved: snapshotApproval,
+		Columns: columns(column("Driver", ".driver", ""), column("DeletionPolicy", ".deletionPolicy", ""), age),
+	},
+	{
+		Group: "snapshot.storage.k8s.io", Kind: "VolumeSnapshotContent", Plural: "volumesnapshotcontents",
+		ShortNames: []string{"vsc", "vscs"}, Cluster: true, Status: true, Versions: snapshotVersions, Approved: snapshotApproval,
+		Columns: columns(
+			boolean("ReadyToUse", ".status.readyToUse"),
+			number("RestoreSize", ".status.restoreSize", "The bytes that a volume made from it needs"),
+			column("DeletionPolicy", ".spec.deletionPolicy", ""),
+			column("Driver", ".spec.driver", ""),
+			column("VolumeSnapshotClass", ".spec.volumeSnapshotClassName", ""),
+			column("VolumeSnapshot", ".spec.volumeSnapshotRef.name", ""),
+			column("VolumeSnapshotNamespace", ".spec.volumeSnapshotRef.namespace", ""),
+			age),
+	},
+	{
+		Group: "snapshot.storage.k8s.io", Kind: "VolumeSnapshot", Plural: "volumesnapshots",
+		ShortNames: []string{"vs"}, Status: true, Versions: snapshotVersions, Approved: snapshotApproval,
+		Columns: columns(
+			boolean("ReadyToUse", ".status.readyToUse"),
+			column("SourcePVC", ".spec.source.persistentVolumeClaimName", ""),
+			column("SourceSnapshotContent", ".spec.source.volumeSnapshotContentName", ""),
+			column("RestoreSize", ".status.restoreSize", "The size that a volume made from it needs"),
+			column("SnapshotClass", ".spec.volumeSnapshotClassName", ""),
+			column("SnapshotContent", ".status.boundVolumeSnapshotContentName", ""),
+			apiextensionsv1.CustomResourceColumnDefinition{Name: "CreationTime", Type: "date", JSONPath: ".status.creationTime"},
+			age),
+	},
 }
+
+var snapshotVersions = []Version{{Name: "v1", Package: snapshotTypes}}
+
+// snapshotApproval is where the v1 kinds of snapshots were approved, as their publisher's own definitions say it.
+const snapshotApproval = "https://github.com/kubernetes-csi/external-snapshotter/pull/814"
 
 var coreVersions = []Version{
 	{Name: "v1", Package: coreTypes},
@@ -144,6 +182,12 @@ func column(name, path, description string) apiextensionsv1.CustomResourceColumn
 func number(name, path, description string) apiextensionsv1.CustomResourceColumnDefinition {
 	c := column(name, path, description)
 	c.Type = "integer"
+	return c
+}
+
+func boolean(name, path string) apiextensionsv1.CustomResourceColumnDefinition {
+	c := column(name, path, "")
+	c.Type = "boolean"
 	return c
 }
 
