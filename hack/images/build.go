@@ -125,6 +125,11 @@ func (b *builder) archive(ctx context.Context, r recipe, layers []oci.Layer, whe
 	if err != nil {
 		return builtImage{}, false, err
 	}
+	if r.finish != nil {
+		if entries, err = r.finish(ctx, b, layers[0], entries); err != nil {
+			return builtImage{}, false, err
+		}
+	}
 	key, err := archiveKey(r, layers, entries)
 	if err != nil {
 		return builtImage{}, false, err

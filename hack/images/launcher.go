@@ -35,8 +35,9 @@ func launcherRecipe() recipe {
 			if err != nil {
 				return nil, err
 			}
-			return []tree.Entry{binary("usr/bin/virt-launcher", launcher), binary("usr/bin/container-disk", disk)}, nil
+			return []tree.Entry{binary(launcherProgram, launcher), binary("usr/bin/container-disk", disk)}, nil
 		},
+		finish: addCapabilities,
 		config: v1.Config{
 			User: "107:107", WorkingDir: "/", Entrypoint: []string{"/usr/bin/virt-launcher"},
 			Env: []string{

@@ -3,6 +3,7 @@
 //	go run ./hack/images build [name...] [--update-locks]   make the archives that are out of date, write bin/images.json
 //	go run ./hack/images push --registry R [--insecure]     copy the archives to R/<name>:<tag>
 //	go run ./hack/images list                               names, references, sizes
+//	go run ./hack/images unpack NAME                        build it and print the folder with its root file system
 //	go run ./hack/images manifest                           what bin/images.json says
 package main
 
@@ -57,8 +58,12 @@ func newCommand() *cobra.Command {
 	listCommand.Flags().BoolVar(&list.archives, "archives", false, "print only the paths of the archives")
 	listCommand.Flags().BoolVar(&list.flags, "flags", false, "print the images as flags of slipway manifest")
 	listCommand.Flags().StringVar(&list.registry, "registry", "", "with --flags: registry and path that the images were pushed under")
-	root.AddCommand(buildCommand, pushCommand,
-		listCommand,
+	unpack := &cobra.Command{
+		Use: "unpack NAME", Short: "Builds an image and prints the folder with its root file system", Args: cobra.ExactArgs(1),
+		Example: "  go run ./hack/images unpack slipway-launcher",
+		RunE:    func(cmd *cobra.Command, args []string) error { return runUnpack(cmd.Context(), os.Stdout, args[0]) },
+	}
+	root.AddCommand(buildCommand, pushCommand, listCommand, unpack,
 		&cobra.Command{
 			Use: "manifest", Short: "Prints bin/images.json", Args: cobra.NoArgs,
 			RunE: func(*cobra.Command, []string) error { return runManifest(os.Stdout) },

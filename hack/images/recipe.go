@@ -8,6 +8,7 @@ import (
 
 	"github.com/slipway-vm/slipway/hack/images/cache"
 	"github.com/slipway-vm/slipway/hack/images/debian"
+	"github.com/slipway-vm/slipway/hack/images/oci"
 	"github.com/slipway-vm/slipway/hack/images/tree"
 )
 
@@ -19,6 +20,8 @@ type recipe struct {
 	base *baseLayer
 	// top lists the files of the upper layer.
 	top func(ctx context.Context, b *builder) ([]tree.Entry, error)
+	// finish, when set, adds to the upper layer what the image itself finds out.
+	finish func(ctx context.Context, b *builder, base oci.Layer, top []tree.Entry) ([]tree.Entry, error)
 	// config is what a container of the image runs as.
 	config v1.Config
 }

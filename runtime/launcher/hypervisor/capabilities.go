@@ -21,7 +21,8 @@ import (
 // else of a start, and keeps the answer in a file that it trusts while the files it
 // came from are unchanged. The launcher image carries that answer for emulation, made
 // when the image was built; only the times of the files differ on each node, and are
-// put in here. With KVM the answer depends on the node, so libvirt asks there.
+// put in here. With KVM the answer depends on the node: wherever KVM may come to be used,
+// libvirt asks there.
 
 // Files on whose times libvirt's trust depends.
 const (
@@ -32,15 +33,21 @@ const (
 // BakedCapabilities is where the launcher image carries QEMU's abilities.
 const BakedCapabilities = "/usr/share/slipway/qemu-capabilities.xml"
 
+// kvmDevice is there in a pod that has KVM or is about to get it.
+const kvmDevice = "/dev/kvm"
+
 // cachedCapabilities is libvirt's file for QEMU under its runtime folder.
 func cachedCapabilities(dir string) string {
 	sum := sha256.Sum256([]byte(domain.Emulator))
 	return filepath.Join(dir, "cache", "libvirt", "qemu", "cache", "capabilities", hex.EncodeToString(sum[:])+".xml")
 }
 
-// installCapabilities puts the baked answer where libvirt looks for it. Without one,
-// or when libvirt does not trust it, QEMU is asked.
-func installCapabilities(baked, program, dir string) error {
+// installCapabilities puts the baked answer where libvirt looks for it, unless the
+// device kvm is there. Without one, or when libvirt does not trust it, QEMU is asked.
+func installCapabilities(baked, kvm, program, dir string) error {
+	if _, err := os.Stat(kvm); err == nil {
+		return nil
+	}
 	content, err := os.ReadFile(baked)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -95,6 +102,9 @@ func times(path string) (changed, modified int64, err error) {
 // BakeCapabilities makes libvirt ask QEMU what it can do and writes the answer to
 // path, for the image that is being built. ctx ends it when libvirt hangs.
 func BakeCapabilities(ctx context.Context, options Options, path string) error {
+	if _, err := os.Stat(kvmDevice); err == nil {
+		return fmt.Errorf("%s is here, and QEMU would tell what it can do with this machine's KVM; hide it", kvmDevice)
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	h := New(options)

@@ -56,7 +56,7 @@ func (h *Hypervisor) Run(ctx context.Context) error {
 	if err := writeConfiguration(h.options.Dir); err != nil {
 		return err
 	}
-	if err := installCapabilities(BakedCapabilities, h.options.Program, h.options.Dir); err != nil {
+	if err := installCapabilities(BakedCapabilities, kvmDevice, h.options.Program, h.options.Dir); err != nil {
 		h.options.Log.Warn("Failed to use the image's description of QEMU; libvirt asks QEMU itself", "err", err)
 	}
 	if err := libvirt.EventRegisterDefaultImpl(); err != nil {
