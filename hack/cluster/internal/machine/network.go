@@ -19,9 +19,6 @@ import (
 // netnsDir is where named network namespaces are.
 const netnsDir = "/run/netns"
 
-// forwardRules let a bridge's packets through a filter that drops what it does not know.
-var forwardRules = [][]string{{"-i", "BRIDGE"}, {"-o", "BRIDGE"}}
-
 // Network makes the node's bridge, the route to services and the masquerading of pods.
 func (r *Record) Network(ctx context.Context, n layout.Node, mtu int) error {
 	if _, err := net.InterfaceByName(n.Bridge); err != nil {
@@ -54,34 +51,80 @@ table ip %[1]s {
 	return r.letThrough(ctx, n.Bridge)
 }
 
-// letThrough adds rules for the bridge where the machine's filter drops forwarded
-// packets, as docker's does.
+// letThrough adds rules for the bridge where the machine's filter keeps back what it does not
+// know: forwarded packets, as docker's does, or what pods send to the node, as ufw's does.
 func (r *Record) letThrough(ctx context.Context, bridge string) error {
-	rules, err := run(ctx, "iptables", "-w", "-S", "FORWARD")
-	if err != nil || !strings.Contains(rules, "-P FORWARD DROP") {
-		return nil //nolint:nilerr // no filter, nothing to let through
+	chains := closedChains(ctx)
+	if len(chains) == 0 {
+		return nil
 	}
 	r.Forward = true
 	if err := r.Save(); err != nil {
 		return err
 	}
-	for _, rule := range forward(bridge) {
-		if _, err := run(ctx, "iptables", append([]string{"-w", "-C", "FORWARD"}, rule...)...); err == nil {
-			continue
+	return open(ctx, chains, bridge)
+}
+
+// filterChains are those that a pod's packets pass on their way.
+var filterChains = []string{"FORWARD", "INPUT"}
+
+// closedChains returns the chains of the machine's filter that keep packets back.
+func closedChains(ctx context.Context) []string {
+	var closed []string
+	for _, chain := range filterChains {
+		rules, err := run(ctx, "iptables", "-w", "-S", chain)
+		if err == nil && keepsBack(rules, chain) { // an error: there is no filter
+			closed = append(closed, chain)
 		}
-		if _, err := run(ctx, "iptables", append([]string{"-w", "-I", "FORWARD"}, rule...)...); err != nil {
-			return err
+	}
+	return closed
+}
+
+// open lets the bridge's packets through the chains.
+func open(ctx context.Context, chains []string, bridge string) error {
+	for _, chain := range chains {
+		for _, rule := range through(chain, bridge) {
+			if _, err := run(ctx, "iptables", append([]string{"-w", "-C"}, rule...)...); err == nil {
+				continue
+			}
+			if _, err := run(ctx, "iptables", append([]string{"-w", "-I"}, rule...)...); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-func forward(bridge string) [][]string {
-	rules := make([][]string, len(forwardRules))
-	for i, r := range forwardRules {
-		rules[i] = []string{r[0], bridge, "-m", "comment", "--comment", layout.Table, "-j", "ACCEPT"}
+// keepsBack tells whether a chain's rules keep packets back, by its policy or by a rule.
+func keepsBack(rules, chain string) bool {
+	for _, sign := range []string{"-P " + chain + " DROP", "-j DROP", "-j REJECT"} {
+		if strings.Contains(rules, sign) {
+			return true
+		}
+	}
+	return false
+}
+
+// through are the rules of a chain that let the bridge's packets through.
+func through(chain, bridge string) [][]string {
+	ways := []string{"-i"}
+	if chain == "FORWARD" {
+		ways = append(ways, "-o")
+	}
+	var rules [][]string
+	for _, way := range ways {
+		rules = append(rules, []string{chain, way, bridge, "-m", "comment", "--comment", layout.Table, "-j", "ACCEPT"})
 	}
 	return rules
+}
+
+// shut removes the rules that open added.
+func shut(ctx context.Context, bridge string) {
+	for _, chain := range filterChains {
+		for _, rule := range through(chain, bridge) {
+			_, _ = run(ctx, "iptables", append([]string{"-w", "-D"}, rule...)...) // not there: none was needed, or docker's restart took it
+		}
+	}
 }
 
 // portmapChains are those that the port mapping plugin makes in the nat table.
@@ -122,9 +165,7 @@ func (r *Record) removeNetwork(ctx context.Context, n layout.Node) error {
 		}
 	}
 	if r.Forward {
-		for _, rule := range forward(n.Bridge) {
-			_, _ = run(ctx, "iptables", append([]string{"-w", "-D", "FORWARD"}, rule...)...) // gone with docker's restart
-		}
+		shut(ctx, n.Bridge)
 	}
 	r.removeChains(ctx)
 	r.removeEmptyTables(ctx)
