@@ -25,6 +25,7 @@ const (
 	envTaskRunUID  = "TASK_RUN_UID"
 	envResults     = "TASK_RESULTS_DIR"
 	envDisk        = "TASK_DISK"
+	envSecret      = "TASK_SECRET_DIR"
 )
 
 // Call is one run of a task: its parameters, and what it may use.
@@ -40,6 +41,8 @@ type Call struct {
 	TaskRunUID types.UID
 	// Disk is the path of the disk to work on: a file or a block device.
 	Disk string
+	// Secret is the folder with the keys of the task's Secret as files; it may not exist.
+	Secret string
 	// Out takes what the task prints for its user, Log what it tells of its progress.
 	Out io.Writer
 	Log *slog.Logger
@@ -98,6 +101,15 @@ func (c *Call) Owner() (metav1.OwnerReference, error) {
 		return metav1.OwnerReference{}, errors.New("setOwnerReference: there is no TaskRun to own the object; run the task through Tekton")
 	}
 	return metav1.OwnerReference{APIVersion: "tekton.dev/v1", Kind: "TaskRun", Name: c.TaskRun.Name, UID: c.TaskRunUID}, nil
+}
+
+// OwnerIn returns the reference of Owner for an object in the namespace. An owner in another
+// namespace does not count for Kubernetes, which would delete the object at once.
+func (c *Call) OwnerIn(namespace string) (metav1.OwnerReference, error) {
+	if namespace != c.Namespace {
+		return metav1.OwnerReference{}, fmt.Errorf("setOwnerReference: the TaskRun in namespace %s cannot own an object in namespace %s; leave one of the two out", c.Namespace, namespace)
+	}
+	return c.Owner()
 }
 
 // Result writes a declared result.

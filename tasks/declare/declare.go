@@ -33,7 +33,9 @@ type Task struct {
 	Results []Result
 	// Rules are the API verbs that the task uses, no more.
 	Rules []rbacv1.PolicyRule
-	Image Image
+	// ClientCode is the exit code when the API client cannot be made; 1 when it is 0.
+	ClientCode int
+	Image      Image
 	// Disk names the parameter that holds the claim whose disk the task works on, if any.
 	Disk string
 	// Secret is a Secret that the task reads as files, if any.
@@ -56,9 +58,27 @@ type Param struct {
 	Required bool
 	// Default is the value of an optional string parameter.
 	Default string
-	// Kind is how forms should ask for the value: "boolean", "script", "duration", "name", "namespace", "yaml" or "".
+	// Kind is how forms should ask for the value, in the field's words: "boolean", "script", "duration",
+	// "namespace", "resource-yaml", …; when it is empty, "string" or "array".
 	Kind string
+	// Object is the kind of object that the value names or describes, if any.
+	Object ObjectHint
+	// Earlier are names that the parameter had in the field before. A run may still use one of
+	// them, instead of Name.
+	Earlier []string
 }
+
+// ObjectHint tells a form of which objects to offer the names.
+type ObjectHint struct{ APIVersion, Kind string }
+
+// Hints for the objects that tasks ask for.
+var (
+	VirtualMachine         = ObjectHint{"kubevirt.io/v1", "VirtualMachine"}
+	VirtualMachineInstance = ObjectHint{"kubevirt.io/v1", "VirtualMachineInstance"}
+	DataVolume             = ObjectHint{"cdi.kubevirt.io/v1beta1", "DataVolume"}
+	Claim                  = ObjectHint{"v1", "PersistentVolumeClaim"}
+	Secret                 = ObjectHint{"v1", "Secret"}
+)
 
 // Result is a result of a task.
 type Result struct {

@@ -24,7 +24,9 @@ func sample(run func(context.Context, *Call) error) *Task {
 		Params: []Param{
 			{Name: "pvc", Description: "Claim.", Required: true},
 			{Name: "SECRET_NAME", Description: "Secret | other.", Default: "none"},
-			{Name: "words", Description: "Words.", Array: true},
+			{Name: "words", Description: "Words.", Array: true, Earlier: []string{"oldWords"}},
+			{Name: "mode", Description: "Mode.", Default: "fast", Kind: "mode", Earlier: []string{"oldMode", "olderMode"}},
+			{Name: "target", Description: "Target.", Required: true, Object: Claim, Earlier: []string{"oldTarget"}},
 			{Name: "more", Description: "More words.", Array: true},
 			{Name: "wait", Description: "Wait.", Default: "false", Kind: "boolean"},
 		},
@@ -46,7 +48,11 @@ func TestManifestAndREADME(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, got := range map[string]string{"sample.yaml": string(manifest), "sample.md": readme} {
+	hub, err := task.hub()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, got := range map[string]string{"sample.yaml": string(manifest), "sample.md": readme, "sample-pkg.yml": string(hub)} {
 		path := filepath.Join("testdata", name)
 		if *update {
 			if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
@@ -88,7 +94,7 @@ func TestExecuteReadsParameters(t *testing.T) {
 		}
 		return call.Result("name", "made")
 	})
-	vars := map[string]string{"PARAM_PVC": "disk", "TASK_NAMESPACE": "ns", "TASK_RUN_NAME": "run", "TASK_RUN_UID": "u1", "TASK_RESULTS_DIR": dir}
+	vars := map[string]string{"PARAM_PVC": "disk", "PARAM_TARGET": "t", "TASK_NAMESPACE": "ns", "TASK_RUN_NAME": "run", "TASK_RUN_UID": "u1", "TASK_RESULTS_DIR": dir}
 	err := task.Execute(t.Context(), environment(vars, `params."words"@u1`, "a b", "--flag", "", `params."more"@u1`, `params."words"`))
 	if err != nil {
 		t.Fatal(err)
@@ -104,10 +110,14 @@ func TestExecuteRefuses(t *testing.T) {
 		args []string
 		want string
 	}{
-		"a missing parameter":           {nil, nil, "parameter pvc is required"},
-		"an argument of no array":       {map[string]string{"PARAM_PVC": "x"}, []string{"stray"}, `unexpected argument "stray"`},
-		"a boolean that is none":        {map[string]string{"PARAM_PVC": "x", "PARAM_WAIT": "yes"}, nil, `wait: "yes" is neither "true" nor "false"`},
-		"a boolean of another spelling": {map[string]string{"PARAM_PVC": "x", "PARAM_WAIT": "True"}, nil, "neither"},
+		"a missing parameter":               {nil, nil, "parameter pvc is required"},
+		"an argument of no array":           {map[string]string{"PARAM_TARGET": "t", "PARAM_PVC": "x"}, []string{"stray"}, `unexpected argument "stray"`},
+		"a boolean that is none":            {map[string]string{"PARAM_TARGET": "t", "PARAM_PVC": "x", "PARAM_WAIT": "yes"}, nil, `wait: "yes" is neither "true" nor "false"`},
+		"a boolean of another spelling":     {map[string]string{"PARAM_TARGET": "t", "PARAM_PVC": "x", "PARAM_WAIT": "True"}, nil, "neither"},
+		"neither name of a required one":    {map[string]string{"PARAM_TARGET": "", "PARAM_OLD_TARGET": "", "PARAM_PVC": "x"}, nil, "parameter target is required"},
+		"two names with different values":   {map[string]string{"PARAM_TARGET": "t", "PARAM_PVC": "x", "PARAM_MODE": "slow", "PARAM_OLD_MODE": "slower"}, nil, "parameters mode and oldMode mean the same and differ"},
+		"two names with different words":    {map[string]string{"PARAM_TARGET": "t", "PARAM_PVC": "x"}, []string{`params."words"@`, "a", `params."oldWords"@`, "b"}, "parameters words and oldWords mean the same and differ"},
+		"two earlier names that contradict": {map[string]string{"PARAM_TARGET": "t", "PARAM_PVC": "x", "PARAM_OLD_MODE": "a", "PARAM_OLDER_MODE": "b"}, nil, "mean the same and differ"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -118,6 +128,29 @@ func TestExecuteRefuses(t *testing.T) {
 				t.Fatalf("got %v, want code %d and %q", err, CodeUsage, c.want)
 			}
 		})
+	}
+}
+
+func TestEarlierNamesAreRead(t *testing.T) {
+	task := sample(func(_ context.Context, call *Call) error {
+		if call.String("mode") != "slow" || call.String("target") != "t" || !slices.Equal(call.Array("words"), []string{"a", "b c"}) {
+			t.Errorf("got %v %v", call.strings, call.arrays)
+		}
+		return nil
+	})
+	vars := map[string]string{"PARAM_PVC": "x", "PARAM_MODE": "fast", "PARAM_OLDER_MODE": "slow", "PARAM_TARGET": "", "PARAM_OLD_TARGET": "t", "TASK_RUN_UID": "u"}
+	if err := task.Execute(t.Context(), environment(vars, `params."words"@u`, `params."oldWords"@u`, "a", "b c")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOwnerIsOfTheSameNamespace(t *testing.T) {
+	call := &Call{Namespace: "ns", TaskRunUID: "u"}
+	if _, err := call.OwnerIn("ns"); err != nil {
+		t.Error(err)
+	}
+	if _, err := call.OwnerIn("other"); err == nil || !strings.Contains(err.Error(), "cannot own an object in namespace other") {
+		t.Errorf("an owner in another namespace: %v", err)
 	}
 }
 

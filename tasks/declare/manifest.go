@@ -77,13 +77,9 @@ func (t *Task) tekton() *tektonv1.Task {
 	task := &tektonv1.Task{
 		TypeMeta: metav1.TypeMeta{APIVersion: tektonv1.SchemeGroupVersion.String(), Kind: "Task"},
 		ObjectMeta: metav1.ObjectMeta{
-			Name:   t.Name,
-			Labels: t.labels(),
-			Annotations: map[string]string{
-				"tekton.dev/displayName":          t.Title,
-				"tekton.dev/categories":           "Virtualization",
-				"tekton.dev/pipelines.minVersion": "0.54.0",
-			},
+			Name:        t.Name,
+			Labels:      t.catalogLabels(),
+			Annotations: t.annotations(),
 		},
 		Spec: tektonv1.TaskSpec{
 			Description: t.Summary,
@@ -94,31 +90,36 @@ func (t *Task) tekton() *tektonv1.Task {
 			Workspaces:  t.workspaces(),
 		},
 	}
-	for _, p := range t.Params {
-		if p.Kind != "" {
-			task.Annotations[p.Name+".params.task.kubevirt.io/type"] = p.Kind
-		}
-	}
 	return task
 }
 
 func (t *Task) paramSpecs() tektonv1.ParamSpecs {
-	specs := make(tektonv1.ParamSpecs, len(t.Params))
-	for i, p := range t.Params {
-		spec := tektonv1.ParamSpec{Name: p.Name, Description: p.Description, Type: tektonv1.ParamTypeString}
-		if p.Array {
-			spec.Type = tektonv1.ParamTypeArray
+	var specs tektonv1.ParamSpecs
+	for _, p := range t.Params {
+		specs = append(specs, p.spec())
+		for _, name := range p.Earlier {
+			earlier := Param{Name: name, Array: p.Array, Description: "Earlier name of " + p.Name + "."}
+			specs = append(specs, earlier.spec())
 		}
-		switch {
-		case p.Required:
-		case p.Array:
-			spec.Default = &tektonv1.ParamValue{Type: tektonv1.ParamTypeArray, ArrayVal: []string{}}
-		default:
-			spec.Default = tektonv1.NewStructuredValues(p.Default)
-		}
-		specs[i] = spec
 	}
 	return specs
+}
+
+// spec is the parameter as Tekton declares it. One that has earlier names is optional for
+// Tekton even when it is required, for a run may use another name.
+func (p Param) spec() tektonv1.ParamSpec {
+	spec := tektonv1.ParamSpec{Name: p.Name, Description: p.Description, Type: tektonv1.ParamTypeString}
+	if p.Array {
+		spec.Type = tektonv1.ParamTypeArray
+	}
+	switch {
+	case p.Required && len(p.Earlier) == 0:
+	case p.Array:
+		spec.Default = &tektonv1.ParamValue{Type: tektonv1.ParamTypeArray, ArrayVal: []string{}}
+	default:
+		spec.Default = tektonv1.NewStructuredValues(p.Default)
+	}
+	return spec
 }
 
 func (t *Task) resultSpecs() []tektonv1.TaskResult {
@@ -167,8 +168,11 @@ func (t *Task) binary() string {
 func (t *Task) arrayArgs() []string {
 	var args []string
 	for _, p := range t.Params {
-		if p.Array {
-			args = append(args, marker("$(context.taskRun.uid)", p.Name), "$(params."+p.Name+"[*])")
+		if !p.Array {
+			continue
+		}
+		for _, name := range p.names() {
+			args = append(args, marker("$(context.taskRun.uid)", name), "$(params."+name+"[*])")
 		}
 	}
 	return args
@@ -184,12 +188,18 @@ func (t *Task) env() []corev1.EnvVar {
 	if t.Disk != "" {
 		env = append(env, corev1.EnvVar{Name: envDisk, Value: diskMount + "/disk.img"})
 	}
+	if t.Secret != nil {
+		env = append(env, corev1.EnvVar{Name: envSecret, Value: t.Secret.Path})
+	}
 	if t.Image == Guestfs {
 		env = append(env, corev1.EnvVar{Name: "HOME", Value: scratchDir}, corev1.EnvVar{Name: "TMPDIR", Value: scratchDir})
 	}
 	for _, p := range t.Params {
-		if !p.Array {
-			env = append(env, corev1.EnvVar{Name: p.Env(), Value: "$(params." + p.Name + ")"})
+		if p.Array {
+			continue
+		}
+		for _, name := range p.names() {
+			env = append(env, corev1.EnvVar{Name: Param{Name: name}.Env(), Value: "$(params." + name + ")"})
 		}
 	}
 	return env

@@ -23,6 +23,7 @@ func (t *Task) README() (string, error) {
 			fmt.Fprintf(&b, "| `%s` | %s |\n", r.Name, r.Description)
 		}
 	}
+	t.writeWorkspaces(&b)
 	t.writeRules(&b)
 	for _, e := range t.Examples {
 		if err := t.writeExample(&b, e); err != nil {
@@ -46,7 +47,22 @@ func (t *Task) writeParams(b *strings.Builder) {
 		if p.Array {
 			name += " (array)"
 		}
-		fmt.Fprintf(b, "| %s | %s | %s |\n", name, value, strings.ReplaceAll(p.Description, "|", "\\|"))
+		description := strings.ReplaceAll(p.Description, "|", "\\|")
+		if len(p.Earlier) > 0 {
+			description += " Earlier name: `" + strings.Join(p.Earlier, "`, `") + "`."
+		}
+		fmt.Fprintf(b, "| %s | %s | %s |\n", name, value, description)
+	}
+}
+
+func (t *Task) writeWorkspaces(b *strings.Builder) {
+	workspaces := t.workspaces()
+	if len(workspaces) == 0 {
+		return
+	}
+	b.WriteString("\n## Workspaces\n\n| name | meaning |\n|---|---|\n")
+	for _, w := range workspaces {
+		fmt.Fprintf(b, "| `%s` (optional) | %s |\n", w.Name, w.Description)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -32,7 +33,7 @@ func (t *Task) Execute(ctx context.Context, env Environment) error {
 	}
 	if len(t.Rules) > 0 {
 		if call.Client, err = env.Connect(); err != nil {
-			return Coded(1, fmt.Errorf("connecting to the Kubernetes API: %w", err))
+			return Coded(max(t.ClientCode, 1), fmt.Errorf("connecting to the Kubernetes API: %w", err))
 		}
 	}
 	return t.Run(ctx, call)
@@ -44,25 +45,45 @@ func (t *Task) call(env Environment) (*Call, error) {
 		Namespace:  get(envNamespace),
 		TaskRunUID: types.UID(get(envTaskRunUID)),
 		Disk:       get(envDisk),
+		Secret:     get(envSecret),
 		Out:        env.Out, Log: env.Log, task: t,
 		results: get(envResults),
 		strings: map[string]string{}, arrays: map[string][]string{},
 	}
 	call.TaskRun = types.NamespacedName{Namespace: call.Namespace, Name: get(envTaskRunName)}
+	if err := t.readStrings(call, env.LookupEnv); err != nil {
+		return nil, err
+	}
+	return call, t.readArrays(call, env.Args)
+}
+
+// readStrings takes the values of the string parameters from the environment.
+func (t *Task) readStrings(call *Call, lookup func(string) (string, bool)) error {
 	for _, p := range t.Params {
 		if p.Array {
 			continue
 		}
-		value, given := env.LookupEnv(p.Env())
+		value, given := lookup(p.Env())
 		if !given {
 			value = p.Default
 		}
-		if !given && p.Required {
-			return nil, fmt.Errorf("parameter %s is required: set it in the TaskRun (environment variable %s)", p.Name, p.Env())
+		for _, name := range p.Earlier {
+			earlier, _ := lookup(Param{Name: name}.Env())
+			if earlier == "" {
+				continue
+			}
+			if value != p.Default && value != earlier {
+				return fmt.Errorf("parameters %s and %s mean the same and differ; give %s alone", p.Name, name, p.Name)
+			}
+			value, given = earlier, true
+		}
+		// Tekton holds a run to its required parameters, but not to one that has two names.
+		if p.Required && (!given || value == "" && len(p.Earlier) > 0) {
+			return fmt.Errorf("parameter %s is required: set it in the TaskRun (environment variable %s)", p.Name, p.Env())
 		}
 		call.strings[p.Name] = value
 	}
-	return call, t.readArrays(call, env.Args)
+	return nil
 }
 
 // readArrays takes the items of the array parameters from args: each array's marker, then its items.
@@ -78,17 +99,49 @@ func (t *Task) readArrays(call *Call, args []string) error {
 		}
 		call.arrays[current] = append(call.arrays[current], arg)
 	}
+	for _, p := range t.Params {
+		if p.Array {
+			if err := mergeEarlier(call.arrays, p); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 
+// mergeEarlier moves the items that were given under an earlier name to the parameter's own.
+func mergeEarlier(arrays map[string][]string, p Param) error {
+	for _, name := range p.Earlier {
+		items := arrays[name]
+		delete(arrays, name)
+		if len(items) == 0 {
+			continue
+		}
+		if len(arrays[p.Name]) > 0 && !slices.Equal(arrays[p.Name], items) {
+			return fmt.Errorf("parameters %s and %s mean the same and differ; give %s alone", p.Name, name, p.Name)
+		}
+		arrays[p.Name] = items
+	}
+	return nil
+}
+
+// markedArray returns the array parameter, by its own or an earlier name, that arg is the marker of.
 func (t *Task) markedArray(uid, arg string) (string, bool) {
 	for _, p := range t.Params {
-		if p.Array && arg == marker(uid, p.Name) {
-			return p.Name, true
+		if !p.Array {
+			continue
+		}
+		for _, name := range p.names() {
+			if arg == marker(uid, name) {
+				return name, true
+			}
 		}
 	}
 	return "", false
 }
+
+// names are the parameter's name and its earlier ones.
+func (p Param) names() []string { return append([]string{p.Name}, p.Earlier...) }
 
 // Env is the environment variable that carries the parameter: PARAM_VM_NAME for vmName.
 func (p Param) Env() string {
