@@ -45,13 +45,17 @@ require (
 require (
 	github.com/evanphx/json-patch/v5 v5.9.11 // the jsonpatch annotations of HyperConverged
 	github.com/go-logr/logr v1.4.3 // the logger of controller-runtime
+	github.com/google/cel-go v0.29.2 // conditions of wait-for-vmi-status
 	github.com/google/uuid v1.6.0 // firmware identities
+	github.com/klauspost/pgzip v1.2.6 // parallel gzip of uploaded disks
 	github.com/moby/sys/mountinfo v0.7.2 // reads what is mounted
 	github.com/openshift/custom-resource-status v1.1.2 // conditions of the CDI object are of its types
 	github.com/prometheus/client_golang v1.24.0 // metrics
+	github.com/spf13/pflag v1.0.10 // flags of `virtctl create vm`
 	golang.org/x/tools v0.51.0 // hack: loads packages to generate from
 	google.golang.org/protobuf v1.36.12 // messages of the same
 	k8s.io/apimachinery v0.37.1
+	k8s.io/pod-security-admission v0.37.1 // tests only: the restricted policy against the tasks' pods
 	knative.dev/pkg v0.0.0-20260622140654-39ebae2ee2dc // conditions of Tekton objects are of its types
 	kubevirt.io/controller-lifecycle-operator-sdk/api v0.2.4 // CDI and HyperConverged use its types
 	sigs.k8s.io/randfill v1.0.0 // tests only: random objects
@@ -101,7 +105,6 @@ require (
 	github.com/gobuffalo/flect v1.0.3 // indirect
 	github.com/gogo/protobuf v1.3.2 // indirect
 	github.com/golang/protobuf v1.5.4 // indirect
-	github.com/google/cel-go v0.29.2 // indirect
 	github.com/google/gnostic-models v0.7.1 // indirect
 	github.com/google/go-cmp v0.7.0 // indirect
 	github.com/google/pprof v0.0.0-20260402051712-545e8a4df936 // indirect
@@ -111,7 +114,6 @@ require (
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/josharian/native v1.1.0 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect
-	github.com/klauspost/pgzip v1.2.6 // indirect
 	github.com/kubernetes-csi/csi-lib-utils v0.22.0 // indirect
 	github.com/mattn/go-runewidth v0.0.16 // indirect
 	github.com/mattn/go-sqlite3 v1.14.28 // indirect
@@ -141,7 +143,6 @@ require (
 	github.com/sigstore/sigstore v1.10.8 // indirect
 	github.com/sirupsen/logrus v1.9.4 // indirect
 	github.com/smallstep/pkcs7 v0.1.1 // indirect
-	github.com/spf13/pflag v1.0.10 // indirect
 	github.com/stefanberger/go-pkcs11uri v0.0.0-20230803200340-78284954bff6 // indirect
 	github.com/u-root/uio v0.0.0-20230220225925-ffce2a382923 // indirect
 	github.com/vbatts/tar-split v0.12.1 // indirect
