@@ -1,5 +1,6 @@
 // Package hostpath gives pods and VMs volumes in directories of their node: the CSI driver
-// of the field's name with its registration and its provisioner, all in one process.
+// of the field's name with its registration, its provisioner and its snapshotter, all in one
+// process.
 package hostpath
 
 import (
@@ -18,6 +19,7 @@ import (
 	"github.com/slipway-vm/slipway/runtime/hostpath/driver"
 	"github.com/slipway-vm/slipway/runtime/hostpath/loopdev"
 	"github.com/slipway-vm/slipway/runtime/hostpath/registration"
+	"github.com/slipway-vm/slipway/runtime/hostpath/snapshotter"
 )
 
 // Options are what Run needs to know.
@@ -81,7 +83,15 @@ func Run(ctx context.Context, options Options) error {
 	group.Go(func() error { return d.Serve(ctx, listener) })
 	group.Go(func() error { return whilePools(ctx, known, plugin.Serve) })
 	group.Go(func() error { return provision(ctx, options, client, d) })
+	group.Go(func() error { return whilePools(ctx, known, func(ctx context.Context) error { return snapshot(ctx, options, d) }) })
 	return group.Wait() //nolint:wrapcheck // the parts' errors say what failed
+}
+
+// snapshot takes and removes snapshots until ctx ends.
+func snapshot(ctx context.Context, options Options, d *driver.Driver) error {
+	return snapshotter.Run(ctx, d, snapshotter.Options{
+		Driver: names.HostPathDriver, NodeName: options.NodeName, Config: options.Config, Log: options.Log.WithName("snapshotter"),
+	})
 }
 
 // whilePools runs serve as long as there are pools.

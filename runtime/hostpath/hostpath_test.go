@@ -1,3 +1,5 @@
+//go:build integration
+
 package hostpath_test
 
 import (
@@ -5,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,6 +25,7 @@ import (
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/scheme"
 	"github.com/slipway-vm/slipway/runtime/hostpath"
+	"github.com/slipway-vm/slipway/tests/fixture/need"
 )
 
 // TestProvisioning runs node storage against a real API server, which has no kubelet, scheduler or
@@ -165,13 +169,13 @@ func manyNodes(t *testing.T, n node) {
 type node struct {
 	client.Client
 	root, pool string
+	config     *rest.Config
+	stop       func() // ends its node storage
 }
 
 func start(t *testing.T) node {
 	t.Helper()
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		t.Skip("needs an API server and etcd: set KUBEBUILDER_ASSETS to what 'go run -C hack/cluster . build' prints")
-	}
+	need.APIServer(t)
 	server := &envtest.Environment{
 		Scheme:                scheme.New(),
 		CRDDirectoryPaths:     []string{filepath.Join("..", "..", "controllers", "hyperconverged", "components", "crds", "hostpathprovisioner.kubevirt.io_hostpathprovisioners.yaml")},
@@ -184,10 +188,11 @@ func start(t *testing.T) node {
 	check(t, err)
 	root, err := os.MkdirTemp("", "kubelet") // a short path: sockets' names are limited
 	check(t, err)
-	n := node{Client: c, root: root, pool: filepath.Join(t.TempDir(), "pool")}
+	n := node{Client: c, root: root, pool: filepath.Join(t.TempDir(), "pool"), config: config}
+	t.Cleanup(func() { check(t, os.RemoveAll(root)) })
 	check(t, os.Mkdir(n.pool, 0o755))
 	n.prepare(t)
-	n.run(t, config)
+	n.stop = n.run(t)
 	return n
 }
 
@@ -208,20 +213,22 @@ func (n node) prepare(t *testing.T) {
 	}
 }
 
-func (n node) run(t *testing.T, config *rest.Config) {
+// run runs node storage until stop is called, or the test ends.
+func (n node) run(t *testing.T) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() {
 		done <- hostpath.Run(ctx, hostpath.Options{
-			NodeName: "node-1", KubeletRoot: n.root, HostRoot: "/", Config: config, Version: "test", Log: logr.Discard(),
+			NodeName: "node-1", KubeletRoot: n.root, HostRoot: "/", Config: n.config, Version: "test", Log: logr.Discard(),
 		})
 	}()
-	t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		cancel()
 		check(t, <-done)
-		check(t, os.RemoveAll(n.root))
 	})
+	t.Cleanup(stop)
+	return stop
 }
 
 // claim makes a claim as it is once the scheduler chose this node.

@@ -11,10 +11,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
+	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller/metrics"
 
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/scheme"
 	"github.com/slipway-vm/slipway/runtime/hostpath/driver"
 	"github.com/slipway-vm/slipway/runtime/hostpath/provisioner"
 )
@@ -31,6 +33,10 @@ const (
 // provision makes and removes volumes for claims until ctx ends.
 func provision(ctx context.Context, options Options, client kubernetes.Interface, d *driver.Driver) error {
 	ctx = klog.NewContext(ctx, options.Log.WithName("provisioner"))
+	snapshots, err := ctrlclient.New(options.Config, ctrlclient.Options{Scheme: scheme.New()})
+	if err != nil {
+		return fmt.Errorf("making a client for snapshots: %w", err)
+	}
 	factory := informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(withoutManagers))
 	counted := metrics.New("controller")
 	if err := register(options.Registerer, counted); err != nil {
@@ -38,7 +44,7 @@ func provision(ctx context.Context, options Options, client kubernetes.Interface
 	}
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry)
 	c := controller.NewProvisionController(ctx, client, names.HostPathDriver,
-		provisioner.New(client, d, provisioner.Options{
+		provisioner.New(client, snapshots, d, provisioner.Options{
 			Driver: names.HostPathDriver, NodeName: options.NodeName, TopologyKey: names.TopologyNode,
 		}),
 		controller.LeaderElection(false), // each node has its own claims and volumes

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slipway-vm/slipway/runtime/hostpath/bindmount"
+	"github.com/slipway-vm/slipway/tests/fixture/need"
 )
 
 func TestMountShowsADirectoryAndCanBeRepeated(t *testing.T) {
@@ -73,9 +74,7 @@ func TestMountRefusesASymbolicLink(t *testing.T) {
 
 func volume(t *testing.T) *os.File {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root to mount")
-	}
+	need.Root(t, "mount")
 	dir, err := os.Open(t.TempDir())
 	check(t, err)
 	t.Cleanup(func() { check(t, dir.Close()) })

@@ -17,6 +17,7 @@ import (
 
 	"github.com/slipway-vm/slipway/runtime/hostpath/driver"
 	"github.com/slipway-vm/slipway/runtime/hostpath/loopdev"
+	"github.com/slipway-vm/slipway/tests/fixture/need"
 )
 
 // TestSanity runs the conformance suite of CSI drivers against the driver: with
@@ -87,10 +88,7 @@ func (n node) restarted() *driver.Driver {
 // reflinkPool is a directory on a new XFS, which can share blocks, and is gone with the test.
 func reflinkPool(t *testing.T) string {
 	t.Helper()
-	mkfs, err := exec.LookPath("mkfs.xfs")
-	if err != nil {
-		t.Skip("needs mkfs.xfs, of the package xfsprogs")
-	}
+	mkfs := need.Program(t, "mkfs.xfs", "xfsprogs")
 	image := filepath.Join(t.TempDir(), "xfs")
 	file, err := os.Create(image)
 	check(t, err)
@@ -114,9 +112,7 @@ func reflinkPool(t *testing.T) string {
 
 func needsRoot(t *testing.T) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root to mount")
-	}
+	need.Root(t, "mount")
 }
 
 func check(t *testing.T, err error) {

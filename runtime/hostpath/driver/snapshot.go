@@ -74,6 +74,9 @@ func (d *Driver) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotRequ
 	if req.GetName() == "" || req.GetSourceVolumeId() == "" {
 		return nil, status.Errorf(codes.InvalidArgument, "the request names no snapshot or no source volume")
 	}
+	for key := range req.GetParameters() {
+		return nil, status.Errorf(codes.InvalidArgument, "parameter %s is not supported: leave it out of the VolumeSnapshotClass", key)
+	}
 	release, err := d.locks.change(snapshotKey(req.GetName()))
 	if err != nil {
 		return nil, err
@@ -83,10 +86,41 @@ func (d *Driver) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotRequ
 	if err != nil {
 		return nil, asStatus(err)
 	}
-	return &csi.CreateSnapshotResponse{Snapshot: &csi.Snapshot{
-		SnapshotId: record.Name, SourceVolumeId: req.GetSourceVolumeId(), SizeBytes: record.Capacity,
+	return &csi.CreateSnapshotResponse{Snapshot: described(record)}, nil
+}
+
+// described is what the API says of a snapshot, which is complete as soon as it is there.
+func described(record pool.Record) *csi.Snapshot {
+	return &csi.Snapshot{
+		SnapshotId: record.Name, SourceVolumeId: pool.SourceVolume(record.Source), SizeBytes: record.Capacity,
 		CreationTime: timestamppb.New(record.Created), ReadyToUse: true,
-	}}, nil
+	}
+}
+
+// GetSnapshot describes a snapshot of this node.
+func (d *Driver) GetSnapshot(_ context.Context, req *csi.GetSnapshotRequest) (*csi.GetSnapshotResponse, error) {
+	if req.GetSnapshotId() == "" {
+		return nil, status.Errorf(codes.InvalidArgument, "the request names no snapshot")
+	}
+	p, record, err := d.find(req.GetSnapshotId(), (*pool.Pool).Snapshot)
+	if err != nil {
+		return nil, asStatus(err)
+	}
+	d.close(p)
+	return &csi.GetSnapshotResponse{Snapshot: described(record)}, nil
+}
+
+// HasVolume says whether a volume is on this node. It is no call of CSI.
+func (d *Driver) HasVolume(volume string) (bool, error) {
+	p, _, err := d.find(volume, (*pool.Pool).Volume)
+	switch {
+	case errors.Is(err, pool.ErrNotFound) || errors.Is(err, pool.ErrName):
+		return false, nil
+	case err != nil:
+		return false, asStatus(err)
+	}
+	d.close(p)
+	return true, nil
 }
 
 func (d *Driver) snapshot(ctx context.Context, name, volume string) (pool.Record, error) {
@@ -98,12 +132,13 @@ func (d *Driver) snapshot(ctx context.Context, name, volume string) (pool.Record
 		}
 		return record, nil
 	}
-	if !errors.Is(err, pool.ErrNotFound) {
+	// A pool that cannot be searched does not matter, as long as it is not the volume's.
+	p, _, missing := d.find(volume, (*pool.Pool).Volume)
+	if missing != nil && !errors.Is(err, pool.ErrNotFound) {
 		return record, err
 	}
-	p, _, err := d.find(volume, (*pool.Pool).Volume)
-	if err != nil {
-		return record, err
+	if missing != nil {
+		return record, missing
 	}
 	defer d.close(p)
 	source, release, err := d.openVolume(volume)

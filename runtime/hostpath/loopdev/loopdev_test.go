@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/slipway-vm/slipway/runtime/hostpath/loopdev"
+	"github.com/slipway-vm/slipway/tests/fixture/need"
 )
 
 var devices = loopdev.Devices{Dir: "/dev", Sys: "/sys"}
@@ -55,9 +56,7 @@ func TestDetachFreesTheDeviceAndCanBeRepeated(t *testing.T) {
 
 func image(t *testing.T) *os.File {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root for loop devices")
-	}
+	need.Root(t, "make loop devices")
 	file, err := os.Create(filepath.Join(t.TempDir(), "disk"))
 	check(t, err)
 	check(t, file.Truncate(16<<20))

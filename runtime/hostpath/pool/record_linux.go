@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 	"time"
 )
 
@@ -26,6 +27,15 @@ type Record struct {
 
 // VolumeSource is the Source of what was copied from a volume.
 func VolumeSource(name string) string { return "volume:" + name }
+
+// SourceVolume is the volume that a Source names, "" when it names none.
+func SourceVolume(source string) string {
+	volume, found := strings.CutPrefix(source, VolumeSource(""))
+	if !found {
+		return ""
+	}
+	return volume
+}
 
 // SnapshotSource is the Source of what was copied from a snapshot.
 func SnapshotSource(name string) string { return "snapshot:" + name }

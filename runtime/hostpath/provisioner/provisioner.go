@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 )
 
@@ -31,14 +32,15 @@ type Options struct {
 
 // Provisioner is what the provisioning library calls. Use New.
 type Provisioner struct {
-	options Options
-	client  kubernetes.Interface
-	volumes Volumes
+	options   Options
+	client    kubernetes.Interface
+	snapshots client.Reader
+	volumes   Volumes
 }
 
-// New returns a Provisioner of volumes.
-func New(client kubernetes.Interface, volumes Volumes, options Options) *Provisioner {
-	return &Provisioner{options: options, client: client, volumes: volumes}
+// New returns a Provisioner of volumes, some of them from snapshots, a kind that a cluster may not have.
+func New(client kubernetes.Interface, snapshots client.Reader, volumes Volumes, options Options) *Provisioner {
+	return &Provisioner{options: options, client: client, snapshots: snapshots, volumes: volumes}
 }
 
 var (

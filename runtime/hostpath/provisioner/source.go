@@ -5,14 +5,18 @@ import (
 	"fmt"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	"google.golang.org/grpc/codes"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 )
 
-// kindClaim is the kind of data source that is a clone.
-const kindClaim = "PersistentVolumeClaim"
+// Kinds of data sources that are the driver's: to clone a claim, to restore a snapshot.
+const (
+	kindClaim    = "PersistentVolumeClaim"
+	kindSnapshot = "VolumeSnapshot"
+)
 
 // source is what the claim's volume gets its data from; nil: it begins empty.
 func (p *Provisioner) source(ctx context.Context, claim *corev1.PersistentVolumeClaim) (*csi.VolumeContentSource, error) {
@@ -29,6 +33,8 @@ func (p *Provisioner) source(ctx context.Context, claim *corev1.PersistentVolume
 		return nil, refuse(codes.InvalidArgument, "the data source is in namespace %s: a volume can be cloned within its own namespace only", *from.Namespace)
 	case from.Kind == kindClaim && (from.APIGroup == nil || *from.APIGroup == ""):
 		return p.clone(ctx, claim, from.Name)
+	case from.Kind == kindSnapshot && from.APIGroup != nil && *from.APIGroup == snapshotv1.GroupName:
+		return p.restore(ctx, claim, from.Name)
 	default:
 		return nil, &controller.IgnoredError{Reason: fmt.Sprintf("a data source of kind %s is not the driver's: its own controller fills the volume", from.Kind)}
 	}
