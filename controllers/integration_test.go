@@ -31,6 +31,7 @@ import (
 	"github.com/slipway-vm/slipway/internal/apply"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/scheme"
+	"github.com/slipway-vm/slipway/tests/fixture/need"
 )
 
 const (
@@ -62,9 +63,7 @@ var stopShared func()
 
 func start(t *testing.T) *cluster {
 	t.Helper()
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		t.Skip("needs an API server and etcd: set KUBEBUILDER_ASSETS to what 'go run -C hack/cluster . build' prints")
-	}
+	need.APIServer(t)
 	if shared != nil {
 		return shared
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/slipway-vm/slipway/importer"
 	"github.com/slipway-vm/slipway/internal/transfer"
+	"github.com/slipway-vm/slipway/tests/fixture/need"
 )
 
 // newDevice makes a loop device of size bytes that is full of old data.
@@ -18,7 +19,7 @@ func newDevice(t *testing.T, size int) string {
 	backing := writeFile(t, "backing", bytes.Repeat([]byte("old data"), size/8))
 	out, err := exec.Command("losetup", "--find", "--show", backing).CombinedOutput()
 	if err != nil {
-		t.Skipf("no loop device can be made: %v: %s", err, out)
+		need.Missing(t, "no loop device can be made (%v: %s); run it as root", err, out)
 	}
 	device := strings.TrimSpace(string(out))
 	t.Cleanup(func() {
@@ -86,7 +87,7 @@ func TestADeviceThatIsTooSmallOrFailsIsNotTakenForADisk(t *testing.T) {
 func TestAVolumeThatRunsFull(t *testing.T) {
 	dir := t.TempDir()
 	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=40M", "tmpfs", dir).CombinedOutput(); err != nil {
-		t.Skipf("no file system can be mounted: %v: %s", err, out)
+		need.Missing(t, "no file system can be mounted (%v: %s); run it as root", err, out)
 	}
 	t.Cleanup(func() {
 		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {

@@ -2,6 +2,7 @@ package importer_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"net/http"
@@ -18,6 +19,7 @@ import (
 	"github.com/slipway-vm/slipway/importer/source"
 	"github.com/slipway-vm/slipway/importer/target"
 	"github.com/slipway-vm/slipway/internal/transfer"
+	"github.com/slipway-vm/slipway/tests/fixture/need"
 )
 
 // diskSize is the size of the tests' disk: no multiple of a block, so that the tail is tested.
@@ -36,14 +38,17 @@ func newDisk() []byte {
 	return disk
 }
 
-// run runs a program of the machine, or skips the test when it is not installed.
+// program is the path of a program, which the machine must have.
+func program(t *testing.T, name string) string {
+	t.Helper()
+	packages := map[string]string{"qemu-img": "qemu-utils", "xz": "xz-utils"} // others are named as their package
+	return need.Program(t, name, cmp.Or(packages[name], name))
+}
+
+// run runs a program of the machine.
 func run(t *testing.T, name string, args ...string) {
 	t.Helper()
-	path, err := exec.LookPath(name)
-	if err != nil {
-		t.Skipf("%s is not installed", name)
-	}
-	if out, err := exec.Command(path, args...).CombinedOutput(); err != nil {
+	if out, err := exec.Command(program(t, name), args...).CombinedOutput(); err != nil {
 		t.Fatalf("%s %v: %v\n%s", name, args, err, out)
 	}
 }
@@ -58,9 +63,7 @@ func qcow2(t *testing.T, from, to string, options ...string) string {
 // pack packs a file with a program that writes to its standard output.
 func pack(t *testing.T, from, to string, command ...string) string {
 	t.Helper()
-	if _, err := exec.LookPath(command[0]); err != nil {
-		t.Skipf("%s is not installed", command[0])
-	}
+	program(t, command[0])
 	out, err := os.Create(to)
 	if err != nil {
 		t.Fatal(err)

@@ -1,8 +1,9 @@
+//go:build integration
+
 package hostpathprovisioner_test
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -23,6 +24,7 @@ import (
 	hppv1beta1 "github.com/slipway-vm/slipway/internal/api/hostpathprovisioner/v1beta1"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/scheme"
+	"github.com/slipway-vm/slipway/tests/fixture/need"
 )
 
 // TestController runs the controller against a real API server. The cases share it and
@@ -214,9 +216,7 @@ func refusals(t *testing.T, c client.Client) {
 
 func start(t *testing.T) client.Client {
 	t.Helper()
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		t.Skip("needs an API server and etcd: set KUBEBUILDER_ASSETS to what 'go run -C hack/cluster . build' prints")
-	}
+	need.APIServer(t)
 	server := &envtest.Environment{
 		Scheme:                scheme.New(),
 		CRDDirectoryPaths:     []string{filepath.Join("..", "hyperconverged", "components", "crds", "hostpathprovisioner.kubevirt.io_hostpathprovisioners.yaml")},

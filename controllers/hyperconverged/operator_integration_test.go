@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -30,6 +29,7 @@ import (
 	"github.com/slipway-vm/slipway/internal/await"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/scheme"
+	"github.com/slipway-vm/slipway/tests/fixture/need"
 )
 
 // patience bounds every wait of the test.
@@ -274,9 +274,7 @@ func refusesConflict(t *testing.T, c client.WithWatch, options Options) {
 // startOperator starts an API server and the operator, and returns a client of the first.
 func startOperator(t *testing.T) (client.WithWatch, Options) {
 	t.Helper()
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		t.Skip("KUBEBUILDER_ASSETS is not set: no API server to test with; make integration sets it")
-	}
+	need.APIServer(t)
 	server := &envtest.Environment{ControlPlaneStartTimeout: 3 * time.Minute, ControlPlaneStopTimeout: time.Minute}
 	config, err := server.Start()
 	if err != nil {

@@ -12,14 +12,13 @@ import (
 	"testing"
 
 	"github.com/slipway-vm/slipway/internal/transfer"
+	"github.com/slipway-vm/slipway/tests/fixture/need"
 )
 
 // seeds are small images of every kind that is read.
 func seeds(f *testing.F) {
 	f.Helper()
-	if _, err := exec.LookPath("qemu-img"); err != nil {
-		f.Skip("qemu-img is not installed")
-	}
+	need.Program(f, "qemu-img", "qemu-utils")
 	dir := f.TempDir()
 	raw := filepath.Join(dir, "raw")
 	disk := make([]byte, 24<<10)

@@ -11,6 +11,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/slipway-vm/slipway/runtime/cloudinit"
+	"github.com/slipway-vm/slipway/tests/fixture/need"
 )
 
 func vmi() *v1.VirtualMachineInstance {
@@ -60,9 +61,7 @@ func TestFromVMI(t *testing.T) {
 }
 
 func TestISOIsReadWithItsLongNames(t *testing.T) {
-	if _, err := exec.LookPath("isoinfo"); err != nil {
-		t.Skip("isoinfo is not installed (package genisoimage)")
-	}
+	need.Program(t, "isoinfo", "genisoimage")
 	path := filepath.Join(t.TempDir(), "seed.iso")
 	data := cloudinit.Data{InstanceID: "web.shop", Hostname: "web", UserData: []byte(strings.Repeat("#cloud-config\n", 5000)), NetworkData: []byte("version: 2\n")}
 	if err := cloudinit.WriteISO(path, data); err != nil {

@@ -25,6 +25,7 @@ import (
 
 	"github.com/slipway-vm/slipway/internal/scheme"
 	"github.com/slipway-vm/slipway/runtime/handler"
+	"github.com/slipway-vm/slipway/tests/fixture/need"
 )
 
 // rootVariable makes this test's own program a virt-handler on that kubelet root.
@@ -158,9 +159,7 @@ func newWorld(t *testing.T) *world {
 	if os.Geteuid() != 0 {
 		t.Fatal("this test makes namespaces, cgroups and processes of another user: run it as root")
 	}
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		t.Skip("needs an API server and etcd: set KUBEBUILDER_ASSETS to what 'go run -C hack/cluster . build' prints")
-	}
+	need.APIServer(t)
 	crd := "../../controllers/hyperconverged/components/crds/kubevirt.io_virtualmachineinstances.yaml"
 	server := &envtest.Environment{Scheme: scheme.New(), CRDDirectoryPaths: []string{crd}, ErrorIfCRDPathMissing: true}
 	config, err := server.Start()

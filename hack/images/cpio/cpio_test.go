@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/slipway-vm/slipway/tests/fixture/need"
 )
 
 func TestArchiveDependsOnlyOnContentAndIsReadByCpio(t *testing.T) {
@@ -31,11 +33,7 @@ func TestArchiveDependsOnlyOnContentAndIsReadByCpio(t *testing.T) {
 	if !bytes.Equal(packed[0].Bytes(), packed[1].Bytes()) {
 		t.Error("two folders of the same content gave different archives")
 	}
-	tool, err := exec.LookPath("cpio")
-	if err != nil {
-		t.Skip("no cpio program to read the archive with")
-	}
-	list := exec.Command(tool, "--list", "--quiet")
+	list := exec.Command(need.Program(t, "cpio", "cpio"), "--list", "--quiet")
 	list.Stdin = &packed[0]
 	out, err := list.CombinedOutput()
 	if err != nil {

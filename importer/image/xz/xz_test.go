@@ -8,16 +8,14 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/slipway-vm/slipway/tests/fixture/need"
 )
 
 // packed is data as the xz program packs it.
 func packed(tb testing.TB, data []byte, args ...string) []byte {
 	tb.Helper()
-	path, err := exec.LookPath("xz")
-	if err != nil {
-		tb.Skip("xz is not installed")
-	}
-	cmd := exec.Command(path, append([]string{"-c"}, args...)...)
+	cmd := exec.Command(need.Program(tb, "xz", "xz-utils"), append([]string{"-c"}, args...)...)
 	cmd.Stdin = bytes.NewReader(data)
 	out, err := cmd.Output()
 	if err != nil {

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/slipway-vm/slipway/tests/fixture/need"
 )
 
 func image(t *testing.T, size int64, backing *Backing) []byte {
@@ -67,9 +69,7 @@ func TestInspect(t *testing.T) {
 }
 
 func TestQEMUTakesWhatCreateWrites(t *testing.T) {
-	if _, err := exec.LookPath("qemu-img"); err != nil {
-		t.Skip("qemu-img is not installed (package qemu-utils)")
-	}
+	need.Program(t, "qemu-img", "qemu-utils")
 	dir := t.TempDir()
 	base := filepath.Join(dir, "base")
 	if err := os.WriteFile(base, bytes.Repeat([]byte("slipway\n"), 8192), 0o600); err != nil {
