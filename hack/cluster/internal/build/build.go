@@ -191,8 +191,7 @@ func ModuleDir(ctx context.Context, dir, module string) (string, error) {
 	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=readonly", "GOWORK=off")
 	out, err := cmd.Output()
 	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 			return "", fmt.Errorf("finding the source of %s: %w\n%s", module, err, exit.Stderr)
 		}
 		return "", fmt.Errorf("finding the source of %s: %w", module, err)

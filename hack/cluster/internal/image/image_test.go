@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -168,7 +169,7 @@ func entries(t *testing.T, file string) map[string][]byte {
 	found := map[string][]byte{}
 	for tr := tar.NewReader(f); ; {
 		header, err := tr.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return found
 		}
 		if err != nil {

@@ -82,7 +82,7 @@ func cgroupV2(systemd bool) error {
 		return fmt.Errorf("making the cgroup of the pods: %w", err)
 	}
 	for _, at := range []string{cgroupTop, dir} {
-		for _, c := range strings.Fields(string(b)) {
+		for c := range strings.FieldsSeq(string(b)) {
 			err := os.WriteFile(filepath.Join(at, "cgroup.subtree_control"), []byte("+"+c), 0o644)
 			if err != nil && slices.Contains(required, c) {
 				return fmt.Errorf("giving the cgroup controller %s to what is below %s: %w; processes directly in it must move to a cgroup of their own", c, at, err)
@@ -102,8 +102,8 @@ func walkCgroups(visit func(dir string)) {
 			}
 			return nil
 		})
-		for i := len(dirs) - 1; i >= 0; i-- {
-			visit(dirs[i])
+		for _, dir := range slices.Backward(dirs) {
+			visit(dir)
 		}
 	}
 }
@@ -117,7 +117,7 @@ func PodProcesses() []process.Identity {
 		if err != nil {
 			return
 		}
-		for _, field := range strings.Fields(string(b)) {
+		for field := range strings.FieldsSeq(string(b)) {
 			pid, err := strconv.Atoi(field)
 			if err != nil || seen[pid] {
 				continue

@@ -106,7 +106,7 @@ func (r *Record) Undo(ctx context.Context) error {
 		}
 		removeLogLinks(n)
 	}
-	removeDeadSockets()
+	removeDeadSockets(ctx)
 	removeCNICache()
 	r.forgetRun()
 	for _, step := range []func() error{func() error { return removeCgroups(ctx) }, r.unshare, r.restoreSysctls} {
@@ -129,13 +129,13 @@ var emptied = []string{
 
 // removeDeadSockets removes the sockets of shims that have ended. They lie outside
 // the state folder; one on which nothing listens is of no use to anyone.
-func removeDeadSockets() {
+func removeDeadSockets(ctx context.Context) {
 	files, err := filepath.Glob("/run/containerd/s/*")
 	if err != nil {
 		return
 	}
 	for _, file := range files {
-		conn, err := net.DialTimeout("unix", file, time.Second)
+		conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", file)
 		if err == nil {
 			_ = conn.Close()
 		} else if errors.Is(err, unix.ECONNREFUSED) {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 
@@ -158,8 +159,8 @@ func UnmountBelow(dir string) error {
 // pathsBelow returns the mount points at and below dir, in the reverse order of mounting.
 func pathsBelow(all []mountPoint, dir string) []string {
 	var below []string
-	for i := len(all) - 1; i >= 0; i-- {
-		if p := all[i].path; p == dir || strings.HasPrefix(p, dir+"/") {
+	for _, m := range slices.Backward(all) {
+		if p := m.path; p == dir || strings.HasPrefix(p, dir+"/") {
 			below = append(below, p)
 		}
 	}
@@ -238,10 +239,8 @@ func PoolType(n layout.Node) string {
 }
 
 func appendNew(list []string, item string) []string {
-	for _, have := range list {
-		if have == item {
-			return list
-		}
+	if slices.Contains(list, item) {
+		return list
 	}
 	return append(list, item)
 }

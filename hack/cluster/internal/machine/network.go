@@ -26,9 +26,9 @@ func (r *Record) Network(ctx context.Context, n layout.Node, mtu int) error {
 			return err
 		}
 	}
-	prefix := n.IP + n.PodCIDR[strings.Index(n.PodCIDR, "/"):]
+	_, bits, _ := strings.Cut(n.PodCIDR, "/")
 	for _, args := range [][]string{
-		{"addr", "replace", prefix, "dev", n.Bridge},
+		{"addr", "replace", n.IP + "/" + bits, "dev", n.Bridge},
 		{"link", "set", n.Bridge, "mtu", strconv.Itoa(mtu), "up"},
 		{"route", "replace", layout.ServiceCIDR, "dev", n.Bridge, "src", n.IP},
 	} {

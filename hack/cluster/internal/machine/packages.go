@@ -56,7 +56,7 @@ func present(need string) bool {
 		_, err := exec.LookPath(need)
 		return err == nil
 	}
-	for _, file := range strings.Split(need, ",") {
+	for file := range strings.SplitSeq(need, ",") {
 		if _, err := os.Stat(file); err == nil {
 			return true
 		}

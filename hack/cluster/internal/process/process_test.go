@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 )
@@ -116,10 +117,8 @@ func TestStartOfWhatDoesNotExist(t *testing.T) {
 func TestAllFindsByCommandLine(t *testing.T) {
 	id, _ := sleeper(t)
 	found := All(func(cmdline []string) bool { return fmt.Sprint(cmdline) == "[sleep 60]" })
-	for _, f := range found {
-		if f == id {
-			return
-		}
+	if slices.Contains(found, id) {
+		return
 	}
 	t.Errorf("%v not among %v (own pid %d)", id, found, os.Getpid())
 }

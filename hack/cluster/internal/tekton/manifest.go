@@ -49,7 +49,7 @@ func Objects(files fs.FS, version string, images Images) ([]map[string]any, erro
 		if err != nil {
 			return nil, fmt.Errorf("reading Tekton's manifest %s: %w", name, err)
 		}
-		for _, doc := range strings.Split(string(text), "\n---") {
+		for doc := range strings.SplitSeq(string(text), "\n---") {
 			var object map[string]any
 			if err := yaml.Unmarshal([]byte(strings.TrimLeft(doc, "- \n")), &object); err != nil {
 				return nil, fmt.Errorf("reading Tekton's manifest %s: %w", name, err)
