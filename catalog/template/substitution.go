@@ -12,7 +12,8 @@ import (
 )
 
 var (
-	reference = regexp.MustCompile(`\$\{([a-zA-Z0-9_]+)\}`)
+	// reference is ${NAME}, or with one more $ before it what shall stay ${NAME} or ${{NAME}}.
+	reference = regexp.MustCompile(`\$\$\{\{[a-zA-Z0-9_]+\}\}|\$?\$\{[a-zA-Z0-9_]+\}`)
 	whole     = regexp.MustCompile(`^\$\{\{([a-zA-Z0-9_]+)\}\}$`)
 )
 
@@ -56,8 +57,12 @@ func (s *substitution) value(path string, value any) any {
 		return s.scalar(path, v)
 	case map[string]any:
 		filled := make(map[string]any, len(v))
-		for key, item := range v {
-			filled[s.text(path, key)] = s.value(path+"."+key, item)
+		for _, key := range sortedKeys(v) {
+			name := s.text(path, key)
+			if _, twice := filled[name]; twice {
+				s.fail(fmt.Errorf("%s: two keys become %s", path, name))
+			}
+			filled[name] = s.value(path+"."+key, v[key])
 		}
 		return filled
 	case []any:
@@ -90,6 +95,9 @@ func (s *substitution) scalar(path, text string) any {
 
 func (s *substitution) text(path, text string) string {
 	return reference.ReplaceAllStringFunc(text, func(ref string) string {
+		if strings.HasPrefix(ref, "$$") {
+			return ref[1:]
+		}
 		value, ok := s.lookup(path, ref[2:len(ref)-1])
 		if !ok {
 			return ref
@@ -101,7 +109,7 @@ func (s *substitution) text(path, text string) string {
 func (s *substitution) lookup(path, name string) (string, bool) {
 	value, ok := s.values[name]
 	if !ok {
-		s.fail(fmt.Errorf("%s: ${%s} names no parameter; declare it, or write $%s if the guest shall see it", path, name, name))
+		s.fail(fmt.Errorf("%s: ${%s} names no parameter; declare it, or write $${%s} if the guest shall see ${%s}", path, name, name, name))
 		return "", false
 	}
 	s.used[name] = true
@@ -110,7 +118,8 @@ func (s *substitution) lookup(path, name string) (string, bool) {
 
 func (s *substitution) labels(labels map[string]string) map[string]string {
 	filled := make(map[string]string, len(labels))
-	for key, value := range labels {
+	for _, key := range sortedKeys(labels) {
+		value := labels[key]
 		filled[s.text("objectLabels", key)] = s.text("objectLabels."+key, value)
 	}
 	return filled

@@ -1,10 +1,12 @@
 // Package template is the engine behind every template that Slipway takes: the
-// parameters of OpenShift's Template (template.openshift.io/v1), read strictly.
+// parameters of OpenShift's Template (template.openshift.io/v1), read strictly. A
+// VirtualMachineTemplate (template.kubevirt.io) becomes one of those first.
 //
 // ${NAME} anywhere in a string, also in the key of a map, becomes the parameter's
 // value; ${{NAME}} as a whole string becomes the value decoded as JSON, so a number
-// stays a number. Values are put in once and never scanned again. A reference to a
-// parameter that the template does not declare is an error, and so is a value for one.
+// stays a number. $${NAME} becomes ${NAME}, for the shell of a guest. Values are put in
+// once and never scanned again. A reference to a parameter that the template does not
+// declare is an error, and so is a value for one.
 package template
 
 import (

@@ -62,7 +62,8 @@ func TestProcessRefuses(t *testing.T) {
 	}{
 		"a required parameter without a value": {`{"apiVersion":"v1","kind":"X"}`, nil, []templatev1.Parameter{name}, "required params are missing values: NAME"},
 		"a value for no parameter":             {`{"apiVersion":"v1","kind":"X"}`, map[string]string{"NAME": "a", "ALIAS": "b"}, []templatev1.Parameter{name}, "no parameter ALIAS"},
-		"a reference to no parameter":          {`{"apiVersion":"v1","kind":"X","a":["${HOME}"]}`, map[string]string{"NAME": "a"}, []templatev1.Parameter{name}, "X.a[0]: ${HOME} names no parameter"},
+		"a reference to no parameter":          {`{"apiVersion":"v1","kind":"X","a":["${HOME}"]}`, map[string]string{"NAME": "a"}, []templatev1.Parameter{name}, "X.a[0]: ${HOME} names no parameter; declare it, or write $${HOME} if the guest shall see ${HOME}"},
+		"two keys that become one":             {`{"apiVersion":"v1","kind":"X","${NAME}":1,"a":2}`, map[string]string{"NAME": "a"}, []templatev1.Parameter{name}, "X: two keys become a"},
 		"a word where JSON is due":             {`{"apiVersion":"v1","kind":"X","a":"${{NAME}}"}`, map[string]string{"NAME": "two"}, []templatev1.Parameter{name}, "takes a number"},
 		"an object without a kind":             {`{"apiVersion":"v1"}`, map[string]string{"NAME": "a"}, []templatev1.Parameter{name}, "kind are required"},
 		"a parameter declared twice":           {`{"apiVersion":"v1","kind":"X"}`, map[string]string{"NAME": "a"}, []templatev1.Parameter{name, name}, "declared twice"},
@@ -106,17 +107,82 @@ func TestGenerate(t *testing.T) {
 	}
 }
 
-// The range's ends are drawn too: 4096 draws of ten digits miss one with a chance below 1e-180.
+// The range's ends are drawn too: 4096 draws of at most 62 characters miss one with a chance below 1e-28.
 func TestGenerateDrawsBothEnds(t *testing.T) {
-	var all strings.Builder
-	for range 64 {
-		part, err := Generate("[0-9]{64}")
-		if err != nil {
-			t.Fatal(err)
+	for expression, want := range map[string]string{"[0-9]{64}": "0123456789", "[a-z]{64}": "az", "[A-Z]{64}": "AZ", "[a-zA-Z0-9]{64}": "azAZ09", "[b-b]{64}": "b", "[\\w]{64}": "azAZ09_"} {
+		var all strings.Builder
+		for range 64 {
+			part, err := Generate(expression)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all.WriteString(part)
 		}
-		all.WriteString(part)
+		for _, char := range want {
+			if !strings.ContainsRune(all.String(), char) {
+				t.Errorf("%s never drew %c in %d characters", expression, char, all.Len())
+			}
+		}
 	}
-	if s := all.String(); !strings.Contains(s, "0") || !strings.Contains(s, "9") {
-		t.Fatalf("no 0 or no 9 in %d digits", len(s))
+}
+
+// What shall reach the guest's shell is written with one more $.
+func TestProcessEscapes(t *testing.T) {
+	tmpl := vmTemplate(`{"apiVersion":"v1","kind":"ConfigMap","data":{
+		"script":"cd $${HOME}; echo ${NAME} $NAME ${NAME:-x} $$","whole":"$${{NAME}}","twice":"$$${NAME}"}}`,
+		templatev1.Parameter{Name: "NAME", Value: "vm"})
+	out, err := Process(tmpl, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{"script": "cd ${HOME}; echo vm $NAME ${NAME:-x} $$", "whole": "${{NAME}}", "twice": "$${NAME}"}
+	for key, value := range want {
+		if got := out.Objects[0].Object["data"].(map[string]any)[key]; got != value {
+			t.Errorf("%s = %q, want %q", key, got, value)
+		}
+	}
+}
+
+func vmTemplateObject(version string, spec map[string]any) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "template.kubevirt.io/" + version, "kind": "VirtualMachineTemplate",
+		"metadata": map[string]any{"namespace": "ns", "name": "t", "labels": map[string]any{"a": "b"}}, "spec": spec,
+	}}
+}
+
+func TestFromVirtualMachineTemplate(t *testing.T) {
+	from := vmTemplateObject("v1beta1", map[string]any{
+		"virtualMachine": map[string]any{"metadata": map[string]any{"name": "${NAME}"}, "spec": map[string]any{"cores": "${{CORES}}"}},
+		"parameters": []any{
+			map[string]any{"name": "NAME", "displayName": "Name", "generate": "expression", "from": "vm-[0-9]{4}", "required": true},
+			map[string]any{"name": "CORES", "value": "2"},
+		},
+		"message": "made ${NAME}",
+	})
+	tmpl, err := FromVirtualMachineTemplate(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tmpl.Name != "t" || tmpl.Namespace != "ns" || tmpl.Labels["a"] != "b" {
+		t.Errorf("metadata is %+v", tmpl.ObjectMeta)
+	}
+	out, err := Process(tmpl, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	vm := out.Objects[0]
+	if vm.GetAPIVersion() != "kubevirt.io/v1" || vm.GetKind() != "VirtualMachine" || !regexp.MustCompile(`^vm-\d{4}$`).MatchString(vm.GetName()) || out.Message != "made "+vm.GetName() {
+		t.Errorf("got %+v, message %q", vm.Object, out.Message)
+	}
+	if cores, _, _ := unstructured.NestedInt64(vm.Object, "spec", "cores"); cores != 2 {
+		t.Errorf("cores are %d", cores)
+	}
+	for want, spec := range map[string]map[string]any{
+		"spec.virtualMachine is required": {"parameters": []any{}},
+		`unknown field "objects"`:         {"virtualMachine": map[string]any{}, "objects": []any{}},
+	} {
+		if _, err := FromVirtualMachineTemplate(vmTemplateObject("v1alpha1", spec)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: got %v, want %q", spec, err, want)
+		}
 	}
 }

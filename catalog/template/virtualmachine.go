@@ -1,0 +1,46 @@
+package template
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	templatev1 "github.com/openshift/api/template/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	virtv1 "kubevirt.io/api/core/v1"
+)
+
+// FromVirtualMachineTemplate returns a VirtualMachineTemplate, of any version of
+// template.kubevirt.io, as a Template with one object. A field that it does not know is an error.
+func FromVirtualMachineTemplate(from *unstructured.Unstructured) (*templatev1.Template, error) {
+	var spec struct {
+		VirtualMachine map[string]any `json:"virtualMachine"`
+		// Parameters have the fields of OpenShift's.
+		Parameters []templatev1.Parameter `json:"parameters,omitempty"`
+		Message    string                 `json:"message,omitempty"`
+	}
+	tree, _, err := unstructured.NestedMap(from.Object, "spec")
+	if err == nil {
+		err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(tree, &spec, true)
+	}
+	if err == nil && spec.VirtualMachine == nil {
+		err = errors.New("spec.virtualMachine is required")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading VirtualMachineTemplate %s/%s: %w", from.GetNamespace(), from.GetName(), err)
+	}
+	for key, value := range map[string]string{"apiVersion": virtv1.SchemeGroupVersion.String(), "kind": "VirtualMachine"} {
+		if spec.VirtualMachine[key] == nil {
+			spec.VirtualMachine[key] = value
+		}
+	}
+	data, err := json.Marshal(spec.VirtualMachine)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the VirtualMachine of VirtualMachineTemplate %s/%s: %w", from.GetNamespace(), from.GetName(), err)
+	}
+	to := &templatev1.Template{Message: spec.Message, Parameters: spec.Parameters, Objects: []runtime.RawExtension{{Raw: data}}}
+	to.Namespace, to.Name = from.GetNamespace(), from.GetName()
+	to.Labels, to.Annotations = from.GetLabels(), from.GetAnnotations()
+	return to, nil
+}
