@@ -1,0 +1,6 @@
+// Package v1beta1 is the VirtualMachineTemplate API (template.kubevirt.io): one
+// VirtualMachine with parameters. v1alpha1, which is served too, has the same fields.
+//
+// +kubebuilder:object:generate=true
+// +groupName=template.kubevirt.io
+package v1beta1
