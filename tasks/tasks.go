@@ -9,6 +9,7 @@ import (
 	createvmfromtemplate "github.com/slipway-vm/slipway/tasks/create-vm-from-template"
 	"github.com/slipway-vm/slipway/tasks/declare"
 	diskvirtcustomize "github.com/slipway-vm/slipway/tasks/disk-virt-customize"
+	diskvirtsysprep "github.com/slipway-vm/slipway/tasks/disk-virt-sysprep"
 	executeinvm "github.com/slipway-vm/slipway/tasks/execute-in-vm"
 	generatesshkeys "github.com/slipway-vm/slipway/tasks/generate-ssh-keys"
 	modifydataobject "github.com/slipway-vm/slipway/tasks/modify-data-object"
@@ -26,6 +27,7 @@ func All() []*declare.Task {
 		cleanupvm.Task(),
 		createvmfromtemplate.Task(),
 		diskvirtcustomize.Task(),
+		diskvirtsysprep.Task(),
 		executeinvm.Task(),
 		generatesshkeys.Task(),
 		modifydataobject.Task(),

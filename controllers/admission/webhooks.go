@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/slipway-vm/slipway/controllers/admission/datavolume"
+	"github.com/slipway-vm/slipway/controllers/admission/taskpod"
 	"github.com/slipway-vm/slipway/controllers/admission/virtualmachine"
 	"github.com/slipway-vm/slipway/controllers/admission/virtualmachineinstance"
 	"github.com/slipway-vm/slipway/controllers/instancetype"
@@ -31,6 +32,7 @@ func handlers(reader client.Reader, namespace string, now func() time.Time) map[
 		"/virtualmachineinstances-mutate":   mutator(func(vmi *virtv1.VirtualMachineInstance) { virtualmachineinstance.Default(vmi, now()) }),
 		"/virtualmachineinstances-validate": validator(a.instance),
 		"/datavolumes-validate":             validator(a.dataVolume),
+		"/taskpods-mutate":                  taskpod.Handler(reader),
 	}
 }
 

@@ -2,11 +2,11 @@
 package diskvirtcustomize
 
 import (
-	"context"
-
 	"github.com/slipway-vm/slipway/tasks/declare"
 	"github.com/slipway-vm/slipway/tasks/guestfs"
 )
+
+var tool = guestfs.Tool{Name: "virt-customize", OldCommands: "customizeCommands"}
 
 // Task is the task's declaration.
 func Task() *declare.Task {
@@ -14,9 +14,11 @@ func Task() *declare.Task {
 		Name:    "disk-virt-customize",
 		Title:   "Customize a disk",
 		Summary: "Runs virt-customize on the disk of a PersistentVolumeClaim: installs packages, edits files, sets passwords, without booting it.",
-		Details: guestfs.Details("virt-customize"),
+		Details: tool.Details(),
 		Image:   declare.Guestfs,
-		Params:  guestfs.Params("virt-customize", "update"),
+		Params:  tool.Params("update"),
+		Results: tool.Results(),
+		Rules:   tool.Rules(),
 		Disk:    "pvc",
 		Data:    10,
 		Examples: []declare.Example{{
@@ -26,8 +28,6 @@ func Task() *declare.Task {
 				"virtCommands": "write /etc/motd:Welcome\ntimezone Europe/Vienna\n",
 			},
 		}},
-		Run: func(ctx context.Context, call *declare.Call) error {
-			return guestfs.Run(ctx, call, "virt-customize")
-		},
+		Run: tool.Run,
 	}
 }

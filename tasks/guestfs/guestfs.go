@@ -9,9 +9,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/slipway-vm/slipway/tasks/claim"
 	"github.com/slipway-vm/slipway/tasks/declare"
 )
 
@@ -27,79 +32,118 @@ const envAppliance = "LIBGUESTFS_PATH"
 // stopGrace is how long a tool may take to end its appliance cleanly once the task is cancelled.
 const stopGrace = 20 * time.Second
 
-// Params are the parameters of a task that runs tool; example is one of its commands.
-func Params(tool, example string) []declare.Param {
+// Tool is a program of libguestfs, run by a task of its own.
+type Tool struct {
+	// Name is the program.
+	Name string
+	// OldCommands is what the parameter virtCommands was called in older releases of the field's task.
+	OldCommands string
+}
+
+// Names of parameters; the old one is still taken.
+const (
+	paramClaim      = "pvc"
+	paramCommands   = "virtCommands"
+	paramOptions    = "additionalVirtOptions"
+	paramOldOptions = "additionalOptions"
+)
+
+// Params are the parameters of a task that runs the tool; example is one of its commands.
+func (t Tool) Params(example string) []declare.Param {
 	return []declare.Param{
-		{Name: "pvc", Description: "PersistentVolumeClaim with the disk, as disk.img in its file system (volumeMode Filesystem). No VM may use it meanwhile.", Required: true, Kind: "pvc"},
-		{Name: "virtCommands", Description: "Commands of " + tool + ", one a line, without leading dashes, such as `" + example + "`.", Kind: "script"},
+		{Name: paramClaim, Description: "PersistentVolumeClaim with the disk: its device (volumeMode Block), or disk.img in its file system. No VM may use it meanwhile.", Required: true, Kind: "pvc"},
+		{Name: paramCommands, Description: "Commands of " + t.Name + ", one a line, without leading dashes, such as `" + example + "`.", Kind: "script"},
 		{Name: "verbose", Description: "Print what the tool and its appliance do.", Default: "false", Kind: "boolean"},
-		{Name: "additionalVirtOptions", Description: "Further options of " + tool + ", such as `--smp 2 --memsize 2048`."},
+		{Name: paramOptions, Description: "Further options of " + t.Name + ", such as `--smp 2 --memsize 2048`. Words are split as a shell does, with quotes; nothing is expanded."},
+		{Name: t.OldCommands, Description: "Older name of virtCommands.", Kind: "script"},
+		{Name: paramOldOptions, Description: "Older name of additionalVirtOptions."},
 	}
 }
 
-// Details is the part of a README that all such tasks share.
-func Details(tool string) string {
-	return fmt.Sprintf(`
-The tool runs as user 107 in a small appliance, on KVM where the pod has it and under emulation otherwise. Files in the
-optional workspaces data01 to data10 are at /data01 to /data10 for commands such as `+"`upload`"+`.
-
-When a command fails, its output is in the log and the task ends with the exit code of %s. Other exit codes: 254 the
-appliance is missing from the image, 253 the tool could not be started or was ended by a signal, 255 a parameter is wrong.`, tool)
+// Results are the results of such a task.
+func (t Tool) Results() []declare.Result {
+	return []declare.Result{
+		{Name: "exitCode", Description: "The exit code of " + t.Name + "."},
+		{Name: "stdout", Description: "The end of what it printed, at most 1024 bytes, without passwords."},
+	}
 }
 
-// Run runs tool on the disk with the commands of the parameters.
-func Run(ctx context.Context, call *declare.Call, tool string) error {
-	args, commands, err := arguments(call)
+// Rules are the API verbs that such a task uses.
+func (t Tool) Rules() []rbacv1.PolicyRule { return []rbacv1.PolicyRule{claim.Rule} }
+
+// Details is the part of a README that all such tasks share.
+func (t Tool) Details() string {
+	return fmt.Sprintf(`
+The tool runs as user 107 in a small appliance, on KVM where the pod has a /dev/kvm that works and under emulation otherwise.
+Files in the optional workspaces data01 to data10 are at /data01 to /data10 for commands such as `+"`upload`"+`.
+
+The claim may be a file system with a disk.img or a block device. Its disk must be open to user or group 107: where
+Slipway is installed its webhook sees to both, elsewhere set podTemplate.securityContext.fsGroup: 107 in the run. When a VM
+uses the claim the task fails at once; run it as its ServiceAccount, which may look for such VMs.
+
+When a command fails, its output is in the log and the task ends with the exit code of %[1]s. Passwords that commands
+or options give in clear are printed as ***; files keep them out of the TaskRun too (`+"`root-password file:/data01/password`"+`).
+Other exit codes: 254 the appliance is missing from the image, 253 the tool could not be started or was ended by a signal,
+255 a parameter is wrong or the disk cannot be used.`, t.Name)
+}
+
+// Run runs the tool on the disk with the commands of the parameters.
+func (t Tool) Run(ctx context.Context, call *declare.Call) error {
+	options, err := t.read(call)
 	if err != nil {
 		return declare.Coded(declare.CodeUsage, err)
 	}
 	if _, err := os.Stat(filepath.Join(os.Getenv(envAppliance), "kernel")); err != nil {
 		return declare.Coded(codeAppliance, fmt.Errorf("finding libguestfs' appliance: %w; run the task in the slipway-guestfs image", err))
 	}
-	disk, err := diskOf(call)
+	disk, err := t.disk(ctx, call)
 	if err != nil {
 		return declare.Coded(declare.CodeUsage, err)
 	}
-	script, err := writeCommands(commands)
+	script, err := writeCommands(options.commands)
 	if err != nil {
 		return declare.Coded(codeTool, err)
 	}
 	defer func() { _ = os.Remove(script) }()
-	args = append([]string{"--format", "raw", "--add", disk, "--commands-from-file", script}, args...)
-	call.Log.Info("running "+tool, "disk", disk)
-	return runTool(ctx, call.Out, tool, args)
+	args := append([]string{"--format", "raw", "--add", disk, "--commands-from-file", script}, options.args...)
+	call.Log.Info("running "+t.Name, "disk", disk)
+	return t.report(call, options, func(out io.Writer) error { return runTool(ctx, out, t.Name, args) })
 }
 
-// arguments reads the parameters: the options of the tool, and its commands.
-func arguments(call *declare.Call) (args []string, commands string, err error) {
-	commands = call.String("virtCommands")
-	if strings.TrimSpace(commands) == "" {
-		return nil, "", errors.New("virt-commands option or VIRT_COMMANDS env variable is required")
+// disk returns the disk to work on, once nobody else does.
+func (t Tool) disk(ctx context.Context, call *declare.Call) (string, error) {
+	key := client.ObjectKey{Namespace: call.Namespace, Name: call.String(paramClaim)}
+	if err := claim.Free(ctx, call.Client, call.Log, key); err != nil {
+		return "", err
 	}
-	verbose, err := call.Bool("verbose")
+	disk, err := claim.Find(call, paramClaim, true)
 	if err != nil {
-		return nil, "", err
+		return "", err
 	}
-	if verbose {
-		args = append(args, "--verbose", "-x")
+	if err := claim.Unlocked(disk); err != nil {
+		return "", fmt.Errorf("%s: claim %s: %w", paramClaim, key.Name, err)
 	}
-	more, err := split(call.String("additionalVirtOptions"))
-	if err != nil {
-		return nil, "", fmt.Errorf("additionalVirtOptions: %w", err)
-	}
-	return append(args, more...), commands, nil
+	return disk, nil
 }
 
-// diskOf returns the disk to work on.
-func diskOf(call *declare.Call) (string, error) {
-	info, err := os.Lstat(call.Disk)
+// report runs the tool and passes on what it prints, without secrets, as log and results.
+func (t Tool) report(call *declare.Call, o options, run func(out io.Writer) error) error {
+	end := &tail{limit: maxOutput}
+	out := newRedactor(io.MultiWriter(call.Out, end), o.secrets())
+	err := run(out)
+	if flushErr := out.Flush(); err == nil && flushErr != nil {
+		err = declare.Coded(codeTool, fmt.Errorf("printing the output of %s: %w", t.Name, flushErr))
+	}
+	code := 0
+	var exit *declare.Exit
+	if errors.As(err, &exit) {
+		code = exit.Code
+	}
+	results := errors.Join(call.Result("exitCode", strconv.Itoa(code)), call.Result("stdout", end.text()))
 	if err != nil {
-		return "", fmt.Errorf("pvc: its disk is not there: %w; import or create a disk.img in it first", err)
+		return errors.Join(err, results)
 	}
-	if !info.Mode().IsRegular() {
-		return "", fmt.Errorf("pvc: %s is no regular file", call.Disk)
-	}
-	return call.Disk, nil
+	return declare.Coded(codeTool, results)
 }
 
 func writeCommands(commands string) (string, error) {
@@ -114,13 +158,14 @@ func writeCommands(commands string) (string, error) {
 	return file.Name(), nil
 }
 
+// runTool runs the tool; its exit code is that of the error.
 func runTool(ctx context.Context, out io.Writer, tool string, args []string) error {
 	cmd := exec.CommandContext(ctx, tool, args...)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = stopGrace
 	cmd.Env = os.Environ()
-	if _, err := os.Stat("/dev/kvm"); err != nil {
+	if !kvmWorks(deviceKVM) {
 		cmd.Env = append(cmd.Env, "LIBGUESTFS_BACKEND_SETTINGS=force_tcg")
 	}
 	err := cmd.Run()
@@ -132,44 +177,4 @@ func runTool(ctx context.Context, out io.Writer, tool string, args []string) err
 		return declare.Coded(exit.ExitCode(), fmt.Errorf("%s ended with exit code %d; its output above says why", tool, exit.ExitCode()))
 	}
 	return declare.Coded(codeTool, fmt.Errorf("running %s: %w", tool, err))
-}
-
-// split makes words of a line as a shell does, with quotes and backslashes and nothing else.
-func split(line string) ([]string, error) {
-	var words []string
-	var word strings.Builder
-	var quote rune
-	started, escaped := false, false
-	end := func() {
-		if started {
-			words = append(words, word.String())
-		}
-		word.Reset()
-		started = false
-	}
-	for _, r := range line {
-		switch {
-		case escaped:
-			word.WriteRune(r)
-			escaped = false
-		case r == '\\' && quote != '\'':
-			escaped, started = true, true
-		case quote != 0 && r == quote:
-			quote = 0
-		case quote != 0:
-			word.WriteRune(r)
-		case r == '\'' || r == '"':
-			quote, started = r, true
-		case strings.ContainsRune(" \t\n", r):
-			end()
-		default:
-			word.WriteRune(r)
-			started = true
-		}
-	}
-	if quote != 0 || escaped {
-		return nil, fmt.Errorf("%q has an open quote or a lone backslash", line)
-	}
-	end()
-	return words, nil
 }
