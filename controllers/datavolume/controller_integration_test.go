@@ -18,6 +18,7 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	controllerconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/yaml"
 
@@ -49,15 +50,10 @@ func TestController(t *testing.T) {
 func start(t *testing.T) client.Client {
 	t.Helper()
 	config := apiserver.Start(t, crds)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"},
+		Controller: controllerconfig.Controller{SkipNameValidation: new(true)}, // for -count
 	})
-	mgr, err := ctrl.NewManager(config, ctrl.Options{Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +63,15 @@ func start(t *testing.T) client.Client {
 	if err := datasource.SetupWithManager(mgr, datasource.Options{}); err != nil {
 		t.Fatal(err)
 	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 	c := newClient(t, config)
 	for name, mode := range map[string]storagev1.VolumeBindingMode{"fast": storagev1.VolumeBindingImmediate, "local": storagev1.VolumeBindingWaitForFirstConsumer} {
 		class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: "example.com/" + name, VolumeBindingMode: new(mode)}

@@ -6,9 +6,9 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	virtv1 "kubevirt.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/controllers/instancetype"
 	"github.com/slipway-vm/slipway/internal/apply"
@@ -22,7 +22,10 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 		return nil
 	}
 	err := apply.Status(ctx, r.Client, s.vm, names.ManagerController, wanted)
-	return client.IgnoreNotFound(err) // gone since it was read
+	if apierrors.IsNotFound(err) {
+		return nil // gone since it was read
+	}
+	return err
 }
 
 // owned returns the fields of status that this controller writes.

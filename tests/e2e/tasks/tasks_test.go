@@ -99,7 +99,7 @@ var _ = Describe("a VM made, used and cleaned up by tasks", func() {
 
 		By("waiting for its status")
 		suite.Succeeds(ctx, "wait-for-vmi-status", map[string]any{"vmiName": name, "successCondition": "status.phase == Running"})
-		code, log = suite.Fails(ctx, "wait-for-vmi-status", map[string]any{"vmiName": name, "successCondition": "status.phase == Succeeded", "failureCondition": "status.phase == Running"})
+		code, _ = suite.Fails(ctx, "wait-for-vmi-status", map[string]any{"vmiName": name, "successCondition": "status.phase == Succeeded", "failureCondition": "status.phase == Running"})
 		Expect(code).To(BeEquivalentTo(2))
 		code, log = suite.Fails(ctx, "wait-for-vmi-status", map[string]any{"vmiName": name, "successCondition": "status.phase == Succeeded", "timeout": "5s"})
 		Expect(code).To(BeEquivalentTo(3))
