@@ -40,23 +40,20 @@ type Tool struct {
 	OldCommands string
 }
 
-// Names of parameters; the old one is still taken.
+// Names of parameters.
 const (
-	paramClaim      = "pvc"
-	paramCommands   = "virtCommands"
-	paramOptions    = "additionalVirtOptions"
-	paramOldOptions = "additionalOptions"
+	paramClaim    = "pvc"
+	paramCommands = "virtCommands"
+	paramOptions  = "additionalVirtOptions"
 )
 
 // Params are the parameters of a task that runs the tool; example is one of its commands.
 func (t Tool) Params(example string) []declare.Param {
 	return []declare.Param{
-		{Name: paramClaim, Description: "PersistentVolumeClaim with the disk: its device (volumeMode Block), or disk.img in its file system. No VM may use it meanwhile.", Required: true, Kind: "pvc"},
-		{Name: paramCommands, Description: "Commands of " + t.Name + ", one a line, without leading dashes, such as `" + example + "`.", Kind: "script"},
+		{Name: paramClaim, Description: "PersistentVolumeClaim with the disk: its device (volumeMode Block), or disk.img in its file system. No VM may use it meanwhile.", Required: true, Object: declare.Claim},
+		{Name: paramCommands, Description: "Commands of " + t.Name + ", one a line, without leading dashes, such as `" + example + "`.", Kind: "script", Earlier: []string{t.OldCommands}},
 		{Name: "verbose", Description: "Print what the tool and its appliance do.", Default: "false", Kind: "boolean"},
-		{Name: paramOptions, Description: "Further options of " + t.Name + ", such as `--smp 2 --memsize 2048`. Words are split as a shell does, with quotes; nothing is expanded."},
-		{Name: t.OldCommands, Description: "Older name of virtCommands.", Kind: "script"},
-		{Name: paramOldOptions, Description: "Older name of additionalVirtOptions."},
+		{Name: paramOptions, Description: "Further options of " + t.Name + ", such as `--smp 2 --memsize 2048`. Words are split as a shell does, with quotes; nothing is expanded.", Earlier: []string{"additionalOptions"}},
 	}
 }
 
@@ -89,7 +86,7 @@ Other exit codes: 254 the appliance is missing from the image, 253 the tool coul
 
 // Run runs the tool on the disk with the commands of the parameters.
 func (t Tool) Run(ctx context.Context, call *declare.Call) error {
-	options, err := t.read(call)
+	options, err := read(call)
 	if err != nil {
 		return declare.Coded(declare.CodeUsage, err)
 	}

@@ -70,7 +70,7 @@ func TestParametersByTheirNewAndOldNames(t *testing.T) {
 		"the old names":          {map[string]string{"customizeCommands": "update\n", "additionalOptions": "--smp 2"}, "update\n", []string{"--smp", "2"}, ""},
 		"verbose":                {map[string]string{"virtCommands": "update", "verbose": "true"}, "update", []string{"--verbose", "-x"}, ""},
 		"no commands":            {map[string]string{"virtCommands": " \n"}, "", nil, "virt-commands option or VIRT_COMMANDS env variable is required"},
-		"both names":             {map[string]string{"virtCommands": "a", "customizeCommands": "b"}, "", nil, "customizeCommands is the older name of virtCommands"},
+		"both names":             {map[string]string{"virtCommands": "a", "customizeCommands": "b"}, "", nil, "virtCommands and customizeCommands mean the same and differ"},
 		"both names, same value": {map[string]string{"virtCommands": "a", "customizeCommands": "a"}, "a", nil, ""},
 		"an open quote":          {map[string]string{"virtCommands": "a", "additionalVirtOptions": "'"}, "", nil, "additionalVirtOptions: "},
 		"a verbose that is none": {map[string]string{"virtCommands": "a", "verbose": "yes"}, "", nil, "verbose: "},
@@ -78,7 +78,7 @@ func TestParametersByTheirNewAndOldNames(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var got options
 			_, _, err := calling(t, c.params, func(_ context.Context, call *declare.Call) (err error) {
-				got, err = customize.read(call)
+				got, err = read(call)
 				return err
 			})
 			if c.err != "" {

@@ -19,12 +19,9 @@ type options struct {
 	commands string
 }
 
-// read reads the parameters; one that has an old name too may be given by either.
-func (t Tool) read(call *declare.Call) (options, error) {
-	commands, err := either(call, paramCommands, t.OldCommands)
-	if err != nil {
-		return options{}, err
-	}
+// read reads the parameters.
+func read(call *declare.Call) (options, error) {
+	commands := call.String(paramCommands)
 	if strings.TrimSpace(commands) == "" {
 		return options{}, errors.New("virt-commands option or VIRT_COMMANDS env variable is required")
 	}
@@ -36,28 +33,12 @@ func (t Tool) read(call *declare.Call) (options, error) {
 	if verbose {
 		o.args = append(o.args, "--verbose", "-x")
 	}
-	line, err := either(call, paramOptions, paramOldOptions)
-	if err != nil {
-		return options{}, err
-	}
-	more, err := split(line)
+	more, err := split(call.String(paramOptions))
 	if err != nil {
 		return options{}, fmt.Errorf("%s: %w", paramOptions, err)
 	}
 	o.args = append(o.args, more...)
 	return o, nil
-}
-
-// either returns the parameter, which may be given by its old name.
-func either(call *declare.Call, name, old string) (string, error) {
-	now, before := call.String(name), call.String(old)
-	if now != "" && before != "" && now != before {
-		return "", fmt.Errorf("%s and %s are both given, and %[2]s is the older name of %[1]s: give %[1]s only", name, old)
-	}
-	if now == "" {
-		return before, nil
-	}
-	return now, nil
 }
 
 // secretWords are the options and commands whose argument ends with a password; those
