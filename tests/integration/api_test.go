@@ -84,6 +84,16 @@ func buildAssets() (string, error) {
 	return filepath.Clean(lines[len(lines)-1]), nil
 }
 
+// namespace makes a namespace for a test.
+func namespace(t *testing.T) string {
+	t.Helper()
+	made := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	if err := api.Create(t.Context(), made); err != nil {
+		t.Fatal(err)
+	}
+	return made.Name
+}
+
 // The API server prunes what a schema does not name; what users put into templates must stay.
 func TestNothingOfATemplateIsLost(t *testing.T) {
 	data, err := os.ReadFile("../../pipelines/vm-from-template/template.yaml")
@@ -94,7 +104,7 @@ func TestNothingOfATemplateIsLost(t *testing.T) {
 	if err := yaml.Unmarshal(data, &sent.Object); err != nil {
 		t.Fatal(err)
 	}
-	sent.SetNamespace("default")
+	sent.SetNamespace(namespace(t))
 	want := sent.DeepCopy().Object["objects"]
 	if err := api.Create(t.Context(), sent); err != nil {
 		t.Fatal(err)
@@ -112,7 +122,7 @@ func TestNothingOfATemplateIsLost(t *testing.T) {
 }
 
 func TestEmbeddedMetadataOfAVMStays(t *testing.T) {
-	vm := fixture.VM("default", "labelled", fixture.ContainerDisk("x/y:z"))
+	vm := fixture.VM(namespace(t), "labelled", fixture.ContainerDisk("x/y:z"))
 	vm.Spec.Template.ObjectMeta.Labels = map[string]string{"app": "web"}
 	vm.Spec.Template.ObjectMeta.Annotations = map[string]string{"note": "kept"}
 	if err := api.Create(t.Context(), vm); err != nil {
@@ -128,7 +138,7 @@ func TestEmbeddedMetadataOfAVMStays(t *testing.T) {
 }
 
 func TestUnknownFieldIsRefusedByStrictValidation(t *testing.T) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(fixture.VM("default", "typo", fixture.ContainerDisk("x/y:z")))
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(fixture.VM(namespace(t), "typo", fixture.ContainerDisk("x/y:z")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,8 +167,8 @@ func TestBothVersionsOfAVMAreServed(t *testing.T) {
 func TestConditionsHaveOneOwnerEach(t *testing.T) {
 	ctx := t.Context()
 	vmi := &virtv1.VirtualMachineInstance{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "owned"},
-		Spec:       fixture.VM("default", "owned").Spec.Template.Spec,
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace(t), Name: "owned"},
+		Spec:       fixture.VM("", "").Spec.Template.Spec,
 	}
 	if err := api.Create(ctx, vmi); err != nil {
 		t.Fatal(err)
@@ -188,8 +198,8 @@ func TestConditionsHaveOneOwnerEach(t *testing.T) {
 func TestApplyNeverMakesADeletedObjectAgain(t *testing.T) {
 	ctx := t.Context()
 	vmi := &virtv1.VirtualMachineInstance{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gone"},
-		Spec:       fixture.VM("default", "gone").Spec.Template.Spec,
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace(t), Name: "gone"},
+		Spec:       fixture.VM("", "").Spec.Template.Spec,
 	}
 	if err := api.Create(ctx, vmi); err != nil {
 		t.Fatal(err)
@@ -208,7 +218,7 @@ func TestApplyNeverMakesADeletedObjectAgain(t *testing.T) {
 
 func TestApplyKeepsEmptyObjectsThatMeanSomething(t *testing.T) {
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "empty"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace(t), Name: "empty"},
 		Spec: corev1.PodSpec{
 			Containers: []corev1.Container{{Name: "c", Image: "x/y:z"}},
 			Volumes:    []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
@@ -230,9 +240,9 @@ func TestApplyKeepsEmptyObjectsThatMeanSomething(t *testing.T) {
 }
 
 func TestAwaitSeesAbsenceChangeAndDeletion(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "awaited"}}
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace(t), Name: "awaited"}}
 	var seen []string
 	err := await.Object(ctx, api, &corev1.ConfigMapList{}, client.ObjectKeyFromObject(config), func(found *corev1.ConfigMap, exists bool) (bool, error) {
 		switch {
