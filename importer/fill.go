@@ -176,7 +176,7 @@ type filled struct {
 func (j *job) copyStream(ctx context.Context, stream io.Reader) (total int64, err error) {
 	group, ctx := errgroup.WithContext(ctx)
 	work := make(chan filled)
-	free := make(chan []byte, 2*j.options.Writers)
+	free := make(chan []byte, j.options.Writers+1) // one for each writer, one that is being read
 	for range cap(free) {
 		free <- nil
 	}

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -17,9 +16,6 @@ import (
 	"github.com/slipway-vm/slipway/importer/source"
 	"github.com/slipway-vm/slipway/internal/transfer"
 )
-
-// memoryLimit is what the garbage collector keeps the importer under; the pod's limit is a little higher.
-const memoryLimit = 80 << 20
 
 // PodOptions are what an importer pod is told by flags, mounts and environment.
 type PodOptions struct {
@@ -43,8 +39,10 @@ type PodOptions struct {
 // RunPod does one import as an importer pod does it: it serves its progress, writes its
 // result for the controller, and returns the error of a failed import.
 func RunPod(ctx context.Context, options PodOptions) error {
-	debug.SetMemoryLimit(memoryLimit)
 	logger := log.FromContext(ctx)
+	if err := limitMemory(); err != nil {
+		logger.Info("The import takes more memory than it need", "because", err.Error())
+	}
 	progress := NewProgress()
 	if options.ProgressAddress != "" {
 		stop, err := serve(ctx, options, progress)

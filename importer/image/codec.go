@@ -7,8 +7,9 @@ import (
 	"io"
 	"sync"
 
-	"github.com/klauspost/compress/flate"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/slipway-vm/slipway/importer/image/deflate"
 )
 
 // maxPacked bounds the packed form of a cluster: its length field cannot say more than this for the largest one.
@@ -18,8 +19,8 @@ const maxPacked = 2*MaxCluster + 1024
 type codec struct {
 	packed []byte
 	source bytes.Reader
-	flate  io.ReadCloser
-	zstd   *zstd.Decoder
+	flate  deflate.Decoder
+	zstd   *zstd.Decoder // nil in an image that is packed with zlib
 }
 
 // codecPool keeps codecs for reuse.
@@ -39,8 +40,6 @@ func (p *codecPool) take() (*codec, error) {
 		if err != nil {
 			return nil, fmt.Errorf("making a zstd decoder: %w", err)
 		}
-	} else {
-		c.flate = flate.NewReader(&c.source)
 	}
 	return c, nil
 }
@@ -58,21 +57,18 @@ func (c *codec) input(length int64) []byte {
 
 // unpack fills part from packed, whose tail may be padding.
 func (c *codec) unpack(part, packed []byte) error {
-	c.source.Reset(packed)
-	var reader io.Reader
-	if c.zstd != nil {
-		if err := c.zstd.Reset(&c.source); err != nil {
-			return fmt.Errorf("zstd: %w", err)
-		}
-		reader = c.zstd
-	} else {
-		if err := c.flate.(flate.Resetter).Reset(&c.source, nil); err != nil {
+	if c.zstd == nil {
+		if err := c.flate.Decode(part, packed); err != nil {
 			return fmt.Errorf("zlib: %w", err)
 		}
-		reader = c.flate
+		return nil
 	}
-	if _, err := io.ReadFull(reader, part); err != nil {
-		return fmt.Errorf("after its first bytes: %w", err)
+	c.source.Reset(packed)
+	if err := c.zstd.Reset(&c.source); err != nil {
+		return fmt.Errorf("zstd: %w", err)
+	}
+	if _, err := io.ReadFull(c.zstd, part); err != nil {
+		return fmt.Errorf("zstd, after its first bytes: %w", err)
 	}
 	return nil
 }

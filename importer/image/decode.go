@@ -60,7 +60,7 @@ func broken(format Format, err error) error {
 		return err //nolint:wrapcheck // it says what happened to the source
 	}
 	if errors.Is(err, zstd.ErrWindowSizeExceeded) {
-		return transfer.Errorf(transfer.WrongFormat, "the zstd stream needs a window of more than %d MiB; pack it without --long or --ultra", maxWindow>>20)
+		return transfer.Errorf(transfer.WrongFormat, "the zstd stream needs a window of more than %d MiB; pack it with --long=26 at the most, and no --ultra", maxWindow>>20)
 	}
 	if errors.Is(err, xz.ErrUnsupported) {
 		return transfer.Errorf(transfer.WrongFormat, "%w", err)

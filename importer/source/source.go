@@ -123,7 +123,7 @@ func (h *HTTP) checkRedirect(request *http.Request, via []*http.Request) error {
 	if len(via) >= maxRedirects {
 		return transfer.Errorf(transfer.RedirectLoop, "the server redirected %d times, at last to %s", len(via), request.URL.Redacted())
 	}
-	if via[0].URL.Scheme == "https" && request.URL.Scheme == "http" && len(h.secrets)+len(h.options.Username) > 0 {
+	if via[0].URL.Scheme == "https" && request.URL.Scheme == "http" && len(h.secrets)+len(h.options.Username)+len(h.options.Password) > 0 {
 		return transfer.Errorf(transfer.BadRequest, "the server redirects from https to %s, which would send credentials in the open", request.URL.Redacted())
 	}
 	if request.URL.Host != h.url.Host {

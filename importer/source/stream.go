@@ -15,6 +15,7 @@ import (
 const (
 	pieceSize = 1 << 20
 	fetchers  = 4
+	pieces    = fetchers + 1 // as many as the queue holds, and the one that is being read
 )
 
 // Stream reads the file once, in order, from its first byte. A ranged source is fetched by
@@ -96,7 +97,7 @@ func (h *HTTP) prefetch(ctx context.Context) *ordered {
 	ctx, cancel := context.WithCancel(ctx)
 	group, ctx := errgroup.WithContext(ctx)
 	o := &ordered{
-		queue: make(chan chan piece, fetchers), free: make(chan []byte, 2*fetchers), cancel: cancel, wait: group.Wait,
+		queue: make(chan chan piece, fetchers), free: make(chan []byte, pieces), cancel: cancel, wait: group.Wait,
 		cause: ctx.Err, left: h.size,
 	}
 	type job struct {
@@ -104,7 +105,7 @@ func (h *HTTP) prefetch(ctx context.Context) *ordered {
 		out chan piece
 	}
 	jobs := make(chan job)
-	for range 2 * fetchers {
+	for range pieces {
 		o.free <- nil // a buffer that is made when first used
 	}
 	group.Go(func() error {

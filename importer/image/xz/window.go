@@ -1,5 +1,7 @@
 package xz
 
+import "runtime/debug"
+
 // window is the ring of the bytes that were decoded last: the dictionary of a block, and in
 // it what nobody has taken yet.
 type window struct {
@@ -17,6 +19,10 @@ const chunkMax = 2 << 20
 func (w *window) prepare(dictionary int64) {
 	size := int(dictionary) + chunkMax
 	if cap(w.ring) < size {
+		if w.ring != nil { // never two of them at a time
+			w.ring = nil
+			debug.FreeOSMemory()
+		}
 		w.ring = make([]byte, size)
 	}
 	w.ring = w.ring[:size]
