@@ -15,6 +15,7 @@ import (
 	"github.com/slipway-vm/slipway/controllers/node"
 	"github.com/slipway-vm/slipway/controllers/virtualmachine"
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance"
+	"github.com/slipway-vm/slipway/controllers/volumesnapshot"
 )
 
 // Options configure virt-controller.
@@ -58,5 +59,6 @@ func setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		datavolume.SetupWithManager(mgr, datavolume.Options{ImporterImage: options.ImporterImage}),
 		datasource.SetupWithManager(mgr, datasource.Options{}),
 		hostpathprovisioner.SetupWithManager(mgr, hostpathprovisioner.Options{Version: options.Version}),
+		volumesnapshot.SetupWithManager(mgr, volumesnapshot.Options{WhereServed: hostpathprovisioner.SetupSnapshotClass}),
 	)
 }

@@ -6,9 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -27,6 +31,10 @@ import (
 // finalizer keeps the object, by which the nodes know the pools, until no volume is left.
 const finalizer = names.Domain + "hostpath-volumes"
 
+// snapshotRetry is how often the snapshots that keep an object from going are counted:
+// their kind is not watched, for a cluster may not have it.
+const snapshotRetry = 10 * time.Second
+
 // annotationProvisionedBy names the driver that made a PersistentVolume.
 const annotationProvisionedBy = "pv.kubernetes.io/provisioned-by"
 
@@ -40,12 +48,13 @@ type Options struct {
 type Reconciler struct {
 	client.Client
 
+	live    client.Reader // of snapshots, a kind that a cluster may not have
 	options Options
 }
 
 // SetupWithManager adds the controller to mgr.
 func SetupWithManager(mgr ctrl.Manager, options Options) error {
-	r := &Reconciler{Client: mgr.GetClient(), options: options}
+	r := &Reconciler{Client: mgr.GetClient(), live: mgr.GetAPIReader(), options: options}
 	all := handler.EnqueueRequestsFromMapFunc(r.all)
 	mine := builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool { return isOurs(o) || o.GetName() == className }))
 	volumes := &metav1.PartialObjectMetadata{}
@@ -86,9 +95,10 @@ func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Reque
 
 // scope is what one pass knows.
 type scope struct {
-	object  *hppv1beta1.HostPathProvisioner
-	volumes int    // left to be deleted; set by countVolumes while the object is being deleted
-	example string // the name of one of them
+	object    *hppv1beta1.HostPathProvisioner
+	volumes   int    // left to be deleted; set by countVolumes while the object is being deleted
+	snapshots int    // likewise
+	example   string // the name of one of them
 	// reason and message say what is wrong; set by degrade.
 	reason, message string
 }
@@ -97,7 +107,7 @@ func (s *scope) deleting() bool { return s.object.DeletionTimestamp != nil }
 
 // ending tells that nothing keeps the object any more. What is gone must not be made again
 // then: a pass may read the object from the cache after another pass let it go.
-func (s *scope) ending() bool { return s.deleting() && s.volumes == 0 }
+func (s *scope) ending() bool { return s.deleting() && s.volumes+s.snapshots == 0 }
 
 // degrade keeps the first thing that is wrong and needs a person.
 func (s *scope) degrade(reason, message string) {
@@ -133,10 +143,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (resul
 	}
 	// The driver before the classes: a claim of a class may be provisioned at once.
 	// The end after both: it deletes what they keep.
-	for _, step := range []func(context.Context, *scope) error{r.countVolumes, r.reconcileDriver, r.reconcileClasses, r.finish} {
+	for _, step := range []func(context.Context, *scope) error{r.countSnapshots, r.countVolumes, r.reconcileDriver, r.reconcileClasses, r.finish} {
 		if err := step(ctx, s); err != nil {
 			return result, err
 		}
+	}
+	if s.snapshots > 0 {
+		result.RequeueAfter = snapshotRetry
 	}
 	return result, nil
 }
@@ -155,6 +168,27 @@ func (r *Reconciler) countVolumes(ctx context.Context, s *scope) error {
 		if isVolume(&volumes.Items[i]) {
 			s.volumes++
 			s.example = volumes.Items[i].Name
+		}
+	}
+	return nil
+}
+
+// countSnapshots finds what keeps an object that is being deleted besides volumes: a node
+// that does not know the pools any more could not delete the data.
+func (r *Reconciler) countSnapshots(ctx context.Context, s *scope) error {
+	if !s.deleting() {
+		return nil
+	}
+	var contents snapshotv1.VolumeSnapshotContentList
+	if err := r.live.List(ctx, &contents); meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("listing snapshots: %w", err)
+	}
+	for i := range contents.Items {
+		if contents.Items[i].Spec.Driver == names.HostPathDriver {
+			s.snapshots++
+			s.example = contents.Items[i].Name
 		}
 	}
 	return nil

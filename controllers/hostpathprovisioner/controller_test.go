@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,6 +28,8 @@ import (
 	"github.com/slipway-vm/slipway/tests/fixture/need"
 )
 
+const defaultSnapshotClass = "snapshot.storage.kubernetes.io/is-default-class"
+
 // TestController runs the controller against a real API server. The cases share it and
 // each leaves nothing behind.
 func TestController(t *testing.T) {
@@ -41,6 +44,10 @@ func TestController(t *testing.T) {
 		"the object stays while volumes are left":               staysWithVolumes,
 		"the second object is told of the first":                secondObject,
 		"what is not supported is refused with its path":        refusals,
+		"the class of snapshots comes and goes with the pools":  snapshotClass,
+		"another default class of snapshots stays the default":  anotherDefaultSnapshotClass,
+		"a class of snapshots in the way is told of":            snapshotClassInTheWay,
+		"the object stays while snapshots are left":             staysWithSnapshots,
 	} {
 		t.Run(name, func(t *testing.T) {
 			test(t, c)
@@ -172,6 +179,78 @@ func secondObject(t *testing.T, c client.Client) {
 	condition(t, c, second, hppv1beta1.ConditionAvailable, "PoolsReady")
 }
 
+func snapshotClass(t *testing.T, c client.Client) {
+	t.Helper()
+	object := create(t, c, "hpp", pool("fast"))
+	class := &snapshotv1.VolumeSnapshotClass{}
+	exists := func() bool { return c.Get(t.Context(), client.ObjectKey{Name: "hostpath-csi"}, class) == nil }
+	eventually(t, "the class of snapshots exists", exists)
+	if class.Driver != names.HostPathDriver || class.DeletionPolicy != snapshotv1.VolumeSnapshotContentDelete || class.Annotations[defaultSnapshotClass] != "true" {
+		t.Errorf("the class is %+v", class)
+	}
+	check(t, c.Delete(t.Context(), class))
+	eventually(t, "the class of snapshots is back", exists)
+	check(t, c.Delete(t.Context(), object))
+	eventually(t, "the class of snapshots is gone", func() bool {
+		return apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKey{Name: "hostpath-csi"}, class))
+	})
+}
+
+func anotherDefaultSnapshotClass(t *testing.T, c client.Client) {
+	t.Helper()
+	other := &snapshotv1.VolumeSnapshotClass{Driver: names.HostPathDriver, DeletionPolicy: snapshotv1.VolumeSnapshotContentRetain}
+	other.Name, other.Annotations = "mine", map[string]string{defaultSnapshotClass: "true"}
+	check(t, c.Create(t.Context(), other))
+	create(t, c, "hpp", pool("fast"))
+	class := &snapshotv1.VolumeSnapshotClass{}
+	eventually(t, "the class of snapshots exists", func() bool { return c.Get(t.Context(), client.ObjectKey{Name: "hostpath-csi"}, class) == nil })
+	if class.Annotations[defaultSnapshotClass] != "" {
+		t.Error("there are two defaults")
+	}
+}
+
+func snapshotClassInTheWay(t *testing.T, c client.Client) {
+	t.Helper()
+	other := &snapshotv1.VolumeSnapshotClass{Driver: "other.example.com", DeletionPolicy: snapshotv1.VolumeSnapshotContentDelete}
+	other.Name = "hostpath-csi"
+	check(t, c.Create(t.Context(), other))
+	object := create(t, c, "hpp", pool("fast"))
+	eventually(t, "an event tells of the class", func() bool {
+		var events corev1.EventList
+		check(t, c.List(t.Context(), &events))
+		for _, event := range events.Items {
+			if event.InvolvedObject.UID == object.UID && strings.Contains(event.Message, "VolumeSnapshotClass hostpath-csi exists and is of driver other.example.com") {
+				return true
+			}
+		}
+		return false
+	})
+	found := &snapshotv1.VolumeSnapshotClass{}
+	check(t, c.Get(t.Context(), client.ObjectKey{Name: "hostpath-csi"}, found))
+	if found.UID != other.UID || found.Driver != other.Driver {
+		t.Error("the class was replaced")
+	}
+}
+
+func staysWithSnapshots(t *testing.T, c client.Client) {
+	t.Helper()
+	object := create(t, c, "hpp", pool("fast"))
+	content := &snapshotv1.VolumeSnapshotContent{Spec: snapshotv1.VolumeSnapshotContentSpec{
+		Driver: names.HostPathDriver, DeletionPolicy: snapshotv1.VolumeSnapshotContentRetain,
+		VolumeSnapshotRef: corev1.ObjectReference{Namespace: "default", Name: "kept"},
+		Source:            snapshotv1.VolumeSnapshotContentSource{SnapshotHandle: new("snapshot-1")},
+	}}
+	content.Name = "kept"
+	check(t, c.Create(t.Context(), content))
+	check(t, c.Delete(t.Context(), object))
+	condition(t, c, object, hppv1beta1.ConditionProgressing, "VolumesExist")
+	found := meta.FindStatusCondition(read(t, c, object).Status.Conditions, hppv1beta1.ConditionProgressing)
+	if !strings.Contains(found.Message, "VolumeSnapshotContent kept") {
+		t.Errorf("the message is %q", found.Message)
+	}
+	check(t, c.Delete(t.Context(), content))
+}
+
 func refusals(t *testing.T, c client.Client) {
 	t.Helper()
 	for name, tc := range map[string]struct {
@@ -219,7 +298,7 @@ func start(t *testing.T) client.Client {
 	need.APIServer(t)
 	server := &envtest.Environment{
 		Scheme:                scheme.New(),
-		CRDDirectoryPaths:     []string{filepath.Join("..", "hyperconverged", "components", "crds", "hostpathprovisioner.kubevirt.io_hostpathprovisioners.yaml")},
+		CRDDirectoryPaths:     definitions(),
 		ErrorIfCRDPathMissing: true,
 	}
 	config, err := server.Start()
@@ -228,6 +307,7 @@ func start(t *testing.T) client.Client {
 	manager, err := ctrl.NewManager(config, ctrl.Options{Scheme: server.Scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
 	check(t, err)
 	check(t, hostpathprovisioner.SetupWithManager(manager, hostpathprovisioner.Options{Version: "v0.1.0"}))
+	check(t, hostpathprovisioner.SetupSnapshotClass(manager))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- manager.Start(ctx) }()
@@ -235,6 +315,16 @@ func start(t *testing.T) client.Client {
 	c, err := client.New(config, client.Options{Scheme: server.Scheme})
 	check(t, err)
 	return c
+}
+
+func definitions() []string {
+	var paths []string
+	for _, name := range []string{
+		"hostpathprovisioner.kubevirt.io_hostpathprovisioners", "snapshot.storage.k8s.io_volumesnapshotclasses", "snapshot.storage.k8s.io_volumesnapshotcontents",
+	} {
+		paths = append(paths, filepath.Join("..", "hyperconverged", "components", "crds", name+".yaml"))
+	}
+	return paths
 }
 
 func cleanUp(t *testing.T, c client.Client) {
@@ -246,6 +336,7 @@ func cleanUp(t *testing.T, c client.Client) {
 		return len(left.Items) == 0
 	})
 	check(t, c.DeleteAllOf(t.Context(), &storagev1.StorageClass{}))
+	check(t, c.DeleteAllOf(t.Context(), &snapshotv1.VolumeSnapshotClass{}))
 }
 
 func object(name string, pools ...hppv1beta1.StoragePool) *hppv1beta1.HostPathProvisioner {

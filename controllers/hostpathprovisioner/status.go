@@ -22,7 +22,7 @@ const (
 	ReasonConflict = "Conflict"
 	// ReasonAnother: another HostPathProvisioner counts.
 	ReasonAnother = "AnotherExists"
-	// ReasonVolumes: the object is being deleted and volumes are left.
+	// ReasonVolumes: the object is being deleted and volumes or snapshots are left.
 	ReasonVolumes = "VolumesExist"
 )
 
@@ -59,6 +59,10 @@ func status(s *scope, version string) hppv1beta1.HostPathProvisionerStatus {
 		available, progressing, phase = metav1.ConditionFalse, metav1.ConditionTrue, hppv1beta1.StoragePoolPreparing
 		reason = ReasonVolumes
 		message = fmt.Sprintf("%d volumes are left, such as %s: delete their claims; the pools stay known until then", s.volumes, s.example)
+	case s.snapshots > 0:
+		available, progressing, phase = metav1.ConditionFalse, metav1.ConditionTrue, hppv1beta1.StoragePoolPreparing
+		reason = ReasonVolumes
+		message = fmt.Sprintf("%d snapshots are left, such as VolumeSnapshotContent %s: delete their VolumeSnapshots, and contents that are kept", s.snapshots, s.example)
 	}
 	for _, condition := range []metav1.Condition{
 		{Type: hppv1beta1.ConditionAvailable, Status: available},
