@@ -15,12 +15,36 @@ const agentTimeout = 10 * time.Second
 
 // agentWatch says when the agent is asked next.
 type agentWatch struct {
-	timer *time.Timer
-	next  int // index into agentPauses
-	busy  bool
+	timer  *time.Timer
+	next   int // index into agentPauses
+	busy   bool
+	missed bool // a question fell due while another one was open
 }
 
 func (a *agentWatch) stop() { a.timer.Stop() }
+
+// begin opens a question and plans the next one. It returns false while one is open;
+// the answer to that may be older than what calls for a new one, so end plans it.
+func (a *agentWatch) begin() bool {
+	if a.busy {
+		a.missed = true
+		return false
+	}
+	a.busy = true
+	if a.next++; a.next < len(agentPauses) {
+		a.timer.Reset(agentPauses[a.next])
+	}
+	return true
+}
+
+// end closes the question.
+func (a *agentWatch) end() {
+	a.busy = false
+	if a.missed {
+		a.missed = false
+		a.timer.Reset(0)
+	}
+}
 
 // askAgainFromStart begins a new series of questions.
 func (m *machine) askAgainFromStart() {
@@ -43,12 +67,8 @@ func (m *machine) agentChanged(connected bool) {
 
 // askAgent asks in the background and takes the answer in as a task.
 func (m *machine) askAgent(ctx context.Context) {
-	if m.agent.busy || !m.state.AgentConnected {
+	if !m.state.AgentConnected || !m.agent.begin() {
 		return
-	}
-	m.agent.busy = true
-	if m.agent.next++; m.agent.next < len(agentPauses) {
-		m.agent.timer.Reset(agentPauses[m.agent.next])
 	}
 	go func() {
 		asking, cancel := context.WithTimeout(ctx, agentTimeout)
@@ -59,7 +79,7 @@ func (m *machine) askAgent(ctx context.Context) {
 }
 
 func (m *machine) learn(report guestagent.Report, err error) {
-	m.agent.busy = false
+	m.agent.end()
 	if err != nil {
 		m.log.Warn("The guest agent did not tell everything", "err", err)
 	}
