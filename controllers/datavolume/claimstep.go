@@ -11,13 +11,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/slipway-vm/slipway/internal/apply"
+	"github.com/slipway-vm/slipway/internal/steps"
 )
 
 // ensureClaim creates the claim, once everything that it is built from stands. A claim
 // that exists is never changed, for its size may have been raised since.
 func (r *Reconciler) ensureClaim(ctx context.Context, s *scope) error {
 	if s.failed != nil {
-		return errDone
+		return steps.ErrDone
 	}
 	if s.claim != nil {
 		return r.checkClaim(ctx, s)
@@ -34,7 +35,7 @@ func (r *Reconciler) ensureClaim(ctx context.Context, s *scope) error {
 		if input.Source == nil {
 			s.failed.reason = reasonUnsupported
 		}
-		return errDone
+		return steps.ErrDone
 	}
 	log.FromContext(ctx).Info("Creating the claim", "size", claim.Spec.Resources.Requests.Storage())
 	if err := r.create(ctx, s, claim); err != nil {
@@ -54,7 +55,7 @@ func (r *Reconciler) ensureClaim(ctx context.Context, s *scope) error {
 func (r *Reconciler) checkClaim(ctx context.Context, s *scope) error {
 	if s.claim.DeletionTimestamp != nil {
 		s.waiting = &obstacle{reasonPending, fmt.Sprintf("PVC %s is being deleted", s.claim.Name)}
-		return errDone
+		return steps.ErrDone
 	}
 	if s.ours() {
 		return nil
@@ -63,7 +64,7 @@ func (r *Reconciler) checkClaim(ctx context.Context, s *scope) error {
 	if metav1.GetControllerOf(s.claim) != nil || !allowed {
 		s.waiting = &obstacle{reasonExists, fmt.Sprintf(
 			"Resource %q already exists and is not managed by DataVolume; delete it, or annotate it with %s=true to take its disk over", s.claim.Name, AnnotationAdopt)}
-		return errDone
+		return steps.ErrDone
 	}
 	log.FromContext(ctx).Info("Taking over the claim")
 	err := apply.Fields(ctx, r.Client, s.claim, managerImporter, map[string]any{"metadata": map[string]any{
@@ -98,11 +99,11 @@ func (r *Reconciler) cloneSource(ctx context.Context, s *scope, input *claimInpu
 	}
 	if claim == nil {
 		s.waiting = &obstacle{reasonSourceMissing, fmt.Sprintf("Source PVC %s/%s not found; it is cloned once it exists", namespace, from.Name)}
-		return errDone
+		return steps.ErrDone
 	}
 	if by := metav1.GetControllerOf(claim); by != nil && by.Kind == kindDataVolume && claim.Annotations[AnnotationPodPhase] != phaseSucceeded {
 		s.waiting = &obstacle{reasonSourceUnready, fmt.Sprintf("Source PVC %s/%s is not filled yet; it is cloned once DataVolume %s has succeeded", namespace, from.Name, by.Name)}
-		return errDone
+		return steps.ErrDone
 	}
 	labels := defaults(claim.Labels)
 	setAll(&labels, input.Labels) // a DataSource knows better than its claim
@@ -125,7 +126,7 @@ func (r *Reconciler) followDataSource(ctx context.Context, s *scope) (*cdiv1.Dat
 		}
 		if found == nil {
 			s.waiting = &obstacle{reasonSourceMissing, fmt.Sprintf("DataSource %s not found; it is followed once it exists", key)}
-			return nil, nil, errDone
+			return nil, nil, steps.ErrDone
 		}
 		own := defaults(found.Labels)
 		setAll(&own, labels)
@@ -141,9 +142,9 @@ func (r *Reconciler) followDataSource(ctx context.Context, s *scope) (*cdiv1.Dat
 			key = types.NamespacedName{Namespace: source.DataSource.Namespace, Name: source.DataSource.Name}
 		default:
 			s.waiting = &obstacle{reasonUnsupported, fmt.Sprintf("DataSource %s names no PVC; other sources are not supported yet", key)}
-			return nil, nil, errDone
+			return nil, nil, steps.ErrDone
 		}
 	}
 	s.failed = &obstacle{reasonUnsupported, fmt.Sprintf("DataSource %s points to a DataSource that points to another; point it to a PVC", ref.Name)}
-	return nil, nil, errDone
+	return nil, nil, steps.ErrDone
 }

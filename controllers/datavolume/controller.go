@@ -21,6 +21,7 @@ import (
 
 	"github.com/slipway-vm/slipway/internal/apply"
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/steps"
 )
 
 // Options are what the controller cannot learn from the cluster.
@@ -78,9 +79,6 @@ func (r *Reconciler) steps() []func(context.Context, *scope) error {
 	}
 }
 
-// errDone ends a pass: what the step found leaves nothing to do for those after it.
-var errDone = errors.New("nothing more to do in this pass")
-
 // Reconcile makes one pass over the DataVolume that req names.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	dv := &cdiv1.DataVolume{}
@@ -100,17 +98,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	var failure error
-	for _, step := range r.steps() {
-		if failure = step(ctx, s); failure != nil {
-			break
-		}
-	}
+	failure := steps.Run(ctx, s, r.steps())
 	if errors.Is(failure, errStale) {
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
-	}
-	if errors.Is(failure, errDone) {
-		failure = nil
 	}
 	failure = errors.Join(failure, r.writeStatus(ctx, s))
 	if apierrors.IsConflict(failure) {

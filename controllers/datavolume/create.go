@@ -15,6 +15,7 @@ import (
 
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/namespace"
+	"github.com/slipway-vm/slipway/internal/steps"
 )
 
 // errStale ends a pass that has read from the cache what is not so any more. Nothing that
@@ -44,7 +45,7 @@ func (r *Reconciler) create(ctx context.Context, s *scope, object client.Object)
 	case apierrors.IsAlreadyExists(err):
 		return r.explainExisting(ctx, s, object)
 	case namespace.Ending(err):
-		return errDone // the DataVolume goes too
+		return steps.ErrDone // the DataVolume goes too
 	case err != nil:
 		return fmt.Errorf("creating %T %s of DataVolume %s: %w", object, object.GetName(), s.dv.Name, err)
 	}
@@ -67,7 +68,7 @@ func (r *Reconciler) explainExisting(ctx context.Context, s *scope, object clien
 	}
 	s.waiting = &obstacle{reasonExists, fmt.Sprintf("Pod %q already exists and is not managed by DataVolume; the disk is filled once it is gone", pod.Name)}
 	s.result.RequeueAfter = takenRetry
-	return errDone
+	return steps.ErrDone
 }
 
 // checkUnfilled makes sure that the claim is still to be filled: an importer that starts on

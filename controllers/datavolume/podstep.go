@@ -13,6 +13,7 @@ import (
 
 	"github.com/slipway-vm/slipway/internal/apply"
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/steps"
 	"github.com/slipway-vm/slipway/internal/transfer"
 )
 
@@ -104,7 +105,7 @@ func (r *Reconciler) cleanUp(ctx context.Context, s *scope) error {
 			return fmt.Errorf("deleting pod %s: %w", s.pod.Name, err)
 		}
 	}
-	return errDone
+	return steps.ErrDone
 }
 
 // ensurePod creates the pod that fills the claim, or that only gets a clone bound.

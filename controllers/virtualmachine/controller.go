@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/slipway-vm/slipway/controllers/instancetype"
+	"github.com/slipway-vm/slipway/internal/steps"
 )
 
 // Reconciler brings VirtualMachines to the state that their specs ask for.
@@ -80,15 +81,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	steps := r.steps()
+	todo := r.steps()
 	if vm.DeletionTimestamp != nil {
-		steps = []func(context.Context, *scope) error{r.finalize}
+		todo = []func(context.Context, *scope) error{r.finalize}
 	}
-	for _, step := range steps {
-		if s.failure = step(ctx, s); s.failure != nil {
-			break
-		}
-	}
+	s.failure = steps.Run(ctx, s, todo)
 	if s.gone {
 		return ctrl.Result{}, nil
 	}

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/slipway-vm/slipway/controllers/node"
+	"github.com/slipway-vm/slipway/internal/steps"
 )
 
 // Options are what the controller cannot learn from the cluster.
@@ -80,9 +81,6 @@ func (r *Reconciler) steps() []func(context.Context, *scope) error {
 	}
 }
 
-// errDone ends a pass: what the step found leaves nothing to do for those after it.
-var errDone = errors.New("nothing more to do in this pass")
-
 // Reconcile makes one pass over the VMI that req names.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	vmi := &virtv1.VirtualMachineInstance{}
@@ -99,19 +97,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if vmi.DeletionTimestamp != nil {
 		return s.result, again(ctx, r.finalize(ctx, s))
 	}
-	var failure error
-	for _, step := range r.steps() {
-		if failure = step(ctx, s); failure != nil {
-			break
-		}
-	}
-	if errors.Is(failure, errDone) {
-		failure = nil
-	}
-	if err := r.writeStatus(ctx, s); err != nil {
-		failure = errors.Join(failure, err)
-	}
-	return s.result, again(ctx, failure)
+	failure := steps.Run(ctx, s, r.steps())
+	return s.result, again(ctx, errors.Join(failure, r.writeStatus(ctx, s)))
 }
 
 // again turns a conflict, which only says that the cache lags behind, into silence: the

@@ -12,6 +12,7 @@ import (
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/pod"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/namespace"
+	"github.com/slipway-vm/slipway/internal/steps"
 )
 
 // createPod creates the launcher pod. It writes nothing to the VMI when all is well:
@@ -41,7 +42,7 @@ func (r *Reconciler) createPod(ctx context.Context, s *scope) error {
 // pass is tried again with back-off. In a namespace that is being deleted it ends the pass.
 func (r *Reconciler) noteFailedCreate(s *scope, err error) error {
 	if namespace.Ending(err) {
-		return errDone
+		return steps.ErrDone
 	}
 	s.setCondition(conditionSynchronized, corev1.ConditionFalse, reasonCreateFailed, err.Error())
 	r.warning(s.vmi, nil, reasonCreateFailed, "Error creating pod: %v", err)

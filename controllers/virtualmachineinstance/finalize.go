@@ -12,6 +12,7 @@ import (
 
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/pod"
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/steps"
 )
 
 // addFinalizer adds the finalizer that admission adds to every VMI, in case it was
@@ -104,7 +105,7 @@ func (r *Reconciler) clearEnded(ctx context.Context, s *scope) error {
 			return err
 		}
 	}
-	return errDone
+	return steps.ErrDone
 }
 
 // deletePod deletes p once, with grace seconds. A pod of a node that is gone has nobody

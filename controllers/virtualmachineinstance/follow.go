@@ -12,6 +12,7 @@ import (
 
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/pod"
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/steps"
 )
 
 // schedulerPatience is how long the scheduler may take before the VMI says that it waits for it.
@@ -29,20 +30,20 @@ func (r *Reconciler) followPod(ctx context.Context, s *scope) error {
 	}
 	if verdict := endOf(s.pod); verdict != nil {
 		r.end(s, verdict)
-		return errDone
+		return steps.ErrDone
 	}
 	if err := r.endProvisioning(ctx, s); err != nil {
 		return err
 	}
 	if s.vmi.Status.Phase == virtv1.Running {
 		endStart(s)
-		return errDone
+		return steps.ErrDone
 	}
 	if s.pod.Spec.NodeName == "" {
 		if err := r.noteUnscheduled(ctx, s); err != nil {
 			return err
 		}
-		return errDone
+		return steps.ErrDone
 	}
 	noteProvisioned(s)
 	s.wanted.NodeName = s.pod.Spec.NodeName
@@ -52,13 +53,13 @@ func (r *Reconciler) followPod(ctx context.Context, s *scope) error {
 		s.enterOnce(virtv1.Scheduling)
 		s.enter(virtv1.Scheduled)
 		endStart(s)
-		return errDone
+		return steps.ErrDone
 	}
 	s.enter(virtv1.Scheduling)
 	if err := r.noteContainers(ctx, s); err != nil {
 		return err
 	}
-	return errDone
+	return steps.ErrDone
 }
 
 // endStart drops what was said of a start that has come to its end.
@@ -107,13 +108,13 @@ func (r *Reconciler) noteMissingPod(ctx context.Context, s *scope) error {
 		return err
 	}
 	if unseen != nil {
-		return errDone // its event brings the next pass
+		return steps.ErrDone // its event brings the next pass
 	}
 	r.end(s, &verdict{
 		phase: virtv1.Failed, reason: reasonPodDeleted,
 		message: "the launcher pod was deleted",
 	})
-	return errDone
+	return steps.ErrDone
 }
 
 // end notes the verdict on a pod that ended, unless virt-handler has already said more.

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/controllers/node"
+	"github.com/slipway-vm/slipway/internal/steps"
 )
 
 // noteLostNode ends a VMI whose node is gone, or has been silent for so long that the
@@ -30,7 +31,7 @@ func (r *Reconciler) noteLostNode(ctx context.Context, s *scope) error {
 	switch {
 	case apierrors.IsNotFound(err):
 		r.end(s, &verdict{phase: virtv1.Failed, reason: reasonUnresponsive, message: fmt.Sprintf("node %s no longer exists", name)})
-		return errDone
+		return steps.ErrDone
 	case err != nil:
 		return fmt.Errorf("reading node %s: %w", name, err)
 	}
@@ -44,5 +45,5 @@ func (r *Reconciler) noteLostNode(ctx context.Context, s *scope) error {
 	}
 	r.end(s, &verdict{phase: virtv1.Failed, reason: reasonUnresponsive, message: fmt.Sprintf(
 		"node %s is not ready and its virt-handler has been silent for %s", name, silent.Truncate(time.Second))})
-	return errDone
+	return steps.ErrDone
 }

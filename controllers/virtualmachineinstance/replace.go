@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	virtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/slipway-vm/slipway/internal/steps"
 )
 
 // replaceUnfit deletes a launcher pod that no node took and that would be built another
@@ -37,12 +39,12 @@ func rejected(pod *corev1.Pod) bool {
 func (r *Reconciler) replaceRejected(ctx context.Context, s *scope) error {
 	if left := rejectionPause - s.now.Sub(s.pod.CreationTimestamp.Time); left > 0 {
 		s.requeueAfter(left)
-		return errDone
+		return steps.ErrDone
 	}
 	s.enter(virtv1.Scheduling)
 	s.setCondition(conditionSynchronized, corev1.ConditionFalse, s.pod.Status.Reason, s.pod.Status.Message)
 	if err := r.deletePod(ctx, s, s.pod, 0); err != nil {
 		return err
 	}
-	return errDone
+	return steps.ErrDone
 }

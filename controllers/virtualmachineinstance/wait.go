@@ -11,6 +11,7 @@ import (
 
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/pod"
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/steps"
 )
 
 // waitForVolumes lets the pass go on once all claims are there and filled. Until then
@@ -33,7 +34,7 @@ func (r *Reconciler) waitForVolumes(ctx context.Context, s *scope) error {
 	if err := r.provision(ctx, s, missing); err != nil {
 		return err
 	}
-	return errDone
+	return steps.ErrDone
 }
 
 func lacks(states []volumeState) []lack {
