@@ -1,4 +1,4 @@
-//go:build podtest
+//go:build integration
 
 package launcher_test
 
@@ -22,10 +22,11 @@ func TestMachinesOfAllKindsStart(t *testing.T) {
 			s.VMI.Spec.Domain.Firmware = &v1.Firmware{Bootloader: &v1.Bootloader{EFI: &v1.EFI{SecureBoot: secure}}}
 		}
 	}
-	cases := map[string]struct {
+	type machine struct {
 		edit func(*protocol.Sync)
 		kvm  bool
-	}{
+	}
+	cases := map[string]machine{
 		"UEFI":                  {edit: efi(&no)},
 		"UEFI with secure boot": {edit: efi(nil)},
 		"a serial BIOS without a screen": {edit: func(s *protocol.Sync) {
@@ -38,16 +39,17 @@ func TestMachinesOfAllKindsStart(t *testing.T) {
 			s.VMI.Spec.Domain.CPU = &v1.CPU{Model: "Skylake-Client", Features: []v1.CPUFeature{{Name: "avx512f", Policy: "require"}}}
 		}},
 		"what Windows asks for, under emulation": {edit: windows},
+	}
+	if _, err := os.Stat("/dev/kvm"); err == nil {
 		// Nested hosts refuse some settings of their own processor's model (MSR 0x10a) and
 		// of Hyper-V's, so this asks for neither; the golden tests have those.
-		"KVM": {kvm: true, edit: func(s *protocol.Sync) { s.VMI.Spec.Domain.CPU = &v1.CPU{Model: "Nehalem"} }},
+		cases["KVM"] = machine{kvm: true, edit: func(s *protocol.Sync) { s.VMI.Spec.Domain.CPU = &v1.CPU{Model: "Nehalem"} }}
+	} else {
+		t.Log("This machine has no /dev/kvm: machines are started under emulation only")
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			if c.kvm {
-				if _, err := os.Stat("/dev/kvm"); err != nil {
-					t.Skip("this machine has no /dev/kvm")
-				}
 				t.Setenv("POD_KVM", "1")
 			}
 			p := start(t)

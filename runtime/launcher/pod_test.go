@@ -1,12 +1,11 @@
-//go:build podtest
+//go:build integration
 
 // These tests run virt-launcher as in its pod, with libvirt, QEMU and a real guest,
-// and play virt-handler. They need root, and:
+// and play virt-handler. They need root; they build the launcher's image and the tiny
+// guest, or take them from their caches. All processes and mounts of a pod are in
+// namespaces of its own and end with the test, however that ends.
 //
-//	LAUNCHER_ROOTFS  an unpacked launcher image
-//	LAUNCHER_GUEST   the tiny guest's qcow2 (go run ./tests/guest build tiny)
-//
-// go test -tags podtest ./runtime/launcher -v
+// go test -tags integration ./runtime/launcher -v
 package launcher_test
 
 import (
@@ -18,9 +17,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -67,13 +68,58 @@ func (b *lockedBuffer) String() string {
 	return b.data.String()
 }
 
+// product runs a program of this checkout that builds something, and returns the path
+// that it prints last.
+func product(args ...string) (string, error) {
+	cmd := exec.Command("go", append([]string{"run"}, args...)...)
+	cmd.Dir = "../.."
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("go run %s: %w\n%s", strings.Join(args, " "), err, said.String())
+	}
+	lines := strings.Fields(string(out))
+	if len(lines) == 0 {
+		return "", fmt.Errorf("go run %s: it printed no path\n%s", strings.Join(args, " "), said.String())
+	}
+	return lines[len(lines)-1], nil
+}
+
+var (
+	builtRoot  = sync.OnceValues(func() (string, error) { return product("./hack/images", "unpack", "slipway-launcher") })
+	builtGuest = sync.OnceValues(func() (string, error) { return product("./tests/guest", "build", "tiny") })
+)
+
+// launcherRoot is the root file system of the launcher's image.
+func launcherRoot(t *testing.T) string {
+	t.Helper()
+	root, err := builtRoot()
+	if err != nil {
+		t.Fatalf("building the launcher's image: %v", err)
+	}
+	return root
+}
+
+// openGuest opens the tiny guest's disk.
+func openGuest(t *testing.T) *os.File {
+	t.Helper()
+	path, err := builtGuest()
+	if err != nil {
+		t.Fatalf("building the tiny guest: %v", err)
+	}
+	disk, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return disk
+}
+
 // start starts a launcher in a pod of its own.
 func start(t *testing.T, args ...string) *pod {
 	t.Helper()
-	rootfs := os.Getenv("LAUNCHER_ROOTFS")
-	if rootfs == "" || os.Getenv("LAUNCHER_GUEST") == "" {
-		t.Skip("LAUNCHER_ROOTFS and LAUNCHER_GUEST are not set")
-	}
+	root := launcherRoot(t)
+	_ = openGuest(t).Close() // built before anything is timed
 	dir := t.TempDir()
 	for _, parent := range []string{dir, filepath.Dir(dir)} {
 		if err := os.Chmod(parent, 0o755); err != nil {
@@ -81,36 +127,25 @@ func start(t *testing.T, args ...string) *pod {
 		}
 	}
 	p := &pod{t: t, dir: dir, exited: make(chan struct{}), fresh: make(chan struct{}), conns: make(chan *wire.Conn, 8)}
-	for _, name := range []string{"libvirt", "private", "sockets", "bin"} {
+	for _, name := range []string{"libvirt", "private", "sockets"} {
 		path := filepath.Join(p.dir, name)
 		if err := errors.Join(os.Mkdir(path, 0o770), os.Chown(path, 107, 107)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(p.dir, "termination-log"), nil, 0o666); err != nil {
+	last := filepath.Join(p.dir, "termination-log")
+	if err := errors.Join(os.WriteFile(last, nil, 0o666), os.Chmod(last, 0o666)); err != nil {
 		t.Fatal(err)
 	}
-	_ = os.Chmod(filepath.Join(p.dir, "termination-log"), 0o666)
-	p.build("virt-launcher")
 	p.serve()
 	script, err := filepath.Abs("testdata/pod.sh")
 	if err != nil {
 		t.Fatal(err)
 	}
-	args = append([]string{"-m", "-p", "-n", "--fork", "--kill-child", "bash", script, rootfs, p.dir,
-		"/run/kubevirt/bin/virt-launcher", "--name", "tiny", "--namespace", "default", "--uid", uid}, args...)
-	p.cmd = exec.Command("unshare", args...)
-	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.log
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		_ = p.cmd.Wait()
-		close(p.exited)
-	}()
+	p.run(append([]string{"-p", "--fork", "--kill-child", "unshare", "-m", "-p", "-n", "-i", "--fork", "bash", script, root, p.dir,
+		"/usr/bin/virt-launcher", "--name", "tiny", "--namespace", "default", "--uid", uid}, args...))
 	t.Cleanup(func() {
-		// The pod's first process is the only child of unshare; all others end with it.
-		_ = exec.Command("pkill", "-KILL", "-P", itoa(p.cmd.Process.Pid)).Run()
+		_ = p.cmd.Process.Kill()
 		<-p.exited
 		if t.Failed() || os.Getenv("LAUNCHER_LOG") != "" {
 			t.Logf("launcher's log:\n%s\nconsole:\n%s", p.log.String(), p.out.String())
@@ -119,14 +154,29 @@ func start(t *testing.T, args ...string) *pod {
 	return p
 }
 
-func (p *pod) build(name string) {
+// run starts unshare. It dies with this process, even when that is killed: the kernel
+// looks at the thread that started it, which therefore waits for it. With it dies the
+// outer of two namespaces of processes, with all in it; the launcher is the first
+// process of the inner one, for it changes its user, which unties it from its parent.
+func (p *pod) run(args []string) {
 	p.t.Helper()
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(p.dir, "bin", name), "../../cmd/"+name)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		p.t.Fatalf("building %s: %v\n%s", name, err, out)
+	p.cmd = exec.Command("unshare", args...)
+	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.log
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := p.cmd.Start()
+		started <- err
+		if err == nil {
+			_ = p.cmd.Wait()
+			close(p.exited)
+		}
+	}()
+	if err := <-started; err != nil {
+		p.t.Fatal(err)
 	}
-	_ = os.Chmod(filepath.Join(p.dir, "bin", name), 0o755)
-	_ = os.Chmod(filepath.Join(p.dir, "bin"), 0o755)
 }
 
 // serve listens as a handler does: the socket appears whole, by a rename.
@@ -188,7 +238,7 @@ func (p *pod) connected() {
 	case p.conn = <-p.conns:
 	case <-p.exited:
 		p.t.Fatal("the launcher ended before it connected")
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		p.t.Fatal("the launcher did not connect")
 	}
 }
@@ -235,17 +285,14 @@ func (p *pod) exit(wait time.Duration) int {
 
 func (p *pod) sync(vmi *v1.VirtualMachineInstance) (protocol.State, error) {
 	p.t.Helper()
-	guest, err := os.Open(os.Getenv("LAUNCHER_GUEST"))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	guest := openGuest(p.t)
 	defer guest.Close()
 	var state protocol.State
 	message := protocol.Sync{VMI: vmi, Facts: protocol.Facts{
 		NodeName: "here", AllowEmulation: true, ContainerDisks: []string{"root"},
 		Interfaces: links(),
 	}}
-	err = p.conn.Call(p.t.Context(), protocol.TypeSync, message, &state, guest)
+	err := p.conn.Call(p.t.Context(), protocol.TypeSync, message, &state, guest)
 	return state, err
 }
 
@@ -298,7 +345,6 @@ func guest() *v1.VirtualMachineInstance {
 	return vmi
 }
 
-func running(state protocol.State) bool { return state.Phase == protocol.PhaseRunning }
 func agentUp(state protocol.State) bool {
 	return state.AgentConnected && state.GuestOS != nil && len(state.Interfaces) > 0 && len(state.Interfaces[0].IPs) > 0
 }
@@ -314,20 +360,15 @@ func booted(t *testing.T, args ...string) *pod {
 		t.Fatalf("state %+v, %v", state, err)
 	}
 	t.Logf("sync to Running: %s; %+v", time.Since(before), state)
-	state = p.until("the agent's report", 90*time.Second, agentUp)
+	state = p.until("the agent's report", 3*time.Minute, agentUp)
 	t.Logf("agent's report after %s: %s, %+v", time.Since(before), state.GuestOS.PrettyName, state.Interfaces)
 	return p
 }
 
 func TestAGuestBootsAnswersAndShutsDown(t *testing.T) {
 	p := booted(t)
-	time.Sleep(5 * time.Second) // the launcher comes to rest
-	p.memory()
 	if got := p.exec("echo hello; echo oops >&2; exit 3"); got.Stdout != "hello\n" || got.Stderr != "oops\n" || got.ExitCode != 3 {
 		t.Errorf("exec said %+v", got)
-	}
-	if command := os.Getenv("LAUNCHER_EXEC"); command != "" {
-		t.Logf("%+v", p.exec(command))
 	}
 	p.exec("for i in $(seq 20); do [ -e /tmp/seed ] && break; sleep 1; done")
 	facts := p.exec("hostname; cat /tmp/seed; ip -4 addr show eth0; cat /etc/resolv.conf; ls /dev/vd*; cat /sys/class/net/eth0/mtu; cat /sys/block/vdc/size").Stdout
@@ -339,29 +380,25 @@ func TestAGuestBootsAnswersAndShutsDown(t *testing.T) {
 	if !strings.Contains(p.out.String(), "tiny login:") {
 		t.Errorf("the console has no login prompt:\n%s", p.out.String())
 	}
+	p.memory()
 	before := time.Now()
 	if err := p.conn.Call(t.Context(), protocol.TypeShutdown, protocol.Shutdown{GracePeriodSeconds: 60}, nil); err != nil {
 		t.Fatal(err)
 	}
-	state := p.until("phase Shutdown", 60*time.Second, func(s protocol.State) bool { return s.Phase == protocol.PhaseShutdown })
-	if code := p.exit(10 * time.Second); code != 0 || state.Reason != "GuestShutdown" {
+	state := p.until("phase Shutdown", 2*time.Minute, func(s protocol.State) bool { return s.Phase == protocol.PhaseShutdown })
+	if code := p.exit(time.Minute); code != 0 || state.Reason != "GuestShutdown" {
 		t.Errorf("exit code %d, state %+v", code, state)
 	}
 	t.Logf("shut down in %s", time.Since(before))
 }
 
-// memory reports the parts of the pod's memory, and keeps its mappings in the folder
-// LAUNCHER_SMAPS.
+// memory reports the parts of the pod's memory.
 func (p *pod) memory() {
 	for _, program := range []string{"virt-launcher", "libvirtd", "qemu-system-x86_64"} {
 		proc := filepath.Join("/proc", itoa(p.pid(program)))
 		rollup, err := os.ReadFile(filepath.Join(proc, "smaps_rollup"))
 		if err != nil {
 			p.t.Fatal(err)
-		}
-		if dir := os.Getenv("LAUNCHER_SMAPS"); dir != "" {
-			maps, _ := os.ReadFile(filepath.Join(proc, "smaps"))
-			_ = os.WriteFile(filepath.Join(dir, program+".smaps"), maps, 0o644)
 		}
 		for line := range strings.Lines(string(rollup)) {
 			fields := strings.Fields(line)

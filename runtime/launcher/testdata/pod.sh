@@ -1,7 +1,7 @@
 #!/bin/bash
 # Runs a program as a launcher pod does: own namespaces, uid 107, no capabilities, in
 # the root file system ROOTFS, with the folders of POD as its emptyDirs and a tap.
-# usage: unshare -m -p -n --fork bash pod.sh ROOTFS POD PROGRAM ARGS...
+# usage: unshare -m -p -n -i --fork bash pod.sh ROOTFS POD PROGRAM ARGS...
 set -e
 R=$1 POD=$2
 shift 2
@@ -26,7 +26,7 @@ ln -s /proc/self/fd "$R/dev/fd"
 touch "$R/dev/termination-log"
 mount --bind "$POD/termination-log" "$R/dev/termination-log"
 mount -t tmpfs tmpfs "$R/run"
-for d in libvirt:libvirt private:kubevirt-private sockets:kubevirt/sockets bin:kubevirt/bin; do
+for d in libvirt:libvirt private:kubevirt-private sockets:kubevirt/sockets; do
   mkdir -p "$R/run/${d#*:}"
   mount --bind "$POD/${d%%:*}" "$R/run/${d#*:}"
 done
@@ -37,4 +37,5 @@ ip tuntap add tap1 mode tap user 107 multi_queue
 ip link set tap1 up
 ip link set tap0 up
 sysctl -qw net.ipv4.ip_unprivileged_port_start=0
-exec chroot "$R" setpriv --reuid 107 --regid 107 --clear-groups --inh-caps=-all --bounding-set=-all --no-new-privs "$@"
+exec setpriv --no-new-privs --inh-caps=-all --bounding-set=-all,+sys_chroot,+setuid,+setgid \
+  chroot --userspec=107:107 --groups=107 "$R" "$@"
