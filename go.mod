@@ -53,6 +53,7 @@ require (
 	github.com/prometheus/client_golang v1.24.0 // metrics
 	github.com/spf13/pflag v1.0.10 // flags of `virtctl create vm`
 	golang.org/x/tools v0.51.0 // hack: loads packages to generate from
+	gomodules.xyz/jsonpatch/v2 v2.5.0 // what the webhook for the pods of tasks changes
 	google.golang.org/protobuf v1.36.12 // messages of the same
 	k8s.io/apimachinery v0.37.1
 	k8s.io/pod-security-admission v0.37.1 // tests only: the restricted policy against the tasks' pods
@@ -173,7 +174,6 @@ require (
 	golang.org/x/term v0.46.0 // indirect
 	golang.org/x/text v0.42.0 // indirect
 	golang.org/x/time v0.15.0 // indirect
-	gomodules.xyz/jsonpatch/v2 v2.5.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20260526163538-3dc84a4a5aaa // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260526163538-3dc84a4a5aaa // indirect
 	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect

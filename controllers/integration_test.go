@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	virtv1 "kubevirt.io/api/core/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
@@ -37,6 +38,8 @@ import (
 const (
 	installed = "slipway"
 	nodeName  = "node-1"
+	// bound is how long a wait takes at the most, on a busy machine too.
+	bound = "2m"
 )
 
 // cluster is an API server with Slipway's definitions, virt-controller and virt-api. The
@@ -140,7 +143,7 @@ func (c *cluster) configureWebhooks(t *testing.T, port int) {
 	gomega.NewWithT(t).Eventually(func() error {
 		vm := newVM("default", "probe")
 		return c.Create(t.Context(), vm, client.DryRunAll)
-	}, "30s", "200ms").Should(gomega.Succeed(), "virt-api serves and is trusted")
+	}, bound, "200ms").Should(gomega.Succeed(), "virt-api serves and is trusted")
 }
 
 func (c *cluster) makeNode(t *testing.T, name string, heartbeat time.Time, ready corev1.ConditionStatus) *corev1.Node {
@@ -182,7 +185,25 @@ func (c *cluster) namespace(t *testing.T) string {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
 	must(t, c.Create(t.Context(), ns))
+	t.Cleanup(func() {
+		if t.Failed() {
+			c.show(t, ns.Name)
+		}
+	})
 	return ns.Name
+}
+
+// show prints what is in a namespace.
+func (c *cluster) show(t *testing.T, namespace string) {
+	t.Helper()
+	for _, list := range []client.ObjectList{
+		&virtv1.VirtualMachineList{}, &virtv1.VirtualMachineInstanceList{}, &cdiv1.DataVolumeList{},
+		&corev1.PersistentVolumeClaimList{}, &corev1.PodList{}, &corev1.EventList{},
+	} {
+		err := c.List(context.WithoutCancel(t.Context()), list, client.InNamespace(namespace))
+		text, encodeErr := yaml.Marshal(list)
+		t.Logf("%T in %s: %v %v\n%s", list, namespace, err, encodeErr, text)
+	}
 }
 
 func newVM(namespace, name string) *virtv1.VirtualMachine {
@@ -222,7 +243,7 @@ func (c *cluster) podOf(t *testing.T, key client.ObjectKey, kind string, not ...
 			}
 		}
 		return count, err
-	}, "20s", "50ms").Should(gomega.Equal(1), "%s pods of %s", kind, key)
+	}, bound, "50ms").Should(gomega.Equal(1), "%s pods of %s", kind, key)
 	return found
 }
 
@@ -277,7 +298,7 @@ func (c *cluster) vmiSays(t *testing.T, key client.ObjectKey, want string, of fu
 		vmi := &virtv1.VirtualMachineInstance{}
 		err := c.Get(t.Context(), key, vmi)
 		return of(vmi), err
-	}, "20s", "50ms").Should(gomega.ContainSubstring(want), "VMI %s", key)
+	}, bound, "50ms").Should(gomega.ContainSubstring(want), "VMI %s", key)
 }
 
 func phase(vmi *virtv1.VirtualMachineInstance) string { return string(vmi.Status.Phase) }
@@ -301,7 +322,7 @@ func (c *cluster) vmIs(t *testing.T, key client.ObjectKey, want virtv1.VirtualMa
 	gomega.NewWithT(t).Eventually(func() (virtv1.VirtualMachinePrintableStatus, error) {
 		err := c.Get(t.Context(), key, vm)
 		return vm.Status.PrintableStatus, err
-	}, "20s", "50ms").Should(gomega.Equal(want), "VM %s", key)
+	}, bound, "50ms").Should(gomega.Equal(want), "VM %s", key)
 	return vm
 }
 
@@ -310,5 +331,5 @@ func (c *cluster) gone(t *testing.T, object client.Object) {
 	t.Helper()
 	gomega.NewWithT(t).Eventually(func() bool {
 		return apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(object), object))
-	}, "20s", "50ms").Should(gomega.BeTrue(), "%T %s is gone", object, object.GetName())
+	}, bound, "50ms").Should(gomega.BeTrue(), "%T %s is gone", object, object.GetName())
 }

@@ -90,7 +90,7 @@ func TestStoppingEndsThePodWithItsGrace(t *testing.T) {
 	gomega.NewWithT(t).Eventually(func() (*int64, error) {
 		err := c.Get(t.Context(), client.ObjectKeyFromObject(p), p)
 		return p.DeletionGracePeriodSeconds, err
-	}, "20s", "50ms").Should(gomega.HaveValue(gomega.BeEquivalentTo(45)))
+	}, bound, "50ms").Should(gomega.HaveValue(gomega.BeEquivalentTo(45)))
 	c.vmIs(t, key, virtv1.VirtualMachineStatusStopping)
 	must(t, c.Delete(t.Context(), p, client.GracePeriodSeconds(0)))
 	c.gone(t, &virtv1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})
@@ -200,7 +200,7 @@ func TestALostNodeEndsItsVMIsAndASilentHandlerDoesNot(t *testing.T) {
 	gomega.NewWithT(t).Eventually(func() (string, error) {
 		err := c.Get(t.Context(), client.ObjectKeyFromObject(silent), silent)
 		return silent.Labels[virtv1.NodeSchedulable], err
-	}, "20s", "50ms").Should(gomega.Equal("false"), "the node is closed")
+	}, bound, "50ms").Should(gomega.Equal("false"), "the node is closed")
 	c.vmIs(t, key, virtv1.VirtualMachineStatusRunning)
 	c.ready(t, silent, corev1.ConditionUnknown)
 	c.vmiSays(t, key, "Failed NodeUnresponsive", func(vmi *virtv1.VirtualMachineInstance) string {
@@ -245,14 +245,16 @@ func TestWithoutKVMAVMIWaitsUntilEmulationIsAllowed(t *testing.T) {
 	c := start(t)
 	c.useEmulation(t, false)
 	t.Cleanup(func() { c.useEmulation(t, true) })
-	time.Sleep(500 * time.Millisecond) // until virt-controller has seen it
-	vm := newVM(c.namespace(t), "kvm")
-	must(t, c.Create(t.Context(), vm))
-	key := client.ObjectKeyFromObject(vm)
-	p := c.launcher(t, key)
-	if kvm := p.Spec.Containers[0].Resources.Limits[names.DeviceKVM]; kvm.IsZero() {
-		t.Fatal("the pod does not ask for KVM")
-	}
+	var key client.ObjectKey
+	var p *corev1.Pod
+	gomega.NewWithT(t).Eventually(func() bool { // a VM that comes before virt-controller has seen it may still be emulated
+		vm := newVM(c.namespace(t), "kvm")
+		must(t, c.Create(t.Context(), vm))
+		key = client.ObjectKeyFromObject(vm)
+		p = c.launcher(t, key)
+		kvm := p.Spec.Containers[0].Resources.Limits[names.DeviceKVM]
+		return !kvm.IsZero()
+	}, bound, "200ms").Should(gomega.BeTrue(), "the pod of a new VM asks for KVM")
 	c.report(t, p, func(status *corev1.PodStatus) {
 		status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "Insufficient devices.kubevirt.io/kvm"}}
 	})
@@ -286,7 +288,7 @@ func TestTheStatusOfAVMINeedsNoVirtAPI(t *testing.T) {
 	g := gomega.NewWithT(t)
 	g.Eventually(func() error {
 		return user.Patch(t.Context(), c.vmi(t, key), patch)
-	}, "20s", "200ms").Should(gomega.MatchError(gomega.ContainSubstring("failed calling webhook")), "virt-api is gone")
+	}, bound, "200ms").Should(gomega.MatchError(gomega.ContainSubstring("failed calling webhook")), "virt-api is gone")
 	must(t, handler.Patch(t.Context(), c.vmi(t, key), patch))
 	err := handler.Patch(t.Context(), c.vmi(t, key), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"hostname":"other"}}`)))
 	if err == nil {

@@ -39,6 +39,7 @@ func newRootCommand() *cobra.Command {
 		newHandlerCommand(),
 		newImportCommand(),
 		newTaskCommand(),
+		newStepCacheCommand(),
 		newManifestCommand(),
 		newVersionCommand(),
 	)

@@ -22,10 +22,12 @@ import (
 const annotationContent = names.Domain + "content"
 
 // Groups that others may serve: where someone does already, our definitions are not installed.
-// OpenShift itself serves templates; any snapshot controller brings the kinds of snapshots.
+// OpenShift itself serves templates, KubeVirt's own template server VirtualMachineTemplates, and any
+// snapshot controller brings the kinds of snapshots.
 const (
-	groupTemplate = "template.openshift.io"
-	groupSnapshot = "snapshot.storage.k8s.io"
+	groupTemplate   = "template.openshift.io"
+	groupVMTemplate = "template.kubevirt.io"
+	groupSnapshot   = "snapshot.storage.k8s.io"
 )
 
 const hyperConvergedDefinition = "hyperconvergeds.hco.kubevirt.io"
@@ -40,7 +42,9 @@ type definition struct {
 }
 
 // optional says that others may serve the kind, which is no conflict.
-func (d definition) optional() bool { return d.group == groupTemplate || d.group == groupSnapshot }
+func (d definition) optional() bool {
+	return d.group == groupTemplate || d.group == groupVMTemplate || d.group == groupSnapshot
+}
 
 // definitions returns the embedded definitions in the order of their names.
 func definitions() ([]definition, error) {

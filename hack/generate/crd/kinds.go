@@ -104,6 +104,15 @@ var Kinds = []Kind{
 		Columns:  columns(column("Description", `.metadata.annotations.description`, ""), age),
 	},
 	{
+		Group: "template.kubevirt.io", Kind: "VirtualMachineTemplate", Plural: "virtualmachinetemplates",
+		ShortNames: []string{"vmt", "vmts"}, Status: true,
+		Versions: []Version{
+			{Name: "v1beta1", Package: ownTypes + "virtualmachinetemplate/v1beta1"},
+			{Name: "v1alpha1", Package: ownTypes + "virtualmachinetemplate/v1beta1"},
+		},
+		Columns: columns(age, column("Ready", condition("Ready"), "")),
+	},
+	{
 		Group: "hco.kubevirt.io", Kind: "HyperConverged", Plural: "hyperconvergeds",
 		ShortNames: []string{"hco", "hcos"}, Categories: all, Status: true,
 		Versions: []Version{
