@@ -36,7 +36,7 @@ unit: deps ## Tests beside the code, golden files included (no cluster)
 
 integration: deps ## Tests against a real API server and etcd, network namespaces and devices, no node
 	$(call quiet,KUBEBUILDER_ASSETS=$$(GOFLAGS= $(GO) run -C hack/cluster . build | tail -1) $(GO) test -v -tags=integration$(comma)$(TAGS) -timeout 30m -p 1 \
-		./tests/integration/... ./controllers/... ./runtime/handler/... ./runtime/network/... ./runtime/hostpath $(INTEGRATION_ARGS))
+		./tests/integration/... ./controllers/... ./tasks/... ./internal/... ./runtime/handler/... ./runtime/network/... ./runtime/hostpath $(INTEGRATION_ARGS))
 
 e2e: cluster images ## Tests on a real cluster with real guests (E2E=lifecycle for one suite)
 	$(GO) test -v -tags=e2e,$(TAGS) -timeout 70m -p 1 ./tests/e2e/$(if $(E2E),$(E2E)/,)... $(E2E_ARGS)
@@ -46,6 +46,7 @@ bench: cluster images ## The numbers of the design, measured side by side
 
 lint: $(BIN)/golangci-lint ## Style as rules: sizes, complexity, import direction, error wrapping, contexts
 	GOFLAGS=-buildvcs=false $(BIN)/golangci-lint run ./...
+	cd hack/cluster && GOFLAGS=-buildvcs=false $(BIN)/golangci-lint run ./...
 
 verify: ## Regenerate everything that is generated and fail on a difference
 	$(GO) run ./hack/generate --check
