@@ -76,6 +76,13 @@ func (p *Program) prepareMachine(ctx context.Context, facts config.Facts) error 
 		if rival := machine.Rivals(); rival != "" {
 			return fmt.Errorf("another Kubernetes runs on this machine: %s; stop it, or use it with CLUSTER=existing", rival)
 		}
+		collision, err := machine.Collision(ctx)
+		if err != nil {
+			return err
+		}
+		if collision != "" {
+			return fmt.Errorf("this machine has a network of its own in the way: %s; take it down, or use another cluster with CLUSTER=existing", collision)
+		}
 		active = &machine.Record{}
 	}
 	active.Cluster = p.Cluster

@@ -31,6 +31,7 @@ func TestLoopDevicesOnTopComeFirst(t *testing.T) {
 // A pool with a Block volume, on which the kubelet has a device of its own, is let go whole.
 func TestThePoolIsLetGoWithItsBlockVolumes(t *testing.T) {
 	needsRoot(t)
+	needsProgram(t, "mkfs.xfs", "xfsprogs")
 	for name, plain := range map[string]bool{"a file system of its own": false, "a plain folder": true} {
 		t.Run(name, func(t *testing.T) {
 			n := layout.Node{Dir: t.TempDir()}
@@ -102,14 +103,27 @@ func losetup(t *testing.T, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// needsRoot skips the test without the rights of root, or fails it where make demands all tests.
+// needsRoot ends the test without the rights of root.
 func needsRoot(t *testing.T) {
 	t.Helper()
-	switch {
-	case os.Geteuid() == 0:
-	case os.Getenv("SLIPWAY_REQUIRE") == "1":
-		t.Fatal("it needs root for mounts and devices; run it as root, or unset SLIPWAY_REQUIRE to skip it")
-	default:
-		t.Skip("it needs root for mounts and devices")
+	if os.Geteuid() != 0 {
+		lacking(t, "it needs root for mounts, devices and networks; run it as root")
 	}
+}
+
+// needsProgram ends the test without a program.
+func needsProgram(t *testing.T, name, debian string) {
+	t.Helper()
+	if _, err := exec.LookPath(name); err != nil {
+		lacking(t, "it needs the program "+name+"; install Debian's package "+debian)
+	}
+}
+
+// lacking skips the test for what the machine lacks, or fails it where make demands all tests.
+func lacking(t *testing.T, what string) {
+	t.Helper()
+	if os.Getenv("SLIPWAY_REQUIRE") == "1" {
+		t.Fatal(what + "; or unset SLIPWAY_REQUIRE to skip it")
+	}
+	t.Skip(what)
 }

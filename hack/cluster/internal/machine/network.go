@@ -51,6 +51,41 @@ table ip %[1]s {
 	return r.letThrough(ctx, n.Bridge)
 }
 
+// Collision names a network of the machine's that lies within the cluster's addresses, and so would
+// keep its packets; "" when there is none.
+func Collision(ctx context.Context) (string, error) {
+	out, err := run(ctx, "ip", "-j", "-4", "route", "show")
+	if err != nil {
+		return "", err
+	}
+	var routes []struct {
+		To  string `json:"dst"`
+		Dev string `json:"dev"`
+	}
+	if err := json.Unmarshal([]byte(out), &routes); err != nil {
+		return "", fmt.Errorf("reading the machine's routes: %w", err)
+	}
+	for _, r := range routes {
+		if r.Dev == layout.Bridge {
+			continue // left by a cluster whose record is lost; it is used again
+		}
+		to, err := netip.ParsePrefix(r.To)
+		if err != nil {
+			address, err := netip.ParseAddr(r.To)
+			if err != nil {
+				continue // the default route
+			}
+			to = netip.PrefixFrom(address, address.BitLen())
+		}
+		for _, ours := range []string{layout.ClusterCIDR, layout.ServiceCIDR} {
+			if p, err := netip.ParsePrefix(ours); err == nil && p.Bits() <= to.Bits() && p.Contains(to.Addr()) {
+				return fmt.Sprintf("%s on %s, within the cluster's %s", r.To, r.Dev, ours), nil
+			}
+		}
+	}
+	return "", nil
+}
+
 // letThrough adds rules for the bridge where the machine's filter keeps back what it does not
 // know: forwarded packets, as docker's does, or what pods send to the node, as ufw's does.
 func (r *Record) letThrough(ctx context.Context, bridge string) error {

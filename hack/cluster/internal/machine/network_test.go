@@ -11,6 +11,7 @@ import (
 // A filter that keeps back what it does not know lets the bridge's packets through while the
 // cluster is up, and is as it was after.
 func TestTheMachinesFilterLetsTheBridgeThrough(t *testing.T) {
+	needsProgram(t, "iptables", "iptables")
 	for name, c := range map[string]struct {
 		filter  [][]string
 		forward bool
@@ -41,6 +42,39 @@ func TestTheMachinesFilterLetsTheBridgeThrough(t *testing.T) {
 			shut(t.Context(), "bridge0")
 			if after := iptables(t, "-S"); after != before {
 				t.Errorf("the filter is\n%s\nand was\n%s", after, before)
+			}
+		})
+	}
+}
+
+// Only a network within the cluster's addresses is in the way: a wider one keeps the rest.
+func TestNetworksInTheWayAreNamed(t *testing.T) {
+	needsProgram(t, "ip", "iproute2")
+	for name, c := range map[string]struct{ route, device, want string }{
+		"none":                       {"", "", ""},
+		"a way out":                  {"default", "other0", ""},
+		"another network":            {"192.0.2.0/24", "other0", ""},
+		"a wider network":            {"10.0.0.0/8", "other0", ""},
+		"another cluster's pods":     {"10.244.0.0/16", "other0", "10.244.0.0/16 on other0"},
+		"one node of it":             {"10.244.7.0/24", "other0", "10.244.7.0/24 on other0"},
+		"an address of our services": {"10.96.0.10", "other0", "10.96.0.10 on other0, within the cluster's 10.96.0.0/16"},
+		"our own bridge":             {"10.244.0.0/24", "slipway0", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			newNamespace(t)
+			var commands [][]string
+			if c.route != "" {
+				commands = [][]string{
+					{"link", "add", c.device, "type", "bridge"}, {"link", "set", c.device, "up"}, {"route", "add", c.route, "dev", c.device},
+				}
+			}
+			for _, args := range commands {
+				if _, err := run(t.Context(), "ip", args...); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got, err := Collision(t.Context()); err != nil || c.want == "" && got != "" || !strings.HasPrefix(got, c.want) {
+				t.Errorf("got %q, %v; want %q", got, err, c.want)
 			}
 		})
 	}
