@@ -1,0 +1,232 @@
+package stepcache
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/slipway-vm/slipway/internal/await"
+	"github.com/slipway-vm/slipway/internal/names"
+)
+
+// How long a worker pod may wait for a node and its volumes, and take altogether.
+const (
+	startBound  = 2 * time.Minute
+	workerBound = 30 * time.Minute
+)
+
+// Places in a worker pod.
+const (
+	workerContainer = "step-cache"
+	entryDir        = "/entry"
+	entryDevice     = "/dev/step-cache-entry"
+	targetDir       = "/target"
+)
+
+// Host is the pod that a run is in. Its worker pods have its image and go with it.
+type Host struct {
+	Namespace, Name string
+	Pod             *corev1.Pod
+	// Image is the reference of the image, ImageDigest what the node says that it runs.
+	Image, ImageDigest string
+	// Program is the path of slipway in the image.
+	Program string
+}
+
+// stepPrefix begins the names of containers that are steps of a TaskRun.
+const stepPrefix = "step-"
+
+// FindHost reads the run's own pod, of which program is the one step.
+func (s *Store) FindHost(ctx context.Context, name, program string) (*Host, error) {
+	pod := &corev1.Pod{}
+	key := client.ObjectKey{Namespace: s.Run.Namespace, Name: name}
+	if err := s.Client.Get(ctx, key, pod); err != nil {
+		return nil, fmt.Errorf("reading this run's pod %s: %w", key, err)
+	}
+	h := &Host{Namespace: key.Namespace, Name: key.Name, Pod: pod, Program: program}
+	container := ""
+	for _, c := range pod.Spec.Containers {
+		if !strings.HasPrefix(c.Name, stepPrefix) {
+			continue
+		}
+		if container != "" {
+			return nil, fmt.Errorf("this run's pod %s has the steps %s and %s: which of them is this one is not known", key, container, c.Name)
+		}
+		container, h.Image = c.Name, c.Image
+	}
+	for _, status := range pod.Status.ContainerStatuses {
+		if status.Name == container {
+			h.ImageDigest = imageDigest(status.ImageID)
+		}
+	}
+	if container == "" {
+		return nil, fmt.Errorf("this run's pod %s has no container whose name begins with %s", key, stepPrefix)
+	}
+	return h, nil
+}
+
+// imageDigest takes the digest out of an image's ID, such as "registry/image@sha256:…"; empty when there is none.
+func imageDigest(id string) string {
+	at := strings.LastIndex(id, "sha256:")
+	if at < 0 || !isSHA256(id[at:]) {
+		return ""
+	}
+	return id[at:]
+}
+
+// buildWorker returns the pod that reads the entry, and puts its disk into target unless that is empty.
+func buildWorker(h *Host, e *Entry, target string) *corev1.Pod {
+	user := int64(names.QEMUUser)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			GenerateName: e.Name + "-", Namespace: h.Namespace,
+			Labels: map[string]string{
+				names.LabelPod: KindWorker, names.LabelManagedBy: names.ManagedBy, names.LabelComponent: "step-cache",
+			},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: h.Name, UID: h.Pod.UID}},
+		},
+		Spec: corev1.PodSpec{
+			RestartPolicy: corev1.RestartPolicyNever, AutomountServiceAccountToken: new(false), EnableServiceLinks: new(false),
+			ImagePullSecrets: h.Pod.Spec.ImagePullSecrets, Tolerations: h.Pod.Spec.Tolerations,
+			ActiveDeadlineSeconds: new(int64(workerBound / time.Second)), TerminationGracePeriodSeconds: new(int64(0)),
+			SecurityContext: &corev1.PodSecurityContext{
+				RunAsUser: &user, RunAsGroup: &user, FSGroup: &user, RunAsNonRoot: new(true),
+				FSGroupChangePolicy: new(corev1.FSGroupChangeOnRootMismatch),
+				SeccompProfile:      &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
+		},
+	}
+	container := corev1.Container{
+		Name: workerContainer, Image: h.Image, ImagePullPolicy: corev1.PullIfNotPresent,
+		Command:                []string{h.Program, "step-cache"},
+		Args:                   []string{"--digest=" + e.Digest, "--report=" + corev1.TerminationMessagePathDefault},
+		TerminationMessagePath: corev1.TerminationMessagePathDefault,
+		Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("48Mi")},
+			Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi")},
+		},
+		SecurityContext: &corev1.SecurityContext{
+			AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true), RunAsNonRoot: new(true),
+			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		},
+	}
+	addClaim(pod, "entry", e.Name)
+	if e.Mode == corev1.PersistentVolumeBlock {
+		container.VolumeDevices = []corev1.VolumeDevice{{Name: "entry", DevicePath: entryDevice}}
+		container.Args = append(container.Args, "--entry="+entryDevice)
+	} else {
+		container.VolumeMounts = []corev1.VolumeMount{{Name: "entry", MountPath: entryDir, ReadOnly: true}}
+		container.Args = append(container.Args, "--entry="+entryDir+"/"+names.DiskFile)
+	}
+	if target != "" {
+		addClaim(pod, "target", target)
+		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: "target", MountPath: targetDir})
+		container.Args = append(container.Args, "--target="+targetDir+"/"+names.DiskFile)
+		pod.Spec.Affinity = beside(h.Pod.Spec.NodeName)
+	}
+	pod.Spec.Containers = []corev1.Container{container}
+	return pod
+}
+
+// beside places a pod on the node: a claim of ReadWriteOnce is on one node at a time.
+func beside(node string) *corev1.Affinity {
+	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{
+			Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node},
+		}}}},
+	}}}
+}
+
+func addClaim(pod *corev1.Pod, volume, claim string) {
+	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+	}})
+}
+
+// Verify reads the entry in a pod; ErrPoisoned means that its content is another one.
+func (s *Store) Verify(ctx context.Context, h *Host, e *Entry) error {
+	_, err := s.work(ctx, h, e, "")
+	return err
+}
+
+// Restore puts the entry's disk in the place of the one in the claim, which h has mounted as a
+// file system, as a whole or not at all; how says how. ErrPoisoned is as for Verify.
+func (s *Store) Restore(ctx context.Context, h *Host, e *Entry, claim string) (how string, err error) {
+	return s.work(ctx, h, e, claim)
+}
+
+func (s *Store) work(ctx context.Context, h *Host, e *Entry, target string) (how string, err error) {
+	pod := buildWorker(h, e, target)
+	if err := s.Client.Create(ctx, pod, client.FieldOwner(FieldManager)); err != nil {
+		return "", fmt.Errorf("creating the pod that reads entry %s: %w", e.Name, err)
+	}
+	defer func() { err = errors.Join(err, s.dropPod(ctx, pod)) }()
+	starting, stop := context.WithTimeoutCause(ctx, startBound, errors.New("it did not start in time"))
+	defer stop()
+	err = s.awaitPod(starting, pod, func(p corev1.PodPhase) bool { return p != corev1.PodPending })
+	if err != nil {
+		return "", err
+	}
+	if err := s.awaitPod(ctx, pod, func(p corev1.PodPhase) bool { return p == corev1.PodSucceeded || p == corev1.PodFailed }); err != nil {
+		return "", err
+	}
+	return outcome(pod, e)
+}
+
+// awaitPod waits until the pod is in a phase as asked for; pod is then as it was seen last.
+func (s *Store) awaitPod(ctx context.Context, pod *corev1.Pod, as func(corev1.PodPhase) bool) error {
+	key, uid := client.ObjectKeyFromObject(pod), pod.UID
+	err := await.Object(ctx, s.Client, &corev1.PodList{}, key, func(now *corev1.Pod, exists bool) (bool, error) {
+		if !exists || now.UID != uid {
+			return false, fmt.Errorf("pod %s was deleted", key)
+		}
+		now.DeepCopyInto(pod)
+		return as(now.Status.Phase), nil
+	})
+	if err != nil && ctx.Err() != nil {
+		why := ""
+		for _, c := range pod.Status.Conditions {
+			if c.Status == corev1.ConditionFalse && c.Message != "" {
+				why += "; " + c.Message
+			}
+		}
+		return fmt.Errorf("pod %s, which reads the entry: %w%s", key, context.Cause(ctx), why)
+	}
+	return err
+}
+
+// outcome reads what the pod ended with.
+func outcome(pod *corev1.Pod, e *Entry) (string, error) {
+	r := report{}
+	for _, status := range pod.Status.ContainerStatuses {
+		if ended := status.State.Terminated; ended != nil {
+			if err := json.Unmarshal([]byte(ended.Message), &r); err != nil {
+				return "", fmt.Errorf("pod %s ended with code %d and no report (%s)", pod.Name, ended.ExitCode, ended.Reason)
+			}
+		}
+	}
+	switch {
+	case r.Poisoned:
+		return "", fmt.Errorf("entry %s: %w: %s", e.Name, ErrPoisoned, r.Failure)
+	case r.Failure != "" || pod.Status.Phase != corev1.PodSucceeded:
+		return "", fmt.Errorf("pod %s failed: %s%s", pod.Name, r.Failure, pod.Status.Message)
+	}
+	return r.How, nil
+}
+
+func (s *Store) dropPod(ctx context.Context, pod *corev1.Pod) error {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), releaseBound)
+	defer stop()
+	if err := s.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting pod %s: %w", pod.Name, err)
+	}
+	return nil
+}
