@@ -1,56 +1,75 @@
-// Package importer measures `slipway import` beside the plain steps that it cannot be
-// faster than: the download alone, the sparse write alone, each decoder alone.
+// Package importer measures `slipway import`, the program itself, beside the plain steps that
+// it cannot be faster than: the download, the sparse write, the fastest decoder of the machine.
 //
-//	go test -bench . -benchtime 3x ./tests/bench/importer
+//	go test -run '^$' -bench . -benchtime 1x ./tests/bench/importer
 //
-// SLIPWAY_BENCH_GIB sets the disk's size (default 4; three eighths of it are data). Beside the time
-// each benchmark reports CPU seconds and, for imports, the peak resident memory.
+// It prints a table with the goals of the design. The steps take turns, and the fastest of
+// three rounds counts for each, since other work on the machine only ever slows a step down.
+// SLIPWAY_BENCH_GIB sets the disk's size in eighths of a GiB (default 2; three eighths of it are data).
 package importer
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/slipway-vm/slipway/importer/target"
 	"github.com/slipway-vm/slipway/internal/digest"
+	"github.com/slipway-vm/slipway/internal/transfer"
+	"github.com/slipway-vm/slipway/tests/fixture/need"
 )
 
-// forms are the files of the same disk, and how they are made from the raw one.
-var forms = []struct {
-	name    string
-	command []string // writes to standard output, or to the last argument when that is "OUT"
-}{
-	{"raw", nil},
-	{"qcow2", []string{"qemu-img", "convert", "-f", "raw", "-O", "qcow2", "IN", "OUT"}},
-	{"compressed.qcow2", []string{"qemu-img", "convert", "-c", "-f", "raw", "-O", "qcow2", "IN", "OUT"}},
-	{"gz", []string{"gzip", "-c", "IN"}},
-	{"xz", []string{"xz", "-T0", "-c", "IN"}},
-	{"single.xz", []string{"xz", "-T1", "-c", "IN"}},
-	{"zst", []string{"zstd", "-qc", "IN"}},
+// The goals of the design.
+const (
+	rounds     = 3
+	goalRatio  = 1.2
+	goalMemory = 128 // MiB
+)
+
+// form is a file of the disk, how it is made from the raw one, and the programs that unpack
+// it. Commands write to standard output, or to OUT where they name it.
+type form struct {
+	name     string
+	pack     string
+	decoders []string
 }
 
-// decoders are the plain programs that unpack the forms.
-var decoders = map[string][]string{
-	"gz": {"gzip", "-dc", "IN"}, "xz": {"xz", "-dc", "IN"}, "single.xz": {"xz", "-dc", "IN"}, "zst": {"zstd", "-dcq", "IN"},
-	"qcow2":            {"qemu-img", "convert", "-O", "raw", "IN", "OUT"},
-	"compressed.qcow2": {"qemu-img", "convert", "-O", "raw", "IN", "OUT"},
+var forms = []form{
+	{name: "raw"},
+	{"qcow2", "qemu-img convert -f raw -O qcow2 IN OUT", []string{"qemu-img convert -f qcow2 -O raw IN OUT"}},
+	{"qcow2 -c (zlib)", "qemu-img convert -c -f raw -O qcow2 IN OUT", []string{"qemu-img convert -f qcow2 -O raw IN OUT"}},
+	{"qcow2 -c (zstd)", "qemu-img convert -c -o compression_type=zstd -f raw -O qcow2 IN OUT", []string{"qemu-img convert -f qcow2 -O raw IN OUT"}},
+	{"gz", "gzip -c IN", []string{"gzip -dc IN", "pigz -dc IN"}},
+	{"xz in blocks", "xz -T0 -1 --block-size=24MiB -c IN", []string{"xz -T0 -dc IN"}},
+	{"xz, dictionary of 64 MiB", "xz -T1 --lzma2=preset=0,dict=64MiB -c IN", []string{"xz -T0 -dc IN"}},
+	{"zstd", "zstd -qc IN", []string{"zstd -dcq IN"}},
+	{"zstd --long=26", "zstd -q --long=26 -c IN", []string{"zstd -dcq --long=26 IN"}},
 }
+
+// debian is the package of each program.
+var debian = map[string]string{"qemu-img": "qemu-utils", "gzip": "gzip", "xz": "xz-utils", "zstd": "zstd"}
 
 func diskSize() int64 {
-	if gib, err := strconv.ParseInt(os.Getenv("SLIPWAY_BENCH_GIB"), 10, 64); err == nil {
-		return gib << 30
+	if gib, err := strconv.ParseFloat(os.Getenv("SLIPWAY_BENCH_GIB"), 64); err == nil {
+		return int64(gib*8) << 27
 	}
-	return 4 << 30
+	return 2 << 30
 }
 
 // newDisk writes a sparse disk: three of each eight MiB are data that packs about as well as programs do.
@@ -86,140 +105,259 @@ func newDisk(b *testing.B, path string) {
 	}
 }
 
-// substitute puts the file names into a command and returns where its standard output goes.
-func substitute(command []string, in, out string) (args []string, stdout string) {
-	stdout = out
-	for _, arg := range command {
-		switch arg {
-		case "IN":
-			arg = in
-		case "OUT":
-			arg, stdout = out, os.DevNull
-		}
-		args = append(args, arg)
-	}
-	return args, stdout
+// bench is what the steps work on. All files are in a folder that the end of the benchmark removes.
+type bench struct {
+	b       *testing.B
+	ctx     context.Context //nolint:containedctx // of the whole benchmark
+	dir     string
+	slipway string
+	raw     string // the disk
+	digest  string // of the disk
+	server  *httptest.Server
 }
 
-// execute runs a command to its end and returns what it used.
-func execute(b *testing.B, stdout string, args ...string) *syscall.Rusage {
+func newBench(b *testing.B) *bench {
 	b.Helper()
-	if _, err := exec.LookPath(args[0]); err != nil {
-		b.Skipf("%s is not installed", args[0])
-	}
-	out, err := os.Create(stdout)
+	// An interrupt fails the step under way, so that the files are removed.
+	ctx, stop := signal.NotifyContext(b.Context(), os.Interrupt, syscall.SIGTERM)
+	b.Cleanup(stop)
+	dir := b.TempDir()
+	x := &bench{b: b, ctx: ctx, dir: dir, slipway: filepath.Join(dir, "slipway"), raw: filepath.Join(dir, "raw")}
+	newDisk(b, x.raw)
+	disk, err := os.Open(x.raw)
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer out.Close()
-	cmd := exec.CommandContext(context.Background(), args[0], args[1:]...)
-	cmd.Stdout, cmd.Stderr = out, os.Stderr
+	defer disk.Close()
+	if x.digest, err = digest.Of(ctx, disk, diskSize(), 2); err != nil {
+		b.Fatal(err)
+	}
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-tags", ownTags(),
+		"-o", x.slipway, "github.com/slipway-vm/slipway/cmd/slipway")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := build.CombinedOutput(); err != nil {
+		b.Fatalf("building slipway as its image has it: %v\n%s", err, text)
+	}
+	x.server = httptest.NewServer(http.FileServer(http.Dir(dir)))
+	b.Cleanup(x.server.Close)
+	return x
+}
+
+// ownTags are the build tags of this test, which the program needs as well.
+func ownTags() string {
+	info, _ := debug.ReadBuildInfo()
+	for _, setting := range info.Settings {
+		if setting.Key == "-tags" {
+			return setting.Value
+		}
+	}
+	return ""
+}
+
+// output is a place for a step's output; it is removed at once when the step has ended.
+func (x *bench) output() (path string, remove func()) {
+	path = filepath.Join(x.dir, "out")
+	return path, func() {
+		if err := os.Remove(path); err != nil {
+			x.b.Fatal(err)
+		}
+	}
+}
+
+// command runs one of the commands above from in to out; keep false drops its standard output.
+func (x *bench) command(line, in, out string, keep bool) {
+	x.b.Helper()
+	name := os.DevNull
+	if keep || strings.Contains(line, "OUT") {
+		name = out
+	}
+	stdout, err := os.OpenFile(name, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		x.b.Fatal(err)
+	}
+	defer stdout.Close()
+	args := strings.Fields(line)
+	for n, arg := range args {
+		switch arg {
+		case "IN":
+			args[n] = in
+		case "OUT":
+			args[n] = out
+		}
+	}
+	cmd := exec.CommandContext(x.ctx, args[0], args[1:]...)
+	var stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		b.Fatalf("%v: %v", args, err)
+		x.b.Fatalf("%s: %v\n%s", line, err, &stderr)
+	}
+}
+
+// row is a line of the table: the fastest seconds of each step, and the most memory.
+type row struct {
+	form                    form
+	file                    string
+	ours, download, decoded float64
+	decoder                 string
+	rss                     int64 // KiB
+}
+
+func (r *row) goal(write float64) float64 {
+	return max(r.download, write, r.decoded)
+}
+
+func since(begun time.Time) float64 { return time.Since(begun).Seconds() }
+
+// round measures each step of a form once.
+func (x *bench) round(r *row) {
+	begun := time.Now()
+	x.download(r.file)
+	r.download = min(r.download, since(begun))
+	for _, decoder := range r.form.decoders {
+		if _, err := exec.LookPath(strings.Fields(decoder)[0]); err != nil {
+			continue // pigz; the others packed the disk
+		}
+		out, remove := x.output()
+		begun = time.Now()
+		x.command(decoder, filepath.Join(x.dir, r.file), out, false)
+		if took := since(begun); took < r.decoded || r.decoder == "" {
+			r.decoded, r.decoder = took, strings.Fields(decoder)[0]
+		}
+		if strings.Contains(decoder, "OUT") {
+			remove()
+		}
+	}
+	took, rss := x.slipwayImport(r.file)
+	r.ours, r.rss = min(r.ours, took), max(r.rss, rss)
+}
+
+// download reads a file to nowhere.
+func (x *bench) download(name string) {
+	x.b.Helper()
+	request, err := http.NewRequestWithContext(x.ctx, http.MethodGet, x.server.URL+"/"+name, nil)
+	if err != nil {
+		x.b.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		x.b.Fatal(err)
+	}
+	defer response.Body.Close()
+	if _, err := io.Copy(io.Discard, response.Body); err != nil {
+		x.b.Fatal(err)
+	}
+}
+
+// slipwayImport runs the program and returns its seconds and its peak memory in KiB. The
+// disk that it reports must be the one that was packed.
+func (x *bench) slipwayImport(name string) (seconds float64, rss int64) {
+	x.b.Helper()
+	out, remove := x.output()
+	message := filepath.Join(x.dir, "message")
+	cmd := exec.CommandContext(x.ctx, x.slipway, "import", "--url", x.server.URL+"/"+name, "--target", out, "--termination-log", message)
+	begun := time.Now()
+	text, err := cmd.CombinedOutput()
+	seconds = since(begun)
+	if err != nil {
+		x.b.Fatalf("importing %s: %v\n%s", name, err, text)
+	}
+	remove()
+	data, err := os.ReadFile(message)
+	if err != nil {
+		x.b.Fatal(err)
+	}
+	result, err := transfer.Decode(string(data))
+	if err != nil {
+		x.b.Fatal(err)
+	}
+	if result.Digest != x.digest {
+		x.b.Fatalf("the import of %s made another disk: %s, not %s", name, result.Digest, x.digest)
 	}
 	usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage)
 	if !ok {
-		b.Fatal("no resource usage")
+		x.b.Fatal("no resource usage")
 	}
-	return usage
+	return seconds, usage.Maxrss
 }
 
-func cpu(u *syscall.Rusage) float64 {
-	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
-}
-
-func BenchmarkImporter(b *testing.B) {
-	dir := b.TempDir()
-	disk := filepath.Join(dir, "disk.raw")
-	newDisk(b, disk)
-	slipway := filepath.Join(dir, "slipway")
-	build := exec.Command("go", "build", "-o", slipway, "github.com/slipway-vm/slipway/cmd/slipway")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if text, err := build.CombinedOutput(); err != nil {
-		b.Fatalf("%v\n%s", err, text)
-	}
-	server := httptest.NewServer(http.FileServer(http.Dir(dir)))
-	defer server.Close()
-	out := filepath.Join(dir, "out")
-	b.Run("plain/write", func(b *testing.B) { benchWrite(b, disk, out) })
-	for _, form := range forms {
-		name := "disk." + form.name
-		if form.command != nil {
-			args, stdout := substitute(form.command, disk, filepath.Join(dir, name))
-			execute(b, stdout, args...)
-		}
-		b.Run("plain/download/"+form.name, func(b *testing.B) { benchDownload(b, server.URL+"/"+name) })
-		if decoder := decoders[form.name]; decoder != nil {
-			b.Run("plain/decode/"+form.name, func(b *testing.B) {
-				var used float64
-				for b.Loop() {
-					args, stdout := substitute(decoder, filepath.Join(dir, name), out)
-					if stdout == out {
-						stdout = os.DevNull
-					}
-					used += cpu(execute(b, stdout, args...))
-				}
-				b.ReportMetric(used/float64(b.N), "cpu-s/op")
-			})
-		}
-		b.Run("import/"+form.name, func(b *testing.B) {
-			var used float64
-			var peak int64
-			for b.Loop() {
-				usage := execute(b, os.DevNull, slipway, "import", "--url", server.URL+"/"+name, "--target", out)
-				used, peak = used+cpu(usage), max(peak, usage.Maxrss)
-			}
-			b.ReportMetric(used/float64(b.N), "cpu-s/op")
-			b.ReportMetric(float64(peak)/1024, "MiB-rss")
-		})
-	}
-}
-
-// benchDownload reads a file to nowhere.
-func benchDownload(b *testing.B, url string) {
-	b.Helper()
-	for b.Loop() {
-		response, err := http.Get(url) //nolint:noctx,gosec // the benchmark's own server
-		if err != nil {
-			b.Fatal(err)
-		}
-		if _, err := io.Copy(io.Discard, response.Body); err != nil {
-			b.Fatal(err)
-		}
-		response.Body.Close()
-	}
-}
-
-// benchWrite writes the disk sparsely from memory of one block, as fast as it goes, and makes it safe.
-func benchWrite(b *testing.B, from, to string) {
-	b.Helper()
-	source, err := os.Open(from)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer source.Close()
+// write writes the disk sparsely from memory, as fast as it goes, and makes it safe.
+func (x *bench) write() float64 {
+	x.b.Helper()
 	buffer := target.Buffer(digest.BlockSize)
-	if _, err := source.ReadAt(buffer, 0); err != nil {
-		b.Fatal(fmt.Errorf("reading the disk: %w", err))
+	rand.NewChaCha8([32]byte{}).Read(buffer) //nolint:errcheck // it cannot fail
+	out, remove := x.output()
+	defer remove()
+	begun := time.Now()
+	disk, err := target.Open(target.Options{Path: out, Size: diskSize()})
+	if err != nil {
+		x.b.Fatal(err)
 	}
+	if err := disk.Begin(diskSize()); err != nil {
+		x.b.Fatal(err)
+	}
+	for off := int64(0); off < diskSize(); off += digest.BlockSize {
+		if off/digest.BlockSize%8 >= 3 {
+			continue
+		}
+		if err := disk.Write(buffer, off); err != nil {
+			x.b.Fatal(err)
+		}
+	}
+	if err := disk.Commit(x.ctx); err != nil {
+		x.b.Fatal(err)
+	}
+	return since(begun)
+}
+
+func BenchmarkImport(b *testing.B) {
+	for program, pkg := range debian {
+		need.Program(b, program, pkg)
+	}
+	x := newBench(b)
 	for b.Loop() {
-		disk, err := target.Open(target.Options{Path: to, Size: diskSize()})
-		if err != nil {
-			b.Fatal(err)
-		}
-		if err := disk.Begin(diskSize()); err != nil {
-			b.Fatal(err)
-		}
-		for off := int64(0); off < diskSize(); off += digest.BlockSize {
-			if off/digest.BlockSize%8 >= 3 {
-				continue
-			}
-			if err := disk.Write(buffer, off); err != nil {
-				b.Fatal(err)
+		rows := make([]*row, len(forms))
+		for n, f := range forms {
+			rows[n] = &row{form: f, file: "raw", ours: math.Inf(1), download: math.Inf(1)}
+			if f.pack != "" {
+				rows[n].file = fmt.Sprintf("form-%d", n)
+				x.command(f.pack, x.raw, filepath.Join(x.dir, rows[n].file), true)
 			}
 		}
-		if err := disk.Commit(context.Background()); err != nil {
-			b.Fatal(err)
+		write := math.Inf(1)
+		for range rounds {
+			write = min(write, x.write())
+			for _, r := range rows {
+				x.round(r)
+			}
 		}
+		table(b, rows, write)
 	}
+}
+
+// table prints the rows beside their goals and gives their figures to go test.
+func table(b *testing.B, rows []*row, write float64) {
+	b.Helper()
+	fmt.Printf("\nImport of a disk of %.1f GiB over HTTP, seconds, the best of %d; plain sparse write %.2f\n", float64(diskSize())/(1<<30), rounds, write)
+	fmt.Printf("%-26s %8s %10s %10s %-10s %14s %18s\n", "format", "slipway", "download", "decoder", "", "ratio (<= 1.2)", "peak MiB (<= 128)")
+	for _, r := range rows {
+		ratio, memory := r.ours/r.goal(write), float64(r.rss)/1024
+		fmt.Printf("%-26s %8.2f %10.2f %10.2f %-10s %9.2f %4s %13.0f %4s\n", r.form.name, r.ours, r.download, r.decoded,
+			cmp.Or(r.decoder, "none"), ratio, verdict(ratio <= goalRatio), memory, verdict(memory <= goalMemory))
+		name := strings.Map(func(c rune) rune {
+			if strings.ContainsRune(" ,()", c) {
+				return '_'
+			}
+			return c
+		}, r.form.name)
+		b.ReportMetric(r.ours, name+"-s")
+		b.ReportMetric(ratio, name+"-ratio")
+		b.ReportMetric(memory, name+"-MiB")
+	}
+}
+
+func verdict(ok bool) string {
+	if ok {
+		return "ok"
+	}
+	return "MISS"
 }
