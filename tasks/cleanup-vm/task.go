@@ -4,7 +4,7 @@ package cleanupvm
 import (
 	"context"
 	"errors"
-	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -22,10 +22,14 @@ func Task() *declare.Task {
 		Details: `
 Stopping and deleting happen also when the command fails or takes longer than the timeout; the task fails
 with the command's exit code afterwards. Deleting a VirtualMachine that is gone already is no error, so the
-task is safe in ` + "`finally`" + ` and on retries.
+task is safe in ` + "`finally`" + `. A retry does not run the command again when an earlier try came to its end.
 
-Exit codes: the command's own; 253 when something could not be done, 254 when the Secret is wrong, 255 when a parameter is.`,
-		Image: declare.Slipway,
+The command and its results are those of [execute-in-vm](../execute-in-vm/README.md).
+
+Exit codes: the command's own; 253 when something could not be done or took too long, 254 when the Secret is wrong, 255 when a
+parameter is.`,
+		Image:      declare.Slipway,
+		ClientCode: remote.CodeInit,
 		Params: append(remote.Params(),
 			declare.Param{Name: "stop", Description: "Stop the VirtualMachine.", Default: "true", Kind: "boolean"},
 			declare.Param{Name: "delete", Description: "Delete the VirtualMachine.", Default: "false", Kind: "boolean"},
@@ -40,54 +44,75 @@ Exit codes: the command's own; 253 when something could not be done, 254 when th
 	}
 }
 
+// options are the parameters, checked.
+type options struct {
+	action       *remote.Action
+	stop, remove bool
+	timeout      time.Duration
+}
+
+func readOptions(call *declare.Call) (o options, err error) {
+	var errs [4]error
+	o.action, errs[0] = remote.ReadAction(call)
+	o.stop, errs[1] = call.Bool("stop")
+	o.remove, errs[2] = call.Bool("delete")
+	o.timeout, errs[3] = call.Duration("timeout")
+	if err := errors.Join(errs[:]...); err != nil {
+		return o, err
+	}
+	if o.action.Text == "" && !o.stop && !o.remove {
+		return o, errors.New(remote.NoAction)
+	}
+	return o, nil
+}
+
 func run(ctx context.Context, call *declare.Call) error {
-	action, err := remote.ReadAction(call)
-	stop, stopErr := call.Bool("stop")
-	remove, removeErr := call.Bool("delete")
-	if err := errors.Join(err, stopErr, removeErr); err != nil {
+	o, err := readOptions(call)
+	if err != nil {
 		return declare.Coded(declare.CodeUsage, err)
 	}
-	if action.Text == "" && !stop && !remove {
-		return declare.Coded(declare.CodeUsage, errors.New("no action was specified: at least one of the following options is required: command|script|stop|delete"))
-	}
-	timeout, err := call.Duration("timeout")
-	if err != nil {
-		return err
-	}
-	bounded := func(message string) (context.Context, context.CancelFunc) {
-		if timeout == 0 {
-			return context.WithCancel(ctx)
-		}
-		return context.WithTimeoutCause(ctx, timeout, errors.New(message))
-	}
 	var commandErr error
-	if action.Text != "" {
-		commandCtx, cancel := bounded("command timed out")
-		commandErr = action.Execute(commandCtx, call)
-		cancel()
-		if commandErr != nil {
-			call.Log.Error("the command failed; going on to clean up", "error", commandErr.Error())
-		}
+	if o.action.Text != "" {
+		commandErr = command(ctx, call, o)
 	}
-	endCtx, cancel := bounded("timed out waiting for the condition")
-	defer cancel()
-	if err := end(endCtx, action.VM, stop, remove); err != nil {
-		return declare.Coded(remote.CodeAction, errors.Join(err, commandErr))
+	if commandErr != nil {
+		call.Log.Error("the command failed; going on to clean up", "error", commandErr.Error())
+	}
+	if err := o.end(ctx); err != nil {
+		return declare.Coded(remote.CodeAction, errors.Join(commandErr, err))
 	}
 	return commandErr
 }
 
-// end deletes or stops the VM.
-func end(ctx context.Context, vm *vmlife.VM, stop, remove bool) error {
-	var err error
-	switch {
-	case remove:
-		err = vm.Delete(ctx)
-	case stop:
-		err = vm.Stop(ctx)
-	}
-	if err != nil && ctx.Err() != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+// command runs the last command, unless an earlier try of this TaskRun ran it.
+func command(ctx context.Context, call *declare.Call, o options) error {
+	ctx, cancel := o.bounded(ctx, "command timed out")
+	defer cancel()
+	err := o.action.ExecuteOnce(ctx, call)
+	if o.remove && call.Retry && apierrors.IsNotFound(err) {
+		call.Log.Info("an earlier try deleted the VirtualMachine")
+		return nil
 	}
 	return err
+}
+
+// bounded limits a context by the timeout, if there is one.
+func (o options) bounded(ctx context.Context, message string) (context.Context, context.CancelFunc) {
+	if o.timeout == 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, o.timeout, errors.New(message))
+}
+
+// end deletes or stops the VM.
+func (o options) end(ctx context.Context) error {
+	ctx, cancel := o.bounded(ctx, "timed out waiting for the condition")
+	defer cancel()
+	switch {
+	case o.remove:
+		return o.action.VM.Delete(ctx)
+	case o.stop:
+		return o.action.VM.Stop(ctx)
+	}
+	return nil
 }

@@ -26,6 +26,7 @@ const (
 	envResults     = "TASK_RESULTS_DIR"
 	envDisk        = "TASK_DISK"
 	envSecret      = "TASK_SECRET_DIR"
+	envRetry       = "TASK_RETRY"
 )
 
 // Call is one run of a task: its parameters, and what it may use.
@@ -39,6 +40,8 @@ type Call struct {
 	TaskRun types.NamespacedName
 	// TaskRunUID is the same through all retries of a run; empty outside Tekton.
 	TaskRunUID types.UID
+	// Retry says that an earlier try of this TaskRun was made.
+	Retry bool
 	// Disk is the path of the disk to work on: a file or a block device.
 	Disk string
 	// Secret is the folder with the keys of the task's Secret as files; it may not exist.

@@ -35,7 +35,11 @@ type Task struct {
 	Rules []rbacv1.PolicyRule
 	// ClientCode is the exit code when the API client cannot be made; 1 when it is 0.
 	ClientCode int
-	Image      Image
+	// ClientOptional lets the task run where it has no access to the API: Call.Client is nil then.
+	ClientOptional bool
+	// Memory is what the task's pod asks for, such as "48Mi"; empty for what its image usually needs.
+	Memory string
+	Image  Image
 	// Disk names the parameter that holds the claim whose disk the task works on, if any.
 	Disk string
 	// Secret is a Secret that the task reads as files, if any.

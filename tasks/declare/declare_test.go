@@ -144,6 +144,22 @@ func TestEarlierNamesAreRead(t *testing.T) {
 	}
 }
 
+func TestATaskWithoutTheAPI(t *testing.T) {
+	ran := false
+	task := sample(func(_ context.Context, call *Call) error { ran = call.Client == nil; return nil })
+	env := environment(map[string]string{"PARAM_PVC": "x", "PARAM_TARGET": "t"})
+	env.Connect = func() (client.WithWatch, error) { return nil, errors.New("no token") }
+	var exit *Exit
+	task.ClientCode = 252
+	if err := task.Execute(t.Context(), env); !errors.As(err, &exit) || exit.Code != 252 || ran {
+		t.Errorf("a task that needs the API ended with %v", err)
+	}
+	task.ClientOptional = true
+	if err := task.Execute(t.Context(), env); err != nil || !ran {
+		t.Errorf("a task that does not need the API ended with %v", err)
+	}
+}
+
 func TestOwnerIsOfTheSameNamespace(t *testing.T) {
 	call := &Call{Namespace: "ns", TaskRunUID: "u"}
 	if _, err := call.OwnerIn("ns"); err != nil {

@@ -150,8 +150,12 @@ func (t *Task) step() tektonv1.Step {
 			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("48Mi")},
 		},
 	}
-	if t.Image == Guestfs {
-		step.ComputeResources.Requests[corev1.ResourceMemory] = resource.MustParse("1Gi")
+	memory := t.Memory
+	if memory == "" && t.Image == Guestfs {
+		memory = "1Gi" // the appliance in which the tools work on a disk
+	}
+	if memory != "" {
+		step.ComputeResources.Requests[corev1.ResourceMemory] = resource.MustParse(memory)
 	}
 	return step
 }
@@ -183,6 +187,7 @@ func (t *Task) env() []corev1.EnvVar {
 		{Name: envNamespace, Value: "$(context.taskRun.namespace)"},
 		{Name: envTaskRunName, Value: "$(context.taskRun.name)"},
 		{Name: envTaskRunUID, Value: "$(context.taskRun.uid)"},
+		{Name: envRetry, Value: "$(context.task.retry-count)"},
 		{Name: envResults, Value: resultsDir},
 	}
 	if t.Disk != "" {

@@ -32,8 +32,13 @@ func (t *Task) Execute(ctx context.Context, env Environment) error {
 		return Coded(CodeUsage, err)
 	}
 	if len(t.Rules) > 0 {
-		if call.Client, err = env.Connect(); err != nil {
+		call.Client, err = env.Connect()
+		if err != nil && !t.ClientOptional {
 			return Coded(max(t.ClientCode, 1), fmt.Errorf("connecting to the Kubernetes API: %w", err))
+		}
+		if err != nil {
+			call.Client = nil
+			env.Log.Warn("going on without the Kubernetes API", "reason", err.Error())
 		}
 	}
 	return t.Run(ctx, call)
@@ -46,6 +51,7 @@ func (t *Task) call(env Environment) (*Call, error) {
 		TaskRunUID: types.UID(get(envTaskRunUID)),
 		Disk:       get(envDisk),
 		Secret:     get(envSecret),
+		Retry:      !slices.Contains([]string{"", "0"}, get(envRetry)),
 		Out:        env.Out, Log: env.Log, task: t,
 		results: get(envResults),
 		strings: map[string]string{}, arrays: map[string][]string{},

@@ -4,8 +4,8 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
+	"encoding/json"
 	"encoding/pem"
-	"errors"
 	"log/slog"
 	"maps"
 	"net"
@@ -35,7 +35,7 @@ func TestReadSecret(t *testing.T) {
 	dir := t.TempDir()
 	for name, value := range map[string]string{
 		"type": "ssh", "user": "root\n", "ssh-privatekey": privateKey(t), "disable-strict-host-key-checking": "true",
-		"additional-ssh-options": "-p 2222 -oConnectTimeout=3 -o StrictHostKeyChecking=no",
+		"additional-ssh-options": "-C -p 2222 -oConnectTimeout=3 -q -o StrictHostKeyChecking=no -C",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(value), 0o600); err != nil {
 			t.Fatal(err)
@@ -62,7 +62,10 @@ func TestParseSecretRefuses(t *testing.T) {
 		want   string
 	}{
 		"no type and another key name": {map[string]string{"user": "root", "ssh-private-key": key}, "type secret attribute is required"},
-		"another type":                 {full(map[string]string{"type": "winrm"}), "Winrm is invalid type"},
+		"another type":                 {full(map[string]string{"type": "winrm"}), "winrm is invalid type"},
+		"the type in capitals":         {full(map[string]string{"type": "Ssh"}), "Ssh is invalid type"},
+		"a type alone":                 {map[string]string{"type": "ssh"}, "ssh-privatekey secret attribute is required"},
+		"nothing":                      {map[string]string{}, "type secret attribute is required"},
 		"no user":                      {full(map[string]string{"user": ""}), "user secret attribute is required"},
 		"no key":                       {full(map[string]string{"ssh-privatekey": ""}), "ssh-privatekey secret attribute is required"},
 		"no host key":                  {full(map[string]string{"disable-strict-host-key-checking": ""}), "host-public-key or disable-strict-host-key-checking=true secret attribute is required"},
@@ -78,7 +81,7 @@ func TestParseSecretRefuses(t *testing.T) {
 			}
 		})
 	}
-	if _, err := ReadSecret(filepath.Join(t.TempDir(), "none")); err == nil || err.Error() != "connection secret should not be empty" {
+	if _, err := ReadSecret(filepath.Join(t.TempDir(), "none")); err == nil || !strings.Contains(err.Error(), "does not exist, or is empty") {
 		t.Fatalf("an absent secret: %v", err)
 	}
 }
@@ -115,12 +118,31 @@ func TestConnectTriesUntilItsTimeIsOver(t *testing.T) {
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
-	cause := errors.New("command timed out")
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 2*time.Second, cause)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	access := &Access{User: "root", Port: port, Signer: signer, Timeout: time.Second}
 	_, err = access.Run(ctx, slog.New(slog.DiscardHandler), "127.0.0.1", Command{Text: "true"})
-	if !errors.Is(err, cause) || !strings.Contains(err.Error(), "refused") {
-		t.Fatalf("got %v, want the timeout's cause and the last attempt's", err)
+	if err == nil || !strings.Contains(err.Error(), "waited for the SSH server at 127.0.0.1") || !strings.Contains(err.Error(), "refused") {
+		t.Fatalf("got %v, want what it waited for and the last attempt's reason", err)
+	}
+}
+
+// The result is the end of the output, never more than its share of Tekton's 4096 bytes.
+func TestFit(t *testing.T) {
+	for name, text := range map[string]string{
+		"plain":       strings.Repeat("abcdefgh\n", 1000),
+		"control":     strings.Repeat("\x1b[0m", 2000),
+		"multibyte":   strings.Repeat("ä€😀", 2000),
+		"not UTF-8":   strings.Repeat("x\xff", 3000),
+		"only quotes": strings.Repeat(`"`, 5000),
+	} {
+		got := fit(text+"end", maxOutput)
+		data, err := json.Marshal(got)
+		if err != nil || len(data) > maxOutput+2 || len(data) < maxOutput-20 || !strings.HasSuffix(got, "end") || strings.HasPrefix(got, "\xa4") {
+			t.Errorf("%s: %d bytes of JSON, %v", name, len(data), err)
+		}
+	}
+	if got := fit(" few words\n", maxOutput); got != "few words" {
+		t.Errorf("got %q", got)
 	}
 }

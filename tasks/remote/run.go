@@ -17,7 +17,7 @@ import (
 )
 
 // ErrHostKey is returned when the VM shows a key other than those asked for.
-var ErrHostKey = errors.New("the VM's host key is not the one in host-public-key")
+var ErrHostKey = errors.New("REMOTE HOST IDENTIFICATION HAS CHANGED: the VM's host key is not the one in host-public-key")
 
 // Command is what to run in a VM.
 type Command struct {
@@ -44,12 +44,16 @@ func (a *Access) Run(ctx context.Context, log *slog.Logger, address string, comm
 		return 0, err
 	}
 	defer func() { _ = conn.Close() }()
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-	defer stop()
 	session, err := conn.NewSession()
 	if err != nil {
 		return 0, fmt.Errorf("opening a session on %s: %w", address, err)
 	}
+	started := time.Now()
+	stop := context.AfterFunc(ctx, func() {
+		_ = session.Signal(ssh.SIGTERM) // a server that knows signals ends the command
+		_ = conn.Close()
+	})
+	defer stop()
 	session.Stdout, session.Stderr = command.Out, command.Err
 	err = session.Run(command.Text)
 	var exit *ssh.ExitError
@@ -57,7 +61,7 @@ func (a *Access) Run(ctx context.Context, log *slog.Logger, address string, comm
 	case err == nil:
 		return 0, nil
 	case ctx.Err() != nil:
-		return 0, fmt.Errorf("running the command on %s: %w", address, ctx.Err())
+		return 0, fmt.Errorf("the command on %s was still running after %s", address, time.Since(started).Round(time.Second))
 	case errors.As(err, &exit) && exit.Signal() != "":
 		return 128, fmt.Errorf("the command on %s was ended by signal %s", address, exit.Signal())
 	case errors.As(err, &exit):
@@ -72,12 +76,13 @@ func (a *Access) connect(ctx context.Context, log *slog.Logger, address string) 
 	target := net.JoinHostPort(address, strconv.Itoa(a.Port))
 	config := &ssh.ClientConfig{
 		User: a.User, Auth: []ssh.AuthMethod{ssh.PublicKeys(a.Signer)},
-		HostKeyCallback: a.checkHostKey, Timeout: a.Timeout,
+		HostKeyCallback: a.checkHostKey, HostKeyAlgorithms: a.hostKeyAlgorithms(), Timeout: a.Timeout,
 	}
 	var conn *ssh.Client
 	last := errors.New("it was not tried")
 	refused := 0
 	backoff := wait.Backoff{Duration: 250 * time.Millisecond, Factor: 1.5, Cap: 5 * time.Second, Steps: 8, Jitter: 0.1}
+	waited := "the SSH server at " + target
 	err := backoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		var err error
 		conn, err = dial(ctx, target, config)
@@ -87,9 +92,10 @@ func (a *Access) connect(ctx context.Context, log *slog.Logger, address string) 
 		case errors.Is(err, ErrHostKey):
 			return false, err
 		case strings.Contains(err.Error(), "unable to authenticate"):
+			waited = "the login as " + a.User + " at " + target
 			// A guest's first boot may start the server before the key is in place.
 			if refused++; refused == 20 {
-				return false, fmt.Errorf("logging in as %s: %w", a.User, err)
+				return false, fmt.Errorf("Permission denied: logging in as %s: %w", a.User, err) //nolint:staticcheck // in the words of ssh, which clients look for
 			}
 		}
 		if err.Error() != last.Error() {
@@ -100,7 +106,7 @@ func (a *Access) connect(ctx context.Context, log *slog.Logger, address string) 
 	})
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil, fmt.Errorf("connecting to %s: %w; the last attempt: %w", target, context.Cause(ctx), last)
+			return nil, fmt.Errorf("timed out waiting for the condition: waited for %s; the last attempt: %w", waited, last)
 		}
 		return nil, fmt.Errorf("connecting to %s: %w", target, err)
 	}
@@ -121,6 +127,18 @@ func dial(ctx context.Context, target string, config *ssh.ClientConfig) (*ssh.Cl
 	}
 	_ = socket.SetDeadline(time.Time{})
 	return ssh.NewClient(conn, channels, requests), nil
+}
+
+// hostKeyAlgorithms asks the VM for a key of the kinds that are known; nil asks for any.
+func (a *Access) hostKeyAlgorithms() []string {
+	var algorithms []string
+	for _, key := range a.HostKeys {
+		if key.Type() == ssh.KeyAlgoRSA {
+			algorithms = append(algorithms, ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256)
+		}
+		algorithms = append(algorithms, key.Type())
+	}
+	return algorithms
 }
 
 func (a *Access) checkHostKey(_ string, _ net.Addr, shown ssh.PublicKey) error {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -44,9 +45,6 @@ func ReadSecret(dir string) (*Access, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(secret) == 0 {
-		return nil, errors.New("connection secret should not be empty")
-	}
 	return parseSecret(secret)
 }
 
@@ -79,14 +77,16 @@ func parseSecret(secret map[string]string) (*Access, error) {
 		private = secret["ssh-private-key"]
 	}
 	switch kind := strings.TrimSpace(secret["type"]); {
+	case len(secret) == 0:
+		return nil, errors.New("type secret attribute is required: the connection secret does not exist, or is empty")
 	case kind == "" && secret["ssh-privatekey"] == "":
 		return nil, errors.New("type secret attribute is required")
 	case kind != "" && kind != "ssh":
-		return nil, fmt.Errorf("%s is invalid type", strings.ToUpper(kind[:1])+kind[1:])
-	case strings.TrimSpace(secret["user"]) == "":
-		return nil, errors.New("user secret attribute is required")
+		return nil, fmt.Errorf("%s is invalid type; ssh is the one known", kind)
 	case private == "":
 		return nil, errors.New("ssh-privatekey secret attribute is required")
+	case strings.TrimSpace(secret["user"]) == "":
+		return nil, errors.New("user secret attribute is required")
 	}
 	signer, err := ssh.ParsePrivateKey([]byte(private))
 	if err != nil {
@@ -119,11 +119,17 @@ func (a *Access) readHostKeys(secret map[string]string) error {
 	return nil
 }
 
+// plainFlags are flags of ssh without a value, about what this client does anyway, or about speed and talk.
+var plainFlags = []string{"-C", "-q", "-v", "-T", "-x", "-a"}
+
 // readOptions takes the options of ssh that mean something here, and refuses the others.
 func (a *Access) readOptions(text string) error {
 	words := strings.Fields(text)
 	for i := 0; i < len(words); i++ {
 		flag, value := words[i], ""
+		if slices.Contains(plainFlags, flag) {
+			continue
+		}
 		if len(flag) > 2 && (strings.HasPrefix(flag, "-p") || strings.HasPrefix(flag, "-o")) {
 			flag, value = flag[:2], flag[2:]
 		} else if i+1 < len(words) {

@@ -12,6 +12,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,15 +20,18 @@ import (
 	"github.com/slipway-vm/slipway/internal/await"
 )
 
+// errWait is what the field's clients look for when a wait of a task takes too long.
+var errWait = errors.New("timed out waiting for the condition")
+
 // Rules are the verbs that this package uses, with delete only for those who delete.
 func Rules(deletes bool) []rbacv1.PolicyRule {
-	verbs := []string{"get", "list", "watch", "patch"}
+	machines, instances := []string{"get", "patch"}, []string{"list", "watch"}
 	if deletes {
-		verbs = append(verbs, "delete")
+		machines = []string{"get", "list", "watch", "patch", "delete"}
 	}
 	return []rbacv1.PolicyRule{
-		{APIGroups: []string{"kubevirt.io"}, Resources: []string{"virtualmachines"}, Verbs: verbs},
-		{APIGroups: []string{"kubevirt.io"}, Resources: []string{"virtualmachineinstances"}, Verbs: []string{"get", "list", "watch"}},
+		{APIGroups: []string{"kubevirt.io"}, Resources: []string{"virtualmachines"}, Verbs: machines},
+		{APIGroups: []string{"kubevirt.io"}, Resources: []string{"virtualmachineinstances"}, Verbs: instances},
 	}
 }
 
@@ -38,37 +42,94 @@ type VM struct {
 	Log    *slog.Logger
 }
 
-// Start makes the VM run, when it does not, and returns its instance once that runs and has an
-// address on the pod network.
-func (v *VM) Start(ctx context.Context) (*virtv1.VirtualMachineInstance, error) {
+// Get reads the VM. One that does not exist is an error in the words that the field's clients know.
+func (v *VM) Get(ctx context.Context) (*virtv1.VirtualMachine, error) {
 	vm := &virtv1.VirtualMachine{}
-	if err := v.Client.Get(ctx, v.Key, vm); err != nil {
+	err := v.Client.Get(ctx, v.Key, vm)
+	if apierrors.IsNotFound(err) {
+		err = apierrors.NewNotFound(schema.GroupResource{Group: "kubevirt.io", Resource: "virtualmachine"}, v.Key.Name)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("getting VirtualMachine %s: %w", v.Key, err)
 	}
-	if strategy, err := vm.RunStrategy(); err == nil && strategy == virtv1.RunStrategyHalted {
+	return vm, nil
+}
+
+// Start makes the VM run, when it does not, and returns its instance once that runs and has an
+// address on the pod network. When ctx ends before, the error says what it waited for.
+func (v *VM) Start(ctx context.Context) (*virtv1.VirtualMachineInstance, error) {
+	vm, err := v.Get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	strategy, err := vm.RunStrategy()
+	if err != nil {
+		return nil, fmt.Errorf("reading how VirtualMachine %s runs: %w", v.Key, err)
+	}
+	if strategy == virtv1.RunStrategyHalted {
 		v.Log.Info("starting VirtualMachine", "name", v.Key.String())
 		if err := v.setStrategy(ctx, vm, virtv1.RunStrategyAlways); err != nil {
 			return nil, err
 		}
 	}
-	var running *virtv1.VirtualMachineInstance
-	phase := virtv1.VmPhaseUnset
-	err := await.Object(ctx, v.Client, &virtv1.VirtualMachineInstanceList{}, v.Key,
-		func(vmi *virtv1.VirtualMachineInstance, exists bool) (bool, error) {
-			if !exists {
-				return false, nil
-			}
-			if vmi.Status.Phase != phase {
-				phase = vmi.Status.Phase
-				v.Log.Info("VirtualMachineInstance is in phase "+string(phase), "name", v.Key.String())
-			}
-			running = vmi
-			return phase == virtv1.Running && Address(vmi) != "", nil
-		})
+	s := &start{vm: v, strategy: strategy, last: "that there is a VirtualMachineInstance"}
+	err = await.Object(ctx, v.Client, &virtv1.VirtualMachineInstanceList{}, v.Key, s.check)
+	if err != nil && ctx.Err() != nil {
+		return nil, fmt.Errorf("starting VirtualMachine %s: %w: waited for %s", v.Key, errWait, s.last)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("starting VirtualMachine %s: %w", v.Key, err)
 	}
-	return running, nil
+	return s.running, nil
+}
+
+// start follows the instance of a VM that starts.
+type start struct {
+	vm       *VM
+	strategy virtv1.VirtualMachineRunStrategy
+	running  *virtv1.VirtualMachineInstance
+	// last is what the wait waits for.
+	last string
+}
+
+func (s *start) check(vmi *virtv1.VirtualMachineInstance, exists bool) (bool, error) {
+	switch {
+	case !exists && !restarts(s.strategy):
+		return false, fmt.Errorf("it does not run, and its runStrategy is %s: start it first, for example with virtctl start", s.strategy)
+	case !exists:
+		return false, nil
+	case vmi.IsFinal() && !restarts(s.strategy):
+		return false, fmt.Errorf("its VirtualMachineInstance ended in phase %s, and its runStrategy is %s: start it first, for example with virtctl start", vmi.Status.Phase, s.strategy)
+	}
+	next := "its VirtualMachineInstance to run; it is " + describe(vmi)
+	if vmi.Status.Phase == virtv1.Running {
+		next = "an address of its VirtualMachineInstance on the pod network; it has none"
+	}
+	if next != s.last {
+		s.last = next
+		s.vm.Log.Info("waiting for "+next, "name", s.vm.Key.String())
+	}
+	s.running = vmi
+	return vmi.Status.Phase == virtv1.Running && vmi.DeletionTimestamp == nil && Address(vmi) != "", nil
+}
+
+// restarts says whether a VM of this strategy is started without being asked, or was by us.
+func restarts(strategy virtv1.VirtualMachineRunStrategy) bool {
+	return strategy != virtv1.RunStrategyManual && strategy != virtv1.RunStrategyOnce
+}
+
+// describe says in a few words what an instance is like.
+func describe(vmi *virtv1.VirtualMachineInstance) string {
+	text := "in phase " + string(vmi.Status.Phase)
+	if vmi.Status.Phase == virtv1.VmPhaseUnset {
+		text = "without a phase"
+	}
+	for _, c := range vmi.Status.Conditions {
+		if c.Message != "" {
+			text += fmt.Sprintf(", %s=%s (%s: %s)", c.Type, c.Status, c.Reason, c.Message)
+		}
+	}
+	return text
 }
 
 // Address returns the instance's address on the pod network, or "".
@@ -89,9 +150,9 @@ func Address(vmi *virtv1.VirtualMachineInstance) string {
 
 // Stop halts the VM and waits until its instance is gone. A VM that does not exist is an error.
 func (v *VM) Stop(ctx context.Context) error {
-	vm := &virtv1.VirtualMachine{}
-	if err := v.Client.Get(ctx, v.Key, vm); err != nil {
-		return fmt.Errorf("stopping VirtualMachine %s: %w", v.Key, err)
+	vm, err := v.Get(ctx)
+	if err != nil {
+		return fmt.Errorf("stopping it: %w", err)
 	}
 	if strategy, err := vm.RunStrategy(); err != nil || strategy != virtv1.RunStrategyHalted {
 		v.Log.Info("stopping VirtualMachine", "name", v.Key.String())
@@ -115,36 +176,54 @@ func (v *VM) Delete(ctx context.Context) error {
 	}
 	err = await.Object(ctx, v.Client, &virtv1.VirtualMachineList{}, v.Key,
 		func(_ *virtv1.VirtualMachine, exists bool) (bool, error) { return !exists, nil })
-	if err != nil {
-		return fmt.Errorf("waiting until VirtualMachine %s is gone: %w", v.Key, err)
-	}
-	return nil
+	return v.stillThere(ctx, "VirtualMachine", err)
 }
 
 func (v *VM) gone(ctx context.Context) error {
 	err := await.Object(ctx, v.Client, &virtv1.VirtualMachineInstanceList{}, v.Key,
 		func(_ *virtv1.VirtualMachineInstance, exists bool) (bool, error) { return !exists, nil })
+	return v.stillThere(ctx, "VirtualMachineInstance", err)
+}
+
+func (v *VM) stillThere(ctx context.Context, kind string, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("%w: waited until %s %s is gone; it is still there", errWait, kind, v.Key)
+	}
 	if err != nil {
-		return fmt.Errorf("waiting until VirtualMachineInstance %s is gone: %w", v.Key, err)
+		return fmt.Errorf("waiting until %s %s is gone: %w", kind, v.Key, err)
 	}
 	return nil
 }
 
-// setStrategy changes how the VM runs, unless it was changed meanwhile.
+// setStrategy changes how the VM runs, in the field that it uses, unless it was replaced meanwhile.
 func (v *VM) setStrategy(ctx context.Context, vm *virtv1.VirtualMachine, strategy virtv1.VirtualMachineRunStrategy) error {
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": vm.UID},
-		"spec":     map[string]any{"running": nil, "runStrategy": strategy},
-	})
+	spec := map[string]any{"runStrategy": strategy}
+	if vm.Spec.Running != nil {
+		spec = map[string]any{"running": strategy == virtv1.RunStrategyAlways}
+	}
+	if err := v.patch(ctx, vm, map[string]any{"metadata": map[string]any{"uid": vm.UID}, "spec": spec}); err != nil {
+		return fmt.Errorf("changing VirtualMachine %s to %s: %w", v.Key, strategy, err)
+	}
+	return nil
+}
+
+// Mark puts an annotation on the VM.
+func (v *VM) Mark(ctx context.Context, vm *virtv1.VirtualMachine, annotation, value string) error {
+	metadata := map[string]any{"uid": vm.UID, "annotations": map[string]string{annotation: value}}
+	if err := v.patch(ctx, vm, map[string]any{"metadata": metadata}); err != nil {
+		return fmt.Errorf("marking VirtualMachine %s: %w", v.Key, err)
+	}
+	return nil
+}
+
+func (v *VM) patch(ctx context.Context, vm *virtv1.VirtualMachine, change map[string]any) error {
+	data, err := json.Marshal(change)
 	if err != nil {
 		return fmt.Errorf("encoding the patch: %w", err)
 	}
-	err = v.Client.Patch(ctx, vm, client.RawPatch(types.MergePatchType, patch))
+	err = v.Client.Patch(ctx, vm, client.RawPatch(types.MergePatchType, data))
 	if apierrors.IsConflict(err) {
-		return errors.New("VirtualMachine " + v.Key.String() + " was replaced by another of its name; run the task again")
+		return errors.New("it was replaced by another of its name; run the task again")
 	}
-	if err != nil {
-		return fmt.Errorf("setting runStrategy of VirtualMachine %s to %s: %w", v.Key, strategy, err)
-	}
-	return nil
+	return err //nolint:wrapcheck // the callers say what they change
 }
