@@ -83,7 +83,9 @@ func Run(ctx context.Context, options Options) error {
 	group.Go(func() error { return d.Serve(ctx, listener) })
 	group.Go(func() error { return whilePools(ctx, known, plugin.Serve) })
 	group.Go(func() error { return provision(ctx, options, client, d) })
-	group.Go(func() error { return whilePools(ctx, known, func(ctx context.Context) error { return snapshot(ctx, options, d) }) })
+	group.Go(func() error {
+		return whilePools(ctx, known, func(ctx context.Context) error { return snapshot(ctx, options, d) })
+	})
 	return group.Wait() //nolint:wrapcheck // the parts' errors say what failed
 }
 

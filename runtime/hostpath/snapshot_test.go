@@ -82,12 +82,12 @@ func lived(t *testing.T, n node) {
 }
 
 func ofBlock(t *testing.T, n node) {
-	block := func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeMode = ptr.To(corev1.PersistentVolumeBlock) }
+	block := func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeMode = new(corev1.PersistentVolumeBlock) }
 	source := n.volumeOf(t, n.claim(t, "block", block))
 	check(t, os.WriteFile(filepath.Join(n.pool, source.Name), []byte("golden"), 0o600))
 	check(t, os.Truncate(filepath.Join(n.pool, source.Name), 1<<30))
 	snapshot, content := n.snapshot(t, "of-block", source.Name, func(c *snapshotv1.VolumeSnapshotContent) {
-		c.Spec.SourceVolumeMode = ptr.To(corev1.PersistentVolumeBlock)
+		c.Spec.SourceVolumeMode = new(corev1.PersistentVolumeBlock)
 	})
 	n.ready(t, content)
 	n.reported(t, snapshot, content)
@@ -186,7 +186,7 @@ func byHand(t *testing.T, n node) {
 		t.Errorf("the status is %+v", found.Status)
 	}
 	_, missing := n.snapshot(t, "by-hand-missing", "", func(c *snapshotv1.VolumeSnapshotContent) {
-		c.Spec.Source.SnapshotHandle = ptr.To("snapshot-nowhere")
+		c.Spec.Source.SnapshotHandle = new("snapshot-nowhere")
 	})
 	n.failed(t, missing, "searching snapshot-nowhere on node node-1: not found")
 }
@@ -234,10 +234,10 @@ func refusedRestores(t *testing.T, n node) {
 		c.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("1Mi")
 	}), "ask for at least 1Gi")
 	n.event(t, n.restore(t, "other-mode", "ready", func(c *corev1.PersistentVolumeClaim) {
-		c.Spec.VolumeMode = ptr.To(corev1.PersistentVolumeBlock)
+		c.Spec.VolumeMode = new(corev1.PersistentVolumeBlock)
 	}), "ask for volumeMode Filesystem")
 	far, farContent := n.snapshot(t, "far", "pvc-far", func(c *snapshotv1.VolumeSnapshotContent) { c.Labels[labelManagedBy] = "node-2" })
-	farContent.Status = &snapshotv1.VolumeSnapshotContentStatus{SnapshotHandle: ptr.To("snapshot-far"), ReadyToUse: new(true)}
+	farContent.Status = &snapshotv1.VolumeSnapshotContentStatus{SnapshotHandle: new("snapshot-far"), ReadyToUse: new(true)}
 	check(t, n.Status().Update(t.Context(), farContent))
 	n.reported(t, far, farContent)
 	near := n.restore(t, "near-far", "far", nil)
@@ -261,7 +261,7 @@ func (n node) snapshot(t *testing.T, name, volume string, change func(*snapshotv
 	t.Helper()
 	snapshot := &snapshotv1.VolumeSnapshot{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"},
-		Spec:       snapshotv1.VolumeSnapshotSpec{Source: snapshotv1.VolumeSnapshotSource{PersistentVolumeClaimName: ptr.To("of-" + name)}},
+		Spec:       snapshotv1.VolumeSnapshotSpec{Source: snapshotv1.VolumeSnapshotSource{PersistentVolumeClaimName: new("of-" + name)}},
 	}
 	check(t, n.Create(t.Context(), snapshot))
 	content := &snapshotv1.VolumeSnapshotContent{
@@ -272,7 +272,7 @@ func (n node) snapshot(t *testing.T, name, volume string, change func(*snapshotv
 		Spec: snapshotv1.VolumeSnapshotContentSpec{
 			VolumeSnapshotRef: corev1.ObjectReference{Kind: "VolumeSnapshot", Namespace: "default", Name: name, UID: snapshot.UID},
 			DeletionPolicy:    snapshotv1.VolumeSnapshotContentDelete, Driver: names.HostPathDriver,
-			SourceVolumeMode: ptr.To(corev1.PersistentVolumeFilesystem),
+			SourceVolumeMode: new(corev1.PersistentVolumeFilesystem),
 		},
 	}
 	if volume != "" {
@@ -349,7 +349,7 @@ func (n node) kept(t *testing.T, handle string) bool {
 func (n node) restore(t *testing.T, name, snapshot string, change func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
 	t.Helper()
 	return n.claim(t, name, func(c *corev1.PersistentVolumeClaim) {
-		c.Spec.DataSource = &corev1.TypedLocalObjectReference{APIGroup: ptr.To(snapshotv1.GroupName), Kind: "VolumeSnapshot", Name: snapshot}
+		c.Spec.DataSource = &corev1.TypedLocalObjectReference{APIGroup: new(snapshotv1.GroupName), Kind: "VolumeSnapshot", Name: snapshot}
 		if change != nil {
 			change(c)
 		}

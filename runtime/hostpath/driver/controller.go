@@ -105,7 +105,7 @@ func (d *Driver) DeleteVolume(_ context.Context, req *csi.DeleteVolumeRequest) (
 	defer release()
 	p, record, err := d.find(req.GetVolumeId(), (*pool.Pool).Volume)
 	if errors.Is(err, pool.ErrNotFound) {
-		return &csi.DeleteVolumeResponse{}, d.finishDeletion(req.GetVolumeId())
+		return &csi.DeleteVolumeResponse{}, d.finishDeletion(req.GetVolumeId(), (*pool.Pool).DeleteVolume)
 	}
 	if err != nil {
 		return nil, asStatus(err)
@@ -123,14 +123,14 @@ func (d *Driver) DeleteVolume(_ context.Context, req *csi.DeleteVolumeRequest) (
 	return &csi.DeleteVolumeResponse{}, nil
 }
 
-// finishDeletion removes what an earlier attempt to delete a volume left in the trash.
-func (d *Driver) finishDeletion(name string) error {
+// finishDeletion removes what an earlier attempt to delete a volume or snapshot left.
+func (d *Driver) finishDeletion(name string, remove func(*pool.Pool, string) error) error {
 	for _, poolName := range names(d.options.Pools.Pools()) {
 		p, err := d.open(poolName)
 		if err != nil {
 			return err
 		}
-		err = p.DeleteVolume(name)
+		err = remove(p, name)
 		d.close(p)
 		if err != nil {
 			return asStatus(err)

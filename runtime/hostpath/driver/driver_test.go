@@ -161,6 +161,67 @@ func TestABlockVolumeKeepsItsDeviceOverARestartOfTheDriver(t *testing.T) {
 	check(t, err)
 }
 
+func TestADeletionOfASnapshotThatACrashCutShortIsFinished(t *testing.T) {
+	n := serve(t, pools{"fast": t.TempDir()})
+	_, err := n.CreateVolume(t.Context(), asked("pvc-1", true))
+	check(t, err)
+	taken, err := n.CreateSnapshot(t.Context(), &csi.CreateSnapshotRequest{Name: "snapshot-1", SourceVolumeId: "pvc-1"})
+	check(t, err)
+	own := filepath.Join(n.pools["fast"], ".slipway")
+	check(t, os.MkdirAll(filepath.Join(own, "trash"), 0o700))
+	check(t, os.Rename(filepath.Join(own, "snapshots/snapshot-1"), filepath.Join(own, "trash/snapshot-1@1")))
+	_, err = n.DeleteSnapshot(t.Context(), &csi.DeleteSnapshotRequest{SnapshotId: taken.GetSnapshot().GetSnapshotId()})
+	check(t, err)
+	for _, left := range []string{"trash/*", "snapshots/*", "snapshot-records/*"} {
+		if found, _ := filepath.Glob(filepath.Join(own, left)); len(found) != 0 {
+			t.Errorf("left: %v", found)
+		}
+	}
+	_, err = n.DeleteSnapshot(t.Context(), &csi.DeleteSnapshotRequest{SnapshotId: "a/name that was never one"})
+	check(t, err)
+}
+
+func TestASnapshotThatIsReadIsNotDeleted(t *testing.T) {
+	n := serve(t, pools{"fast": t.TempDir()})
+	_, err := n.CreateVolume(t.Context(), asked("pvc-1", false))
+	check(t, err)
+	disk := filepath.Join(n.pools["fast"], "pvc-1", "disk.img")
+	check(t, os.WriteFile(disk, bytes.Repeat([]byte("x"), 64<<20), 0o600))
+	_, err = n.CreateSnapshot(t.Context(), &csi.CreateSnapshotRequest{Name: "snapshot-1", SourceVolumeId: "pvc-1"})
+	check(t, err)
+	restored := make(chan error)
+	go func() {
+		restore := asked("pvc-2", false)
+		restore.VolumeContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{
+			Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: "snapshot-1"},
+		}}
+		_, err := n.CreateVolume(t.Context(), restore)
+		restored <- err
+	}()
+	for { // until the deletion, which is asked for again and again, comes through
+		_, err := n.DeleteSnapshot(t.Context(), &csi.DeleteSnapshotRequest{SnapshotId: "snapshot-1"})
+		if err == nil {
+			break
+		}
+		if status.Code(err) != codes.Aborted {
+			t.Fatal(err)
+		}
+	}
+	switch err := <-restored; status.Code(err) {
+	case codes.OK: // the restore came first, and is whole
+		info, err := os.Stat(filepath.Join(n.pools["fast"], "pvc-2", "disk.img"))
+		if check(t, err); info.Size() != 64<<20 {
+			t.Errorf("the restored file has %d bytes", info.Size())
+		}
+	case codes.NotFound, codes.Aborted: // the deletion came first
+		if _, err := os.Stat(filepath.Join(n.pools["fast"], "pvc-2")); !os.IsNotExist(err) {
+			t.Errorf("half a volume is left: %v", err)
+		}
+	default:
+		t.Error(err)
+	}
+}
+
 func TestPublishKeepsToTheKubeletsDirectory(t *testing.T) {
 	n := serve(t, pools{"fast": t.TempDir()})
 	for _, target := range []string{"/etc", n.root, n.root + "/../x", n.root + "x/y", "relative"} {

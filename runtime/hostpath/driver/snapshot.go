@@ -165,8 +165,11 @@ func (d *Driver) DeleteSnapshot(_ context.Context, req *csi.DeleteSnapshotReques
 	}
 	defer release()
 	p, record, err := d.find(req.GetSnapshotId(), (*pool.Pool).Snapshot)
-	if errors.Is(err, pool.ErrNotFound) {
+	if errors.Is(err, pool.ErrName) { // a person wrote it; there never was such a snapshot
 		return &csi.DeleteSnapshotResponse{}, nil
+	}
+	if errors.Is(err, pool.ErrNotFound) {
+		return &csi.DeleteSnapshotResponse{}, d.finishDeletion(req.GetSnapshotId(), (*pool.Pool).DeleteSnapshot)
 	}
 	if err != nil {
 		return nil, asStatus(err)
@@ -175,5 +178,6 @@ func (d *Driver) DeleteSnapshot(_ context.Context, req *csi.DeleteSnapshotReques
 	if err := p.DeleteSnapshot(record.Name); err != nil {
 		return nil, asStatus(err)
 	}
+	d.options.Log.Info("Deleted a snapshot", "snapshot", record.Name)
 	return &csi.DeleteSnapshotResponse{}, nil
 }
