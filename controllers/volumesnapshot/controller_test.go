@@ -4,6 +4,7 @@ package volumesnapshot_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -92,7 +93,7 @@ func tellsTheDriversError(t *testing.T, c cluster) {
 	snapshot := c.snapshot(t, "failing", "failing", nil)
 	content := c.content(t, snapshot)
 	content.Status = &snapshotv1.VolumeSnapshotContentStatus{
-		ReadyToUse: new(false), Error: &snapshotv1.VolumeSnapshotError{Time: ptr.To(metav1.Now()), Message: ptr.To("the pool is full")},
+		ReadyToUse: new(false), Error: &snapshotv1.VolumeSnapshotError{Time: new(metav1.Now()), Message: new("the pool is full")},
 	}
 	check(t, c.Status().Update(t.Context(), content))
 	c.failed(t, snapshot, "SnapshotCreationFailed", "the pool is full")
@@ -106,7 +107,7 @@ func tellsTheDriversError(t *testing.T, c cluster) {
 func refusesClaims(t *testing.T, c cluster) {
 	other := func(v *corev1.PersistentVolume) { v.Spec.CSI.Driver = "other.example.com" }
 	c.bind(t, c.claim(t, "other-driver", nil), other)
-	c.failed(t, c.snapshot(t, "other-driver", "other-driver", ptr.To("default-class")), "SnapshotContentCreationFailed",
+	c.failed(t, c.snapshot(t, "other-driver", "other-driver", new("default-class")), "SnapshotContentCreationFailed",
 		"claim other-driver is of driver other.example.com, VolumeSnapshotClass default-class of driver "+names.HostPathDriver)
 	c.bind(t, c.claim(t, "no-csi", nil), func(v *corev1.PersistentVolume) {
 		v.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/srv"}}
@@ -122,7 +123,7 @@ func choosesClass(t *testing.T, c cluster) {
 	c.bind(t, c.claim(t, "of-third", nil), func(v *corev1.PersistentVolume) { v.Spec.CSI.Driver = "third.example.com" })
 	snapshot := c.snapshot(t, "of-third", "of-third", nil)
 	c.failed(t, snapshot, "SetDefaultSnapshotClassFailed", "no VolumeSnapshotClass is the default of driver third.example.com")
-	c.failed(t, c.snapshot(t, "of-no-class", "of-third", ptr.To("none")), "GetSnapshotClassFailed", "VolumeSnapshotClass none does not exist")
+	c.failed(t, c.snapshot(t, "of-no-class", "of-third", new("none")), "GetSnapshotClassFailed", "VolumeSnapshotClass none does not exist")
 	first, second := class("third-a", "third.example.com"), class("third-b", "third.example.com")
 	check(t, c.Create(t.Context(), second))
 	content := c.content(t, snapshot)
@@ -212,7 +213,7 @@ func goesAfterContent(t *testing.T, c cluster) {
 func staysWhileRestored(t *testing.T, c cluster) {
 	snapshot, content := c.living(t, "restored")
 	restore := c.claim(t, "restore", func(p *corev1.PersistentVolumeClaim) {
-		p.Spec.DataSource = &corev1.TypedLocalObjectReference{APIGroup: ptr.To(snapshotv1.GroupName), Kind: "VolumeSnapshot", Name: "restored"}
+		p.Spec.DataSource = &corev1.TypedLocalObjectReference{APIGroup: new(snapshotv1.GroupName), Kind: "VolumeSnapshot", Name: "restored"}
 	})
 	check(t, c.Delete(t.Context(), snapshot))
 	c.event(t, snapshot, "SnapshotDeletePending", "Claim restore is made from the snapshot")
@@ -253,7 +254,7 @@ func bindsByHand(t *testing.T, c cluster) {
 		ObjectMeta: metav1.ObjectMeta{Name: "made"},
 		Spec: snapshotv1.VolumeSnapshotContentSpec{
 			VolumeSnapshotRef: corev1.ObjectReference{Namespace: "default", Name: "by-hand"}, DeletionPolicy: snapshotv1.VolumeSnapshotContentDelete,
-			Driver: names.HostPathDriver, Source: snapshotv1.VolumeSnapshotContentSource{SnapshotHandle: ptr.To("snapshot-1")},
+			Driver: names.HostPathDriver, Source: snapshotv1.VolumeSnapshotContentSource{SnapshotHandle: new("snapshot-1")},
 		},
 	}
 	check(t, c.Create(t.Context(), content))
@@ -309,6 +310,10 @@ func yields(t *testing.T, c cluster) {
 	if snapshot.Status != nil || len(snapshot.Finalizers) > 0 {
 		t.Errorf("it was acted on: %+v", snapshot)
 	}
+	c.broken.Store(true)
+	c.own(t, names.ManagedBy)
+	c.broken.Store(false)
+	c.own(t, "another") // which ends the wait for another try, too
 	c.own(t, names.ManagedBy)
 	c.content(t, snapshot)
 }
@@ -317,6 +322,7 @@ func yields(t *testing.T, c cluster) {
 type cluster struct {
 	client.Client
 	served *atomic.Int32 // how often the kinds were found
+	broken *atomic.Bool  // what works with them cannot be set up
 }
 
 func start(t *testing.T) cluster {
@@ -333,9 +339,15 @@ func start(t *testing.T) cluster {
 	logger := testr.New(t)
 	manager, err := ctrl.NewManager(config, ctrl.Options{Scheme: server.Scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Logger: logger})
 	check(t, err)
-	c := cluster{served: &atomic.Int32{}}
+	c := cluster{served: &atomic.Int32{}, broken: &atomic.Bool{}}
 	check(t, volumesnapshot.SetupWithManager(manager, volumesnapshot.Options{
-		WhereServed: func(ctrl.Manager) error { c.served.Add(1); return nil },
+		WhereServed: func(ctrl.Manager) error {
+			c.served.Add(1)
+			if c.broken.Load() {
+				return errors.New("the test breaks it")
+			}
+			return nil
+		},
 	}))
 	ctx, cancel := context.WithCancel(ctrl.LoggerInto(t.Context(), logger))
 	done := make(chan error)
@@ -373,7 +385,7 @@ func (c cluster) claim(t *testing.T, name string, change func(*corev1.Persistent
 	claim := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"},
 		Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: ptr.To("hostpath-csi"),
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: new("hostpath-csi"),
 			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
 		},
 	}
@@ -449,8 +461,8 @@ func (c cluster) taken(t *testing.T, content *snapshotv1.VolumeSnapshotContent) 
 	t.Helper()
 	check(t, c.Get(t.Context(), client.ObjectKeyFromObject(content), content))
 	content.Status = &snapshotv1.VolumeSnapshotContentStatus{
-		SnapshotHandle: ptr.To("snapshot-of-" + content.Name), ReadyToUse: new(true),
-		CreationTime: ptr.To(int64(1700000000_123456789)), RestoreSize: ptr.To(int64(1 << 30)),
+		SnapshotHandle: new("snapshot-of-" + content.Name), ReadyToUse: new(true),
+		CreationTime: new(int64(1700000000_123456789)), RestoreSize: new(int64(1 << 30)),
 	}
 	check(t, c.Status().Update(t.Context(), content))
 }
