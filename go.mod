@@ -52,6 +52,7 @@ require (
 	github.com/openshift/custom-resource-status v1.1.2 // conditions of the CDI object are of its types
 	github.com/prometheus/client_golang v1.24.0 // metrics
 	github.com/spf13/pflag v1.0.10 // flags of `virtctl create vm`
+	github.com/yuin/gopher-lua v1.1.2 // tests only: Argo CD's health checks run in it
 	golang.org/x/tools v0.51.0 // hack: loads packages to generate from
 	gomodules.xyz/jsonpatch/v2 v2.5.0 // what the webhook for the pods of tasks changes
 	google.golang.org/protobuf v1.36.12 // messages of the same
