@@ -6,13 +6,18 @@ import (
 	"embed"
 
 	cleanupvm "github.com/slipway-vm/slipway/tasks/cleanup-vm"
+	copytemplate "github.com/slipway-vm/slipway/tasks/copy-template"
+	createvmfrommanifest "github.com/slipway-vm/slipway/tasks/create-vm-from-manifest"
 	createvmfromtemplate "github.com/slipway-vm/slipway/tasks/create-vm-from-template"
 	"github.com/slipway-vm/slipway/tasks/declare"
+	diskuploader "github.com/slipway-vm/slipway/tasks/disk-uploader"
 	diskvirtcustomize "github.com/slipway-vm/slipway/tasks/disk-virt-customize"
 	diskvirtsysprep "github.com/slipway-vm/slipway/tasks/disk-virt-sysprep"
 	executeinvm "github.com/slipway-vm/slipway/tasks/execute-in-vm"
 	generatesshkeys "github.com/slipway-vm/slipway/tasks/generate-ssh-keys"
 	modifydataobject "github.com/slipway-vm/slipway/tasks/modify-data-object"
+	modifyvmtemplate "github.com/slipway-vm/slipway/tasks/modify-vm-template"
+	restorestepcache "github.com/slipway-vm/slipway/tasks/restore-step-cache"
 	waitforvmistatus "github.com/slipway-vm/slipway/tasks/wait-for-vmi-status"
 )
 
@@ -25,12 +30,17 @@ var Manifests embed.FS
 func All() []*declare.Task {
 	return []*declare.Task{
 		cleanupvm.Task(),
+		copytemplate.Task(),
+		createvmfrommanifest.Task(),
 		createvmfromtemplate.Task(),
+		diskuploader.Task(),
 		diskvirtcustomize.Task(),
 		diskvirtsysprep.Task(),
 		executeinvm.Task(),
 		generatesshkeys.Task(),
 		modifydataobject.Task(),
+		modifyvmtemplate.Task(),
+		restorestepcache.Task(),
 		waitforvmistatus.Task(),
 	}
 }

@@ -1,4 +1,5 @@
-// Package createvmfromtemplate creates a VirtualMachine from a Template.
+// Package createvmfromtemplate creates a VirtualMachine from a template: a Template of
+// OpenShift's group, or a VirtualMachineTemplate.
 package createvmfromtemplate
 
 import (
@@ -9,122 +10,113 @@ import (
 	"strings"
 
 	templatev1 "github.com/openshift/api/template/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-vm/slipway/catalog/template"
-	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/tasks/declare"
+	"github.com/slipway-vm/slipway/tasks/newvm"
+	"github.com/slipway-vm/slipway/tasks/vmtemplate"
 )
-
-// Exit codes that clients know.
-const (
-	codeGeneric = 1
-	codeCreate  = 4
-	codeResults = 6
-)
-
-// labelRun marks the VM that a TaskRun made, by which its retry finds it.
-const labelRun = names.Domain + "taskrun-uid"
 
 // Task is the task's declaration.
 func Task() *declare.Task {
+	shared := newvm.Params()
 	return &declare.Task{
 		Name:    "create-vm-from-template",
 		Title:   "Create a VM from a template",
-		Summary: "Fills in the parameters of a Template (template.openshift.io) and creates its VirtualMachine.",
+		Summary: "Fills in the parameters of a Template (template.openshift.io) or a VirtualMachineTemplate (template.kubevirt.io) and creates its VirtualMachine.",
 		Details: `
-Parameters are read strictly: a required one without a value, a value for none, and a reference to none are errors.
-Other objects of the template are created as well; the ServiceAccount needs the right to. A retry of the same TaskRun takes up the VirtualMachine
-that its earlier try made; another VirtualMachine of its name is an error.
+The template is found by its name, in whichever of the two groups the cluster serves; VirtualMachineTemplates of v1beta1 and v1alpha1 are taken.
 
-Exit codes: 1 the template or its parameters are wrong, 4 the VirtualMachine could not be created, 6 results, 255 a parameter is wrong.`,
-		Image: declare.Slipway,
-		Params: []declare.Param{
-			{Name: "templateName", Description: "Name of the Template.", Required: true, Kind: "vm-template-name"},
-			{Name: "templateNamespace", Description: "Its namespace; by default the TaskRun's.", Kind: "namespace"},
+Parameters are read strictly: a required one without a value, a value for none, and a reference to none are errors. What shall stay ${NAME} for
+the guest's shell is written $${NAME}. Values that the template generates are random enough for a password.
+
+Other objects of the template are created first, marked as the VirtualMachine is; the ServiceAccount needs the right to. The VirtualMachine carries
+the labels vm.kubevirt.io/template and vm.kubevirt.io/template.namespace, and those of the template that name its operating system, workload and flavor.
+` + newvm.Details + `
+
+Exit codes: 1 the template or its parameters are wrong, ` + newvm.Codes,
+		Image:      declare.Slipway,
+		ClientCode: newvm.CodeGeneric,
+		Params: slices.Concat([]declare.Param{
+			{Name: "templateName", Description: "Name of the template.", Required: true, Kind: "vm-template-name", Object: vmtemplate.Hint},
+			{Name: "templateNamespace", Description: "Its namespace; by default the TaskRun's.", Kind: "vm-template-namespace"},
+			vmtemplate.Param(),
 			{Name: "templateParams", Description: "Values of the template's parameters, each as KEY:VALUE; an item without a colon continues the value before it after a space.", Array: true, Kind: "template-params-array"},
-			{Name: "vmNamespace", Description: "Namespace of the VirtualMachine; by default the TaskRun's.", Kind: "namespace"},
-			{Name: "startVM", Description: "Start the VirtualMachine, whatever the template says.", Kind: "boolean"},
-			{Name: "runStrategy", Description: "Run strategy of the VirtualMachine, instead of the template's: Always or Halted."},
-			{Name: "setOwnerReference", Description: "Make the TaskRun own the VirtualMachine, so that it goes with the run.", Default: "false", Kind: "boolean"},
-		},
-		Results: []declare.Result{
-			{Name: "name", Description: "Name of the VirtualMachine."},
-			{Name: "namespace", Description: "Namespace of the VirtualMachine."},
-		},
-		Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{"template.openshift.io"}, Resources: []string{"templates"}, Verbs: []string{"get"}},
-			{APIGroups: []string{"kubevirt.io"}, Resources: []string{"virtualmachines"}, Verbs: []string{"get", "list", "create"}},
-		},
-		Examples: []declare.Example{{
-			Title: "A VM with a name",
-			Params: map[string]any{
-				"templateName":   "example-template",
-				"templateParams": []string{"NAME:example-vm"},
-				"startVM":        "true",
+			{Name: "vmNamespace", Description: "Namespace of the VirtualMachine; by default the template's VirtualMachine's, or the TaskRun's.", Kind: "namespace"},
+		}, shared),
+		Results: newvm.Results(),
+		Rules:   slices.Concat(vmtemplate.Rules("get"), newvm.Rules()),
+		Examples: []declare.Example{
+			{
+				Title: "A VM with a name",
+				Params: map[string]any{
+					"templateName":   "example-template",
+					"templateParams": []string{"NAME:example-vm"},
+					"startVM":        "true",
+				},
 			},
-		}},
+			{
+				Title: "From a VirtualMachineTemplate of another namespace",
+				Params: map[string]any{
+					"templateName":      "example-template",
+					"templateNamespace": "catalog",
+					"templateKind":      "VirtualMachineTemplate",
+					"templateParams":    []string{"NAME:example-vm", "MOTD:hello", "world"},
+				},
+			},
+		},
 		Run: run,
 	}
 }
 
 func run(ctx context.Context, call *declare.Call) error {
-	values, err := templateParams(call.Array("templateParams"))
+	values, err := vmtemplate.Pairs(call.Array("templateParams"))
 	if err != nil {
-		return declare.Coded(declare.CodeUsage, err)
+		return newvm.Usage(fmt.Errorf("invalid template-params: %w", err))
 	}
-	objects, err := process(ctx, call, values)
+	if err := vmtemplate.CheckKind(call.String(vmtemplate.ParamKind)); err != nil {
+		return newvm.Usage(err)
+	}
+	tmpl, err := read(ctx, call)
 	if err != nil {
-		return declare.Coded(codeGeneric, err)
+		return declare.Coded(newvm.CodeGeneric, err)
 	}
-	vm, others, err := virtualMachine(call, objects)
+	vm, beside, err := process(call, tmpl, values)
 	if err != nil {
-		return declare.Coded(codeGeneric, err)
+		return declare.Coded(newvm.CodeGeneric, err)
 	}
-	made, err := create(ctx, call, vm, others)
-	if err != nil {
-		return declare.Coded(codeCreate, err)
-	}
-	if err := show(call, made); err != nil {
-		return declare.Coded(codeResults, err)
-	}
-	return declare.Coded(codeResults, errors.Join(call.Result("name", made.Name), call.Result("namespace", made.Namespace)))
+	return newvm.Create(ctx, call, vm, beside)
 }
 
-// templateParams reads items of the form KEY:VALUE; an item without a colon continues the one before.
-func templateParams(items []string) (map[string]string, error) {
-	values := map[string]string{}
-	last := ""
-	for _, item := range items {
-		key, value, ok := strings.Cut(item, ":")
-		switch {
-		case ok:
-			last = strings.TrimSpace(key)
-			values[last] = value
-		case last == "":
-			return nil, fmt.Errorf("templateParams: %q is not of the form KEY:VALUE", item)
-		default:
-			values[last] += " " + item
-		}
+// read finds the template, of either kind.
+func read(ctx context.Context, call *declare.Call) (*templatev1.Template, error) {
+	key := client.ObjectKey{
+		Namespace: call.NamespaceOr("templateNamespace"),
+		Name:      strings.TrimSpace(call.String("templateName")),
 	}
-	return values, nil
-}
-
-func process(ctx context.Context, call *declare.Call, values map[string]string) ([]*unstructured.Unstructured, error) {
-	key := client.ObjectKey{Namespace: call.NamespaceOr("templateNamespace"), Name: call.String("templateName")}
-	var tmpl templatev1.Template
-	if err := call.Client.Get(ctx, key, &tmpl); err != nil {
-		return nil, fmt.Errorf("getting Template %s: %w", key, err)
-	}
-	processed, err := template.Process(&tmpl, values)
+	found, err := vmtemplate.Get(ctx, call.Client, call.String(vmtemplate.ParamKind), key)
 	if err != nil {
 		return nil, err
+	}
+	if found.GetKind() == vmtemplate.KindVirtualMachineTemplate {
+		return template.FromVirtualMachineTemplate(found)
+	}
+	tmpl := &templatev1.Template{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, tmpl); err != nil {
+		return nil, fmt.Errorf("reading Template %s: %w", key, err)
+	}
+	return tmpl, nil
+}
+
+// process fills the template in and returns its VM and the objects beside it, with their namespaces.
+func process(call *declare.Call, tmpl *templatev1.Template, values map[string]string) (*virtv1.VirtualMachine, []*unstructured.Unstructured, error) {
+	processed, err := template.Process(tmpl, values)
+	if err != nil {
+		return nil, nil, err
 	}
 	if len(processed.Unused) > 0 {
 		call.Log.Warn("the template declares parameters that nothing in it refers to", "parameters", processed.Unused)
@@ -132,119 +124,38 @@ func process(ctx context.Context, call *declare.Call, values map[string]string) 
 	if processed.Message != "" {
 		call.Log.Info("the template says", "message", processed.Message)
 	}
-	return processed.Objects, nil
+	vm, beside, err := split(processed.Objects)
+	if err != nil {
+		return nil, nil, err
+	}
+	vm.Namespace = call.NamespaceOr("vmNamespace", vm.Namespace)
+	for _, object := range beside {
+		if object.GetNamespace() == "" {
+			object.SetNamespace(vm.Namespace)
+		}
+	}
+	if vm.Spec.Template != nil { // else newvm says so
+		describe(vm, tmpl)
+	}
+	return vm, beside, nil
 }
 
-// virtualMachine picks the template's VM, prepared as the task's parameters ask, and the objects beside it.
-func virtualMachine(call *declare.Call, objects []*unstructured.Unstructured) (*virtv1.VirtualMachine, []*unstructured.Unstructured, error) {
-	i := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool {
-		return o.GroupVersionKind().Group == virtv1.SchemeGroupVersion.Group && o.GetKind() == "VirtualMachine"
-	})
+// split picks the one VirtualMachine from the objects.
+func split(objects []*unstructured.Unstructured) (*virtv1.VirtualMachine, []*unstructured.Unstructured, error) {
+	isVM := func(o *unstructured.Unstructured) bool {
+		return o.GroupVersionKind().Group == virtv1.SchemeGroupVersion.Group && o.GetKind() == virtv1.VirtualMachineGroupVersionKind.Kind
+	}
+	i := slices.IndexFunc(objects, isVM)
 	if i < 0 {
 		return nil, nil, errors.New("no VM object found in the template")
+	}
+	beside := slices.Concat(objects[:i], objects[i+1:])
+	if slices.ContainsFunc(beside, isVM) {
+		return nil, nil, errors.New("the template has more than one VirtualMachine, and the task's result is one; split the template")
 	}
 	vm := &virtv1.VirtualMachine{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(objects[i].Object, vm, true); err != nil {
 		return nil, nil, fmt.Errorf("reading the template's VirtualMachine: %w", err)
 	}
-	vm.Namespace = call.NamespaceOr("vmNamespace", vm.Namespace)
-	if vm.Spec.Template == nil {
-		return nil, nil, errors.New("the template's VirtualMachine has no spec.template")
-	}
-	if vm.Name != "" {
-		setLabel(&vm.Spec.Template.ObjectMeta.Labels, names.LabelVMName, vm.Name)
-	}
-	if call.TaskRunUID != "" {
-		setLabel(&vm.Labels, labelRun, string(call.TaskRunUID))
-	}
-	if err := setStrategy(call, vm); err != nil {
-		return nil, nil, err
-	}
-	own, err := call.Bool("setOwnerReference")
-	if err != nil {
-		return nil, nil, err
-	}
-	if own {
-		owner, err := call.Owner()
-		if err != nil {
-			return nil, nil, err
-		}
-		vm.OwnerReferences = append(vm.OwnerReferences, owner)
-	}
-	return vm, slices.Delete(objects, i, i+1), nil
-}
-
-func setLabel(labels *map[string]string, key, value string) {
-	if *labels == nil {
-		*labels = map[string]string{}
-	}
-	(*labels)[key] = value
-}
-
-// setStrategy sets how the VM runs: as runStrategy says, or Always for startVM.
-func setStrategy(call *declare.Call, vm *virtv1.VirtualMachine) error {
-	start, err := call.Bool("startVM")
-	if err != nil {
-		return err
-	}
-	strategy := virtv1.VirtualMachineRunStrategy(call.String("runStrategy"))
-	if strategy == "" && start {
-		strategy = virtv1.RunStrategyAlways
-	}
-	if strategy != "" {
-		vm.Spec.Running, vm.Spec.RunStrategy = nil, &strategy
-	}
-	return nil
-}
-
-// create makes the objects, or takes up the VM that an earlier try of this TaskRun made.
-func create(ctx context.Context, call *declare.Call, vm *virtv1.VirtualMachine, others []*unstructured.Unstructured) (*virtv1.VirtualMachine, error) {
-	if call.TaskRunUID != "" {
-		var made virtv1.VirtualMachineList
-		if err := call.Client.List(ctx, &made, client.InNamespace(vm.Namespace), client.MatchingLabels{labelRun: string(call.TaskRunUID)}); err != nil {
-			return nil, fmt.Errorf("looking for the VirtualMachine of an earlier try: %w", err)
-		}
-		if len(made.Items) > 0 {
-			call.Log.Info("an earlier try made the VirtualMachine", "name", made.Items[0].Name)
-			return &made.Items[0], nil
-		}
-	}
-	for _, object := range others {
-		if object.GetNamespace() == "" {
-			object.SetNamespace(vm.Namespace)
-		}
-		call.Log.Info("creating "+object.GetKind(), "name", object.GetName())
-		if err := call.Client.Create(ctx, object); err != nil && !apierrors.IsAlreadyExists(err) {
-			return nil, fmt.Errorf("creating %s %s/%s: %w", object.GetKind(), object.GetNamespace(), object.GetName(), err)
-		}
-	}
-	call.Log.Info("creating VirtualMachine", "name", vm.Namespace+"/"+vm.Name)
-	if err := call.Client.Create(ctx, vm); err != nil {
-		return nil, fmt.Errorf("creating VirtualMachine %s/%s: %w", vm.Namespace, vm.Name, err)
-	}
-	return vm, nil
-}
-
-// show prints the VM as YAML, as the field's task does, without its cloud-init data, which may hold passwords.
-func show(call *declare.Call, vm *virtv1.VirtualMachine) error {
-	shown := vm.DeepCopy()
-	shown.ManagedFields = nil
-	for i := range shown.Spec.Template.Spec.Volumes {
-		volume := &shown.Spec.Template.Spec.Volumes[i]
-		if volume.CloudInitNoCloud != nil {
-			volume.CloudInitNoCloud = &virtv1.CloudInitNoCloudSource{}
-		}
-		if volume.CloudInitConfigDrive != nil {
-			volume.CloudInitConfigDrive = &virtv1.CloudInitConfigDriveSource{}
-		}
-	}
-	shown.APIVersion, shown.Kind = virtv1.SchemeGroupVersion.String(), "VirtualMachine"
-	data, err := yaml.Marshal(shown)
-	if err != nil {
-		return fmt.Errorf("printing the VirtualMachine: %w", err)
-	}
-	if _, err := call.Out.Write(data); err != nil {
-		return fmt.Errorf("printing the VirtualMachine: %w", err)
-	}
-	return nil
+	return vm, beside, nil
 }
