@@ -107,11 +107,17 @@ func (p *Program) makeImages(ctx context.Context, built programs) (images, error
 			return nil, err
 		}
 	}
+	git, gitKey, err := gitFiles(ctx)
+	if err != nil {
+		return nil, err
+	}
 	for _, program := range tektonPrograms {
-		err := add("tekton-"+program, filepath.Base(built["tekton"]), image.Image{
-			Files:      []image.File{{Path: tekton.Path(program), Source: filepath.Join(built["tekton"], program), Mode: 0o755}, {Path: "/tmp/.keep", Mode: 0o644}},
-			Entrypoint: []string{tekton.Path(program)}, User: nonroot,
-		})
+		content := filepath.Base(built["tekton"])
+		files := []image.File{{Path: tekton.Path(program), Source: filepath.Join(built["tekton"], program), Mode: 0o755}, {Path: "/tmp/.keep", Mode: 0o644}}
+		if program == "resolvers" {
+			content, files = content+gitKey, append(files, git...)
+		}
+		err := add("tekton-"+program, content, image.Image{Files: files, Entrypoint: []string{tekton.Path(program)}, User: nonroot})
 		if err != nil {
 			return nil, err
 		}

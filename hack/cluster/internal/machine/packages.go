@@ -20,6 +20,7 @@ var needs = map[string]string{
 	"runc":                      "runc",
 	"nft":                       "nftables",
 	"iptables":                  "iptables",
+	"git":                       "git", // Tekton's git resolver runs it
 	"conntrack":                 "conntrack",
 	"ip":                        "iproute2",
 	"mkfs.xfs":                  "xfsprogs",
