@@ -54,6 +54,7 @@ func (h *Hypervisor) Start(ctx context.Context, spec *libvirtxml.Domain) (Starte
 	if err != nil {
 		return Started{}, fmt.Errorf("writing the domain's XML: %w", err)
 	}
+	began := time.Now()
 	defined, err := conn.DomainDefineXMLFlags(document, libvirt.DOMAIN_DEFINE_VALIDATE)
 	if err != nil {
 		return Started{}, fmt.Errorf("defining the domain: %w", plain(err))
@@ -61,9 +62,11 @@ func (h *Hypervisor) Start(ctx context.Context, spec *libvirtxml.Domain) (Starte
 	h.mu.Lock()
 	h.domain, h.name = defined, spec.Name
 	h.mu.Unlock()
+	took := time.Since(began)
 	if err := defined.Create(); err != nil {
 		return Started{}, fmt.Errorf("starting the domain: %w", plain(err))
 	}
+	h.options.Log.Info("Started the domain", "defining", took.String(), "starting", (time.Since(began) - took).String())
 	return h.started(defined)
 }
 

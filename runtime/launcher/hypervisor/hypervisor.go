@@ -53,7 +53,7 @@ func (h *Hypervisor) Events() <-chan Event { return h.events }
 // Run keeps the daemon running and connected until ctx is done. It returns an error
 // when that cannot be done any more.
 func (h *Hypervisor) Run(ctx context.Context) error {
-	if err := writeConfiguration(h.options.Dir); err != nil {
+	if err := writeConfiguration(h.options.Dir, kvmDevice); err != nil {
 		return err
 	}
 	if err := installCapabilities(BakedCapabilities, kvmDevice, h.options.Program, h.options.Dir); err != nil {
