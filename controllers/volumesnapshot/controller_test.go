@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -15,16 +16,19 @@ import (
 	"github.com/go-logr/logr/testr"
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-vm/slipway/controllers/volumesnapshot"
 	"github.com/slipway-vm/slipway/internal/names"
@@ -337,9 +341,11 @@ func start(t *testing.T) cluster {
 	check(t, err)
 	t.Cleanup(func() { check(t, server.Stop()) })
 	logger := testr.New(t)
-	manager, err := ctrl.NewManager(config, ctrl.Options{Scheme: server.Scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Logger: logger})
-	check(t, err)
 	c := cluster{served: &atomic.Int32{}, broken: &atomic.Bool{}}
+	c.Client, err = client.New(config, client.Options{Scheme: server.Scheme})
+	check(t, err)
+	manager, err := ctrl.NewManager(asComponent(t, server, c.Client, "virt-controller"), ctrl.Options{Scheme: server.Scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Logger: logger})
+	check(t, err)
 	check(t, volumesnapshot.SetupWithManager(manager, volumesnapshot.Options{
 		WhereServed: func(ctrl.Manager) error {
 			c.served.Add(1)
@@ -353,13 +359,37 @@ func start(t *testing.T) cluster {
 	done := make(chan error)
 	go func() { done <- manager.Start(ctx) }()
 	t.Cleanup(func() { cancel(); check(t, <-done) })
-	c.Client, err = client.New(config, client.Options{Scheme: server.Scheme})
-	check(t, err)
 	for _, name := range []string{"node-1", "node-2"} {
 		check(t, c.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{names.TopologyNode: name}}}))
 	}
 	check(t, c.Create(t.Context(), class("default-class", names.HostPathDriver)))
 	return c
+}
+
+// asComponent is the access of one of Slipway's components, with the rights that the operator gives it.
+func asComponent(t *testing.T, server *envtest.Environment, c client.Client, component string) *rest.Config {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join("..", "hyperconverged", "components", component, "rbac.yaml"))
+	check(t, err)
+	role := &rbacv1.ClusterRole{}
+	for document := range strings.SplitSeq(string(content), "\n---\n") {
+		if strings.Contains(document, "\nkind: ClusterRole\n") {
+			check(t, yaml.UnmarshalStrict([]byte(document), role))
+		}
+	}
+	if len(role.Rules) == 0 {
+		t.Fatalf("component %s has no rules", component)
+	}
+	check(t, c.Create(t.Context(), role))
+	binding := &rbacv1.ClusterRoleBinding{
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: component}},
+	}
+	binding.Name = component
+	check(t, c.Create(t.Context(), binding))
+	user, err := server.AddUser(envtest.User{Name: component}, nil)
+	check(t, err)
+	return user.Config()
 }
 
 // own says whose the definitions are, and waits until the controller knows.

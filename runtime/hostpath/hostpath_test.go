@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/yaml"
 
 	hppv1beta1 "github.com/slipway-vm/slipway/internal/api/hostpathprovisioner/v1beta1"
 	"github.com/slipway-vm/slipway/internal/names"
@@ -169,8 +171,9 @@ func manyNodes(t *testing.T, n node) {
 type node struct {
 	client.Client
 	root, pool string
-	config     *rest.Config
-	stop       func() // ends its node storage
+	config     *rest.Config // of the test
+	own        *rest.Config // of its node storage, with the rights of virt-handler
+	stop       func()       // ends its node storage
 }
 
 func start(t *testing.T) node {
@@ -189,11 +192,38 @@ func start(t *testing.T) node {
 	root, err := os.MkdirTemp("", "kubelet") // a short path: sockets' names are limited
 	check(t, err)
 	n := node{Client: c, root: root, pool: filepath.Join(t.TempDir(), "pool"), config: config}
+	n.own = asComponent(t, server, c, "virt-handler")
 	t.Cleanup(func() { check(t, os.RemoveAll(root)) })
 	check(t, os.Mkdir(n.pool, 0o755))
 	n.prepare(t)
 	n.stop = n.run(t)
 	return n
+}
+
+// asComponent is the access of one of Slipway's components, with the rights that the operator gives it.
+func asComponent(t *testing.T, server *envtest.Environment, c client.Client, component string) *rest.Config {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join("..", "..", "controllers", "hyperconverged", "components", component, "rbac.yaml"))
+	check(t, err)
+	role := &rbacv1.ClusterRole{}
+	for document := range strings.SplitSeq(string(content), "\n---\n") {
+		if strings.Contains(document, "\nkind: ClusterRole\n") {
+			check(t, yaml.UnmarshalStrict([]byte(document), role))
+		}
+	}
+	if len(role.Rules) == 0 {
+		t.Fatalf("component %s has no rules", component)
+	}
+	check(t, c.Create(t.Context(), role))
+	binding := &rbacv1.ClusterRoleBinding{
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: component}},
+	}
+	binding.Name = component
+	check(t, c.Create(t.Context(), binding))
+	user, err := server.AddUser(envtest.User{Name: component}, nil)
+	check(t, err)
+	return user.Config()
 }
 
 func (n node) prepare(t *testing.T) {
@@ -220,7 +250,7 @@ func (n node) run(t *testing.T) (stop func()) {
 	done := make(chan error)
 	go func() {
 		done <- hostpath.Run(ctx, hostpath.Options{
-			NodeName: "node-1", KubeletRoot: n.root, HostRoot: "/", Config: n.config, Version: "test", Log: logr.Discard(),
+			NodeName: "node-1", KubeletRoot: n.root, HostRoot: "/", Config: n.own, Version: "test", Log: logr.Discard(),
 		})
 	}()
 	stop = sync.OnceFunc(func() {
