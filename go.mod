@@ -60,6 +60,8 @@ require (
 	k8s.io/pod-security-admission v0.37.1 // tests only: the restricted policy against the tasks' pods
 	knative.dev/pkg v0.0.0-20260622140654-39ebae2ee2dc // conditions of Tekton objects are of its types
 	kubevirt.io/controller-lifecycle-operator-sdk/api v0.2.4 // CDI and HyperConverged use its types
+	sigs.k8s.io/kustomize/api v0.21.1 // tests only: builds the kustomizations that are shipped
+	sigs.k8s.io/kustomize/kyaml v0.21.1 // tests only: files of the same
 	sigs.k8s.io/randfill v1.0.0 // tests only: random objects
 )
 
