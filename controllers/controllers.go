@@ -13,6 +13,7 @@ import (
 	"github.com/slipway-vm/slipway/controllers/datavolume"
 	"github.com/slipway-vm/slipway/controllers/hostpathprovisioner"
 	"github.com/slipway-vm/slipway/controllers/node"
+	"github.com/slipway-vm/slipway/controllers/stepcache"
 	"github.com/slipway-vm/slipway/controllers/virtualmachine"
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance"
 	"github.com/slipway-vm/slipway/controllers/volumesnapshot"
@@ -60,5 +61,6 @@ func setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		datasource.SetupWithManager(mgr, datasource.Options{}),
 		hostpathprovisioner.SetupWithManager(mgr, hostpathprovisioner.Options{Version: options.Version}),
 		volumesnapshot.SetupWithManager(mgr, volumesnapshot.Options{WhereServed: hostpathprovisioner.SetupSnapshotClass}),
+		stepcache.SetupWithManager(mgr),
 	)
 }

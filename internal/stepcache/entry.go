@@ -1,8 +1,10 @@
 package stepcache
 
 import (
+	"strings"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -86,6 +88,39 @@ func ReadTime(object metav1.Object, annotation string, or time.Time) time.Time {
 		return or
 	}
 	return at
+}
+
+// MarkInUse marks the entries of a namespace that are being cloned or read: by one of its
+// DataVolumes, or by one of the pods with KindWorker.
+func MarkInUse(entries []Entry, volumes []cdiv1.DataVolume, workers []corev1.Pod) {
+	used := map[string]bool{}
+	for n := range volumes {
+		dv := &volumes[n]
+		ended := dv.Status.Phase == cdiv1.Succeeded || dv.Status.Phase == cdiv1.Failed
+		if source := dv.Spec.Source; !ended && source != nil && source.PVC != nil && (source.PVC.Namespace == "" || source.PVC.Namespace == dv.Namespace) {
+			used[source.PVC.Name] = true
+		}
+	}
+	for _, pod := range workers {
+		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		for _, volume := range pod.Spec.Volumes {
+			if volume.PersistentVolumeClaim != nil {
+				used[volume.PersistentVolumeClaim.ClaimName] = true
+			}
+		}
+	}
+	for n := range entries {
+		entries[n].InUse = used[entries[n].Name]
+	}
+}
+
+// FilledBy reports whether the run that makes the entry is the one that holds the Lease.
+func (e *Entry) FilledBy(lease *coordinationv1.Lease) bool {
+	run := Run{UID: types.UID(e.RunUID)}
+	run.Namespace, run.Name, _ = strings.Cut(e.Run, "/")
+	return ptr.Deref(lease.Spec.HolderIdentity, "") == run.holder()
 }
 
 // FormatTime writes a time as annotations have it: in whole seconds.

@@ -36,13 +36,13 @@ type Lock struct {
 	lost  atomic.Bool
 }
 
-// leaseName is the name of the Lease of a key.
-func leaseName(key Key) string { return namePrefix + key.digits()[:min(40, len(key.digits()))] }
+// LeaseName is the name of the Lease of a key.
+func LeaseName(key Key) string { return namePrefix + key.digits()[:min(40, len(key.digits()))] }
 
 // tryLock takes the key's Lease if nobody holds it, and returns nil and the Lease when somebody does.
 func (s *Store) tryLock(ctx context.Context, key Key) (*Lock, *coordinationv1.Lease, error) {
 	lease := &coordinationv1.Lease{}
-	at := client.ObjectKey{Namespace: s.Run.Namespace, Name: leaseName(key)}
+	at := client.ObjectKey{Namespace: s.Run.Namespace, Name: LeaseName(key)}
 	err := s.Client.Get(ctx, at, lease)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -93,9 +93,10 @@ func (s *Store) free(lease *coordinationv1.Lease) bool {
 }
 
 // Expired reports whether the holder of the Lease is gone, as far as clocks tell.
-func Expired(lease *coordinationv1.Lease, now time.Time) bool { return now.After(expiry(lease)) }
+func Expired(lease *coordinationv1.Lease, now time.Time) bool { return now.After(Expiry(lease)) }
 
-func expiry(lease *coordinationv1.Lease) time.Time {
+// Expiry is when a holder that does not renew the Lease is gone.
+func Expiry(lease *coordinationv1.Lease) time.Time {
 	if lease.Spec.RenewTime == nil {
 		return time.Time{}
 	}
