@@ -147,3 +147,74 @@ func TestTemplatesMakeVMs(t *testing.T) {
 		}
 	}
 }
+
+// With nothing changed only the first task of golden-image runs: each other one asks its results.
+func TestAnUpToDateImageLeavesNothingToDo(t *testing.T) {
+	p := golden(t)
+	first := p.Spec.Tasks[0].Name
+	all := map[string]string{"upToDate": "true", "importCached": "true", "cachedSteps": "1"}
+	imported := map[string]string{"upToDate": "false", "importCached": "true", "cachedSteps": "0"}
+	customized := map[string]string{"upToDate": "false", "importCached": "true", "cachedSteps": "1"}
+	nothing := map[string]string{"upToDate": "false", "importCached": "false", "cachedSteps": "0"}
+	for _, c := range []struct {
+		name    string
+		results map[string]string
+		skipped []string
+	}{
+		{"all", all, []string{"import", "keys", "customize", "boot", "wait", "check", "publish", "clean-up"}},
+		{"imported", imported, []string{"import"}},
+		{"customized", customized, []string{"import", "customize"}},
+		{"nothing", nothing, nil},
+	} {
+		var skipped []string
+		for _, task := range append(slices.Clone(p.Spec.Tasks), p.Spec.Finally...) {
+			if strings.Contains(task.Name, "vm") {
+				continue // makes a VM whenever one is asked for
+			}
+			whens := slices.Clone(task.When)
+			for n := range whens {
+				for result, value := range c.results {
+					whens[n].Input = strings.ReplaceAll(whens[n].Input, "$(tasks."+first+".results."+result+")", value)
+				}
+			}
+			if !whens.AllowsExecution(nil) {
+				skipped = append(skipped, task.Name)
+			}
+		}
+		if !slices.Equal(skipped, c.skipped) {
+			t.Errorf("%s: %v are skipped, want %v", c.name, skipped, c.skipped)
+		}
+	}
+}
+
+// The first task looks up the very volume that the import makes, and the very commands of the customization.
+func TestTheCacheIsAskedForWhatTheStepsDo(t *testing.T) {
+	p := golden(t)
+	param := func(task, name string) tektonv1.ParamValue {
+		t.Helper()
+		for _, candidate := range p.Spec.Tasks {
+			for _, param := range candidate.Params {
+				if candidate.Name == task && param.Name == name {
+					return param.Value
+				}
+			}
+		}
+		t.Fatalf("%s has no parameter %s", task, name)
+		return tektonv1.ParamValue{}
+	}
+	looked := strings.ReplaceAll(param("restore", "manifest").StringVal, "generateName: $(params.imageName)-", "name: $(tasks.restore.results.volume)")
+	if made := param("import", "manifest").StringVal; looked != made {
+		t.Errorf("looked up:\n%s\nimported:\n%s", looked, made)
+	}
+	step := param("restore", "steps").ArrayVal
+	if want := "disk-virt-customize\n" + param("customize", "virtCommands").StringVal + "\n"; len(step) != 1 || step[0] != want {
+		t.Errorf("looked up: %q, want %q", step, want)
+	}
+}
+
+func golden(t *testing.T) *tektonv1.Pipeline {
+	t.Helper()
+	p := &tektonv1.Pipeline{}
+	read(t, "golden-image/pipeline.yaml", p)
+	return p
+}
