@@ -17,6 +17,7 @@ import (
 	generatesshkeys "github.com/slipway-vm/slipway/tasks/generate-ssh-keys"
 	modifydataobject "github.com/slipway-vm/slipway/tasks/modify-data-object"
 	modifyvmtemplate "github.com/slipway-vm/slipway/tasks/modify-vm-template"
+	modifywindowsisofile "github.com/slipway-vm/slipway/tasks/modify-windows-iso-file"
 	restorestepcache "github.com/slipway-vm/slipway/tasks/restore-step-cache"
 	waitforvmistatus "github.com/slipway-vm/slipway/tasks/wait-for-vmi-status"
 )
@@ -40,6 +41,7 @@ func All() []*declare.Task {
 		generatesshkeys.Task(),
 		modifydataobject.Task(),
 		modifyvmtemplate.Task(),
+		modifywindowsisofile.Task(),
 		restorestepcache.Task(),
 		waitforvmistatus.Task(),
 	}
