@@ -182,7 +182,7 @@ func leavesSnapshotsToOthers(t *testing.T, c client.WithWatch, _ Options) {
 	}
 	relabel(names.ManagedBy)
 	wait(t, c, &apiextensionsv1.CustomResourceDefinitionList{}, client.ObjectKeyFromObject(class), "the missing definition is installed",
-		func(d *apiextensionsv1.CustomResourceDefinition) bool { return established(d) })
+		established)
 }
 
 func servesNamespaces(t *testing.T, c client.WithWatch, options Options) {
