@@ -42,29 +42,32 @@ func Identify(pid int) (Identity, error) {
 	if err != nil {
 		return Identity{}, fmt.Errorf("reading the start time of process %d: %w", pid, err)
 	}
-	start, state, err := parseStat(b)
+	start, ended, err := parseStat(b)
 	if err != nil {
 		return Identity{}, fmt.Errorf("reading the start time of process %d: %w", pid, err)
 	}
-	if state == 'Z' || state == 'X' {
+	if ended {
 		return Identity{}, fmt.Errorf("process %d has ended: %w", pid, os.ErrProcessDone)
 	}
 	return Identity{Pid: pid, Start: start, Boot: BootID()}, nil
 }
 
-// parseStat takes the state and the start time out of a stat line, whose second
-// field is a name that may hold blanks and parentheses.
-func parseStat(line []byte) (start uint64, state byte, err error) {
+// parseStat takes the start time out of a stat line, whose second field is a name that may
+// hold blanks and parentheses, and whether the process has ended. A first thread that has
+// ended is not the end while there are others: when one of them replaces the program, the
+// first is a zombie for a moment. See proc_pid_stat(5).
+func parseStat(line []byte) (start uint64, ended bool, err error) {
 	end := bytes.LastIndexByte(line, ')')
 	if end < 0 {
-		return 0, 0, errors.New("no process name in it")
+		return 0, false, errors.New("no process name in it")
 	}
 	fields := strings.Fields(string(line[end+1:]))
 	if len(fields) < 20 {
-		return 0, 0, fmt.Errorf("only %d fields after the name", len(fields))
+		return 0, false, fmt.Errorf("only %d fields after the name", len(fields))
 	}
+	state, threads := fields[0], fields[17]
 	start, err = strconv.ParseUint(fields[19], 10, 64)
-	return start, fields[0][0], err
+	return start, state == "X" || state == "Z" && (threads == "0" || threads == "1"), err
 }
 
 // Alive tells whether the very process still runs.

@@ -23,11 +23,22 @@ func sleeper(t *testing.T) (Identity, *exec.Cmd) {
 	return id, cmd
 }
 
-func TestStatOfAHostileName(t *testing.T) {
-	line := "42 (a) b) (c) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 777 20 21"
-	start, state, err := parseStat([]byte(line))
-	if err != nil || start != 777 || state != 'S' {
-		t.Errorf("start %d, state %c, %v; want 777, S", start, state, err)
+func TestStat(t *testing.T) {
+	for name, c := range map[string]struct {
+		head, threads string
+		ended         bool
+	}{
+		"a hostile name":        {"42 (a) b) (c) S", "1", false},
+		"ended":                 {"42 (sh) Z", "1", true},
+		"ended and taken apart": {"42 (sh) Z", "0", true},
+		"a thread replaces the program, not the first": {"42 (cluster) Z", "7", false},
+		"dead": {"42 (sh) X", "1", true},
+	} {
+		line := c.head + " 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 " + c.threads + " 18 777 20 21"
+		start, ended, err := parseStat([]byte(line))
+		if err != nil || start != 777 || ended != c.ended {
+			t.Errorf("%s: start %d, ended %t, %v; want 777, %t", name, start, ended, err, c.ended)
+		}
 	}
 }
 

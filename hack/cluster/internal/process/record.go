@@ -70,6 +70,7 @@ func Start(cmd *exec.Cmd, log string) (Identity, error) {
 	}
 	id, err := Identify(cmd.Process.Pid)
 	if err != nil {
+		_ = cmd.Process.Kill() // when it only cannot be identified
 		_ = cmd.Wait()
 		return Identity{}, fmt.Errorf("%s ended at once, see %s: %w", cmd.Path, log, err)
 	}
