@@ -28,20 +28,12 @@ func (b *builder) cloudInit() error {
 	if b.changed(flagPasswordFile) {
 		b.warnings = append(b.warnings, "--"+flagPasswordFile+": the password is stored in cleartext in the VM definition")
 	}
-	kind := strings.ToLower(b.CloudInit)
-	switch kind {
-	case cloudInitNoCloud, cloudInitConfigDrive:
-	case cloudInitNone:
-		if b.changed(flagPasswordFile, flagSSHKey, flagGAManageSSH, flagUserData, flagNetworkData) {
-			b.warnings = append(b.warnings, "--"+flagCloudInit+" is none: no data source is created although other cloud-init options were set")
-		}
-		return nil
-	default:
-		return flagError(flagCloudInit, "invalid cloud-init data source type %q, supported values are: %s, %s, %s", b.CloudInit, cloudInitNoCloud, cloudInitConfigDrive, cloudInitNone)
+	kind, err := b.cloudInitKind()
+	if err != nil || kind == cloudInitNone {
+		return err
 	}
 	config := ""
 	if b.UserData == "" {
-		var err error
 		if config, err = b.cloudConfig(); err != nil {
 			return err
 		}
@@ -56,6 +48,21 @@ func (b *builder) cloudInit() error {
 		source.CloudInitConfigDrive = &virtv1.CloudInitConfigDriveSource{UserData: config, UserDataBase64: b.UserData, NetworkDataBase64: b.NetworkData}
 	}
 	return b.addVolume(flagCloudInit, virtv1.Volume{Name: cloudInitDisk, VolumeSource: source}, nil)
+}
+
+// cloudInitKind returns the kind of data source, in lower case.
+func (b *builder) cloudInitKind() (string, error) {
+	kind := strings.ToLower(b.CloudInit)
+	switch kind {
+	case cloudInitNoCloud, cloudInitConfigDrive:
+	case cloudInitNone:
+		if b.changed(flagPasswordFile, flagSSHKey, flagGAManageSSH, flagUserData, flagNetworkData) {
+			b.warnings = append(b.warnings, "--"+flagCloudInit+" is none: no data source is created although other cloud-init options were set")
+		}
+	default:
+		return "", flagError(flagCloudInit, "invalid cloud-init data source type %q, supported values are: %s, %s, %s", b.CloudInit, cloudInitNoCloud, cloudInitConfigDrive, cloudInitNone)
+	}
+	return kind, nil
 }
 
 // cloudConfig writes the user data that the flags ask for.

@@ -6,6 +6,7 @@ package createvm
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -134,12 +135,7 @@ func (o *Options) Parse(line string) error {
 
 // changed says whether one of the flags was given.
 func (o *Options) changed(flags ...string) bool {
-	for _, flag := range flags {
-		if o.flags.Changed(flag) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(flags, o.flags.Changed)
 }
 
 // exclusive are the flags of which only one may be given.

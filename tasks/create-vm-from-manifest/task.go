@@ -119,7 +119,7 @@ func decode(manifest string) (*virtv1.VirtualMachine, error) {
 	if group != virtv1.SchemeGroupVersion.Group && vm.APIVersion != "" || vm.Kind != virtv1.VirtualMachineGroupVersionKind.Kind && vm.Kind != "" {
 		return nil, fmt.Errorf("could not read VM manifest: %s %s is no VirtualMachine of %s", vm.APIVersion, vm.Kind, virtv1.SchemeGroupVersion)
 	}
-	vm.TypeMeta.APIVersion, vm.TypeMeta.Kind = virtv1.SchemeGroupVersion.String(), virtv1.VirtualMachineGroupVersionKind.Kind
+	vm.APIVersion, vm.Kind = virtv1.SchemeGroupVersion.String(), virtv1.VirtualMachineGroupVersionKind.Kind
 	vm.Status = virtv1.VirtualMachineStatus{}
 	vm.ResourceVersion, vm.UID, vm.ManagedFields = "", "", nil // of the VM that the manifest was taken from
 	return vm, nil

@@ -132,7 +132,7 @@ func TestReadRefuses(t *testing.T) {
 			map[string]any{"disks": []string{"x"}, "volumes": []string{"{"}, "datavolumeTemplates": []string{"[]"}, "templateParameters": []string{"1"}},
 			[]string{"wrong disk definition: x: each item is one JSON object", "wrong volume definition", "wrong datavolume template definition", "wrong parameter definition"},
 		},
-		"unknown fields":         {map[string]any{"disks": []string{`{"name":"a","colour":"red"}`}, "templateParameters": []string{`{"name":"a","defualt":"b"}`}}, []string{`unknown field "colour"`, `unknown field "defualt"`}},
+		"unknown fields":         {map[string]any{"disks": []string{`{"name":"a","colour":"red"}`}, "templateParameters": []string{`{"name":"a","fallback":"b"}`}}, []string{`unknown field "colour"`, `unknown field "fallback"`}},
 		"no names":               {map[string]any{"disks": []string{`{}`}, "datavolumeTemplates": []string{`{"spec":{}}`}}, []string{"name is required", "metadata.name is required"}},
 		"booleans that are none": {map[string]any{"deleteDisks": "yes", "deleteVolumes": "1"}, []string{`deleteDisks: "yes" is neither`, `deleteVolumes: "1" is neither`}},
 	}

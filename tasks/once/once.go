@@ -82,11 +82,12 @@ func try(ctx context.Context, call *declare.Call, object client.Object, gvk sche
 
 // existing reads the object of that name into object when this TaskRun made it. A foreign one is an error.
 func existing(ctx context.Context, call *declare.Call, object client.Object, gvk schema.GroupVersionKind) (bool, error) {
-	found, ok := reflect.New(reflect.TypeOf(object).Elem()).Interface().(client.Object)
+	found, ok := reflect.TypeAssert[client.Object](reflect.New(reflect.TypeOf(object).Elem()))
 	if !ok {
 		return false, fmt.Errorf("%T is no object", object)
 	}
 	found.GetObjectKind().SetGroupVersionKind(gvk)
+	taken := apierrors.NewAlreadyExists(schema.GroupResource{Group: gvk.Group, Resource: plural(gvk.Kind)}, object.GetName())
 	err := call.Client.Get(ctx, client.ObjectKeyFromObject(object), found)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -94,9 +95,9 @@ func existing(ctx context.Context, call *declare.Call, object client.Object, gvk
 	case err != nil:
 		return false, fmt.Errorf("looking for that of an earlier try: %w", err)
 	case found.GetLabels()[LabelRun] != string(call.TaskRunUID):
-		return false, apierrors.NewAlreadyExists(schema.GroupResource{Group: gvk.Group, Resource: plural(gvk.Kind)}, object.GetName())
+		return false, fmt.Errorf("it is not of this TaskRun: %w", taken)
 	case found.GetDeletionTimestamp() != nil:
-		return false, fmt.Errorf("that of an earlier try is being deleted: %w", apierrors.NewAlreadyExists(schema.GroupResource{Group: gvk.Group, Resource: plural(gvk.Kind)}, object.GetName()))
+		return false, fmt.Errorf("that of an earlier try is being deleted: %w", taken)
 	}
 	call.Log.Info("an earlier try made the "+gvk.Kind, "name", client.ObjectKeyFromObject(found).String())
 	reflect.ValueOf(object).Elem().Set(reflect.ValueOf(found).Elem())

@@ -88,7 +88,7 @@ func Get(ctx context.Context, c client.Client, kind string, key client.ObjectKey
 	case second == nil:
 		return found, nil
 	case !missing(second):
-		return nil, fmt.Errorf("getting VirtualMachineTemplate %s: %w", key, second)
+		return nil, fmt.Errorf("getting template %s: there is no Template of that name (%w); getting a VirtualMachineTemplate: %w", key, first, second)
 	case !errors.Is(first, errNotServed):
 		return nil, fmt.Errorf("getting template %s: %w, nor is there a VirtualMachineTemplate of that name", key, first)
 	case !errors.Is(second, errNotServed):
