@@ -7,6 +7,7 @@ import (
 
 	cleanupvm "github.com/slipway-vm/slipway/tasks/cleanup-vm"
 	copytemplate "github.com/slipway-vm/slipway/tasks/copy-template"
+	createdatavolumefrommanifest "github.com/slipway-vm/slipway/tasks/create-datavolume-from-manifest"
 	createvmfrommanifest "github.com/slipway-vm/slipway/tasks/create-vm-from-manifest"
 	createvmfromtemplate "github.com/slipway-vm/slipway/tasks/create-vm-from-template"
 	"github.com/slipway-vm/slipway/tasks/declare"
@@ -32,6 +33,7 @@ func All() []*declare.Task {
 	return []*declare.Task{
 		cleanupvm.Task(),
 		copytemplate.Task(),
+		createdatavolumefrommanifest.Task(),
 		createvmfrommanifest.Task(),
 		createvmfromtemplate.Task(),
 		diskuploader.Task(),

@@ -26,53 +26,101 @@ const (
 type keyPair struct {
 	private, public []byte
 	// name is the key under which the public half is kept.
-	name string
+	name        string
+	fingerprint string
 }
 
 // keygenOptions are the options of ssh-keygen that mean something here.
 type keygenOptions struct {
-	kind    string
-	bits    int
-	comment string
+	kind       string
+	bits       int
+	comment    string
+	passphrase string
 }
 
-func parseKeygenOptions(text string) (keygenOptions, error) {
-	o := keygenOptions{kind: defaultType}
-	words := strings.Fields(text)
-	for i := 0; i < len(words); i += 2 {
-		if i+1 == len(words) {
-			return o, fmt.Errorf("%s needs a value", words[i])
+// parseKeygenOptions reads options as a shell would give them to ssh-keygen. comment is the key's
+// comment when they name none.
+func parseKeygenOptions(text, comment string) (keygenOptions, error) {
+	o := keygenOptions{kind: defaultType, comment: comment}
+	words, err := splitWords(text)
+	if err != nil {
+		return o, err
+	}
+	for i := 0; i < len(words); i++ {
+		option := words[i]
+		if option == "-q" {
+			continue // it prints nothing anyway
 		}
-		value := words[i+1]
-		switch words[i] {
-		case "-t":
-			o.kind = value
-		case "-C":
-			o.comment = value
-		case "-b":
-			bits, err := strconv.Atoi(value)
-			if err != nil {
-				return o, fmt.Errorf("-b %s is no number of bits", value)
-			}
-			o.bits = bits
-		default:
-			return o, fmt.Errorf("%s is not supported; -t, -b and -C are", words[i])
+		if !strings.HasPrefix(option, "-") || len(option) != 2 || !strings.Contains("tbCN", option[1:]) {
+			return o, fmt.Errorf("unknown option -- %s; -t, -b, -C and -N are known", strings.TrimLeft(option, "-"))
+		}
+		if i+1 == len(words) {
+			return o, fmt.Errorf("option requires an argument -- %s", option[1:])
+		}
+		i++
+		if err := o.set(option, words[i]); err != nil {
+			return o, err
 		}
 	}
 	return o, nil
 }
 
-// generate makes a pair as ssh-keygen would with these options.
-func generate(options string) (*keyPair, error) {
-	o, err := parseKeygenOptions(options)
-	if err != nil {
-		return nil, err
+func (o *keygenOptions) set(option, value string) error {
+	switch option {
+	case "-t":
+		o.kind = value
+	case "-C":
+		o.comment = value
+	case "-N":
+		o.passphrase = value
+	case "-b":
+		bits, err := strconv.Atoi(value)
+		if err != nil {
+			return fmt.Errorf("-b %s is no number of bits", value)
+		}
+		o.bits = bits
 	}
+	return nil
+}
+
+// splitWords splits a line at spaces outside of quotes, which it takes away.
+func splitWords(line string) ([]string, error) {
+	var words []string
+	var word strings.Builder
+	quote, begun := rune(0), false
+	for _, r := range line {
+		switch {
+		case quote != 0 && r == quote:
+			quote = 0
+		case quote == 0 && (r == '"' || r == '\''):
+			quote, begun = r, true
+		case quote == 0 && (r == ' ' || r == '\t' || r == '\n'):
+			if begun {
+				words = append(words, word.String())
+			}
+			word.Reset()
+			begun = false
+		default:
+			word.WriteRune(r)
+			begun = true
+		}
+	}
+	if quote != 0 {
+		return nil, fmt.Errorf("a %c is not closed", quote)
+	}
+	if begun {
+		words = append(words, word.String())
+	}
+	return words, nil
+}
+
+// generate makes a pair as ssh-keygen would with these options.
+func generate(o keygenOptions) (*keyPair, error) {
 	private, err := newKey(o)
 	if err != nil {
 		return nil, err
 	}
-	block, err := ssh.MarshalPrivateKey(private, o.comment)
+	block, err := encode(private, o)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the private key: %w", err)
 	}
@@ -84,7 +132,16 @@ func generate(options string) (*keyPair, error) {
 	if o.comment != "" {
 		public += " " + o.comment
 	}
-	return &keyPair{private: pem.EncodeToMemory(block), public: []byte(public + "\n")}, nil
+	return &keyPair{
+		private: pem.EncodeToMemory(block), public: []byte(public + "\n"), fingerprint: ssh.FingerprintSHA256(signer.PublicKey()),
+	}, nil
+}
+
+func encode(private crypto.PrivateKey, o keygenOptions) (*pem.Block, error) {
+	if o.passphrase != "" {
+		return ssh.MarshalPrivateKeyWithPassphrase(private, o.comment, []byte(o.passphrase)) //nolint:wrapcheck // generate says what it does
+	}
+	return ssh.MarshalPrivateKey(private, o.comment) //nolint:wrapcheck // generate says what it does
 }
 
 func newKey(o keygenOptions) (crypto.PrivateKey, error) {

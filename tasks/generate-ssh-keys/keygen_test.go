@@ -1,6 +1,7 @@
 package generatesshkeys
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -8,43 +9,70 @@ import (
 )
 
 func TestGenerateMakesAPair(t *testing.T) {
-	for options, kind := range map[string]string{
-		"-t ed25519 -C me@example": "ssh-ed25519", "-t ecdsa -b 384": "ecdsa-sha2-nistp384", "-b 2048": "ssh-rsa",
+	for options, c := range map[string]struct{ kind, comment, passphrase string }{
+		"-t ed25519 -C me@example":             {"ssh-ed25519", "me@example", ""},
+		"-t ecdsa -b 384 -q":                   {"ecdsa-sha2-nistp384", "root@run", ""},
+		"-b 2048 -C 'two words' -N ''":         {"ssh-rsa", "two words", ""},
+		`-t ed25519 -N "my long passphrase 1"`: {"ssh-ed25519", "root@run", "my long passphrase 1"},
 	} {
-		keys, err := generate(options)
+		o, err := parseKeygenOptions(options, "root@run")
+		if err != nil {
+			t.Fatalf("%q: %v", options, err)
+		}
+		keys, err := generate(o)
 		if err != nil {
 			t.Fatalf("%q: %v", options, err)
 		}
 		signer, err := ssh.ParsePrivateKey(keys.private)
+		if c.passphrase != "" {
+			signer, err = ssh.ParsePrivateKeyWithPassphrase(keys.private, []byte(c.passphrase))
+		}
 		if err != nil {
 			t.Fatalf("%q: %v", options, err)
 		}
 		public, comment, _, _, err := ssh.ParseAuthorizedKey(keys.public)
-		if err != nil || public.Type() != kind || string(public.Marshal()) != string(signer.PublicKey().Marshal()) {
+		if err != nil || public.Type() != c.kind || comment != c.comment || string(public.Marshal()) != string(signer.PublicKey().Marshal()) {
 			t.Errorf("%q made %s, %v", options, keys.public, err)
 		}
-		if strings.Contains(options, "-C") && comment != "me@example" {
-			t.Errorf("%q: comment %q", options, comment)
+		if keys.fingerprint != ssh.FingerprintSHA256(public) {
+			t.Errorf("%q: fingerprint %s", options, keys.fingerprint)
 		}
 	}
 }
 
 func TestGenerateRefuses(t *testing.T) {
 	for options, want := range map[string]string{
-		"-t dsa": "not supported", "-b 512": "2048 to 16384", "-b x": "no number", "-f /etc/x": "-f is not supported", "-t": "needs a value", "-t ecdsa -b 100": "256, 384 or 521",
+		"-t dsa": "not supported", "-b 512": "2048 to 16384", "-b x": "no number", "-f /etc/x": "unknown option -- f", "-t": "option requires an argument -- t",
+		"-t ecdsa -b 100": "256, 384 or 521", "-3 unknown-param test": "unknown option -- 3", "stray": "unknown option -- stray",
+		`-C "open`: `a " is not closed`, "-t ed25519 -b 512": "has one size", "--help": "unknown option -- help",
 	} {
-		if _, err := generate(options); err == nil || !strings.Contains(err.Error(), want) {
+		o, err := parseKeygenOptions(options, "")
+		if err == nil {
+			_, err = generate(o)
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", options, err, want)
 		}
 	}
 }
 
+func TestSplitWords(t *testing.T) {
+	got, err := splitWords("  a 'b c'd \"e'f\"\t'' ")
+	if err != nil || !slices.Equal(got, []string{"a", "b cd", "e'f", ""}) {
+		t.Fatalf("%q, %v", got, err)
+	}
+}
+
 func TestConnectionOptions(t *testing.T) {
-	options, err := connectionOptions([]string{"user:debian", "host-public-key: ssh-ed25519 AA:BB"})
-	if err != nil || string(options["user"]) != "debian" || string(options["host-public-key"]) != "ssh-ed25519 AA:BB" {
+	options, err := connectionOptions([]string{"user:debian", "host-public-key: ssh-ed25519 AA:BB", "additional-ssh-options:-C -p 8022"})
+	if err != nil || string(options["user"]) != "debian" || string(options["host-public-key"]) != "ssh-ed25519 AA:BB" || string(options["additional-ssh-options"]) != "-C -p 8022" {
 		t.Fatal(options, err)
 	}
-	if _, err := connectionOptions([]string{"user"}); err == nil {
-		t.Fatal("an item without a colon was taken")
+	for item, want := range map[string]string{
+		"user": "is not of the form KEY:VALUE", ":x": "is not of the form KEY:VALUE", "a b:x": "is no key of a Secret", "ssh-privatekey:x": "is what this task makes",
+	} {
+		if _, err := connectionOptions([]string{item}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", item, err, want)
+		}
 	}
 }

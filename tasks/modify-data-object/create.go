@@ -2,17 +2,18 @@ package modifydataobject
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/internal/apply"
-	"github.com/slipway-vm/slipway/internal/await"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/tasks/declare"
 )
@@ -23,152 +24,157 @@ const labelRun = names.Domain + "taskrun-uid"
 // fieldManager owns what the task writes.
 const fieldManager = "modify-data-object"
 
-// create makes the object, or takes up the one that an earlier try of this TaskRun made.
+// create makes the object, or takes up the one that an earlier try of this TaskRun made. Each write
+// either made the object with the TaskRun's mark or did nothing, so a task that is ended anywhere
+// and tried again comes to the same end.
 func create(ctx context.Context, call *declare.Call, o options, object client.Object) (client.Object, error) {
-	if o.own {
-		owner, err := call.Owner()
-		if err != nil {
+	if err := prepare(call, o, object); err != nil {
+		return nil, err
+	}
+	earlier, err := madeBefore(ctx, call, object)
+	if err != nil {
+		return nil, err
+	}
+	if earlier != nil && !hasFailed(earlier) {
+		call.Log.Info("an earlier try made it", "kind", kindOf(object), "name", earlier.GetName())
+		return earlier, nil
+	}
+	if earlier != nil {
+		call.Log.Info("an earlier try made it, and it failed; making it anew", "kind", kindOf(object), "name", earlier.GetName())
+		if err := evict(ctx, call, client.ObjectKeyFromObject(earlier)); err != nil {
 			return nil, err
+		}
+		return object, post(ctx, call, object)
+	}
+	if !o.replace || object.GetName() == "" {
+		return object, post(ctx, call, object)
+	}
+	if source, ok := object.(*cdiv1.DataSource); ok {
+		return source, put(ctx, call, source)
+	}
+	if err := evict(ctx, call, client.ObjectKeyFromObject(object)); err != nil {
+		return nil, err
+	}
+	return object, post(ctx, call, object)
+}
+
+// prepare gives the object its owner and the mark of the TaskRun.
+func prepare(call *declare.Call, o options, object client.Object) error {
+	if o.own {
+		owner, err := call.OwnerIn(object.GetNamespace())
+		if err != nil {
+			return declare.Coded(declare.CodeUsage, err)
 		}
 		object.SetOwnerReferences(append(object.GetOwnerReferences(), owner))
 	}
 	if call.TaskRunUID != "" {
-		labels := object.GetLabels()
-		if labels == nil {
-			labels = map[string]string{}
-		}
-		labels[labelRun] = string(call.TaskRunUID)
-		object.SetLabels(labels)
-		earlier, err := madeBefore(ctx, call, object)
-		if earlier != nil || err != nil {
-			return earlier, err
-		}
+		metav1.SetMetaDataLabel(metaOf(object), labelRun, string(call.TaskRunUID))
 	}
-	kind := fmt.Sprintf("%s %s", kindOf(object), call.NamespaceOr("namespace", object.GetNamespace())+"/"+object.GetName()+object.GetGenerateName())
-	call.Log.Info("creating " + kind)
-	err := call.Client.Create(ctx, object, client.FieldOwner(fieldManager))
-	if apierrors.IsAlreadyExists(err) && o.replace {
-		return object, replace(ctx, call, object)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("creating %s: %w", kind, err)
-	}
-	return object, nil
+	return nil
 }
 
-// madeBefore returns the object of this kind that an earlier try of the TaskRun made, or nil.
+func metaOf(object client.Object) *metav1.ObjectMeta {
+	if source, ok := object.(*cdiv1.DataSource); ok {
+		return &source.ObjectMeta
+	}
+	return &object.(*cdiv1.DataVolume).ObjectMeta //nolint:forcetypeassert // decode makes no other
+}
+
+// madeBefore returns the object of this kind that an earlier try of the TaskRun made, or nil. CDI may
+// have collected a finished DataVolume and left its claim, which has the mark too.
 func madeBefore(ctx context.Context, call *declare.Call, object client.Object) (client.Object, error) {
+	if call.TaskRunUID == "" {
+		return nil, nil //nolint:nilnil // there are no tries
+	}
+	lists := []client.ObjectList{&cdiv1.DataVolumeList{}, &corev1.PersistentVolumeClaimList{}}
+	if _, ok := object.(*cdiv1.DataSource); ok {
+		lists = []client.ObjectList{&cdiv1.DataSourceList{}}
+	}
 	in := []client.ListOption{client.InNamespace(object.GetNamespace()), client.MatchingLabels{labelRun: string(call.TaskRunUID)}}
-	var found []client.Object
-	var err error
-	switch object.(type) {
-	case *cdiv1.DataVolume:
-		var list cdiv1.DataVolumeList
-		err = call.Client.List(ctx, &list, in...)
-		for i := range list.Items {
-			found = append(found, &list.Items[i])
+	for _, list := range lists {
+		if err := call.Client.List(ctx, list, in...); err != nil {
+			return nil, fmt.Errorf("looking for what an earlier try made: %w", err)
 		}
-	case *cdiv1.DataSource:
-		var list cdiv1.DataSourceList
-		err = call.Client.List(ctx, &list, in...)
-		for i := range list.Items {
-			found = append(found, &list.Items[i])
+		items, err := meta.ExtractList(list)
+		if err != nil {
+			return nil, fmt.Errorf("looking for what an earlier try made: %w", err)
 		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("looking for what an earlier try made: %w", err)
-	}
-	for _, f := range found {
-		if f.GetDeletionTimestamp() == nil && (f.GetName() == object.GetName() || object.GetName() == "") {
-			call.Log.Info("an earlier try made it", "kind", kindOf(object), "name", f.GetName())
-			return f, nil
+		for _, item := range items {
+			found, ok := item.(client.Object)
+			if ok && found.GetDeletionTimestamp() == nil && (found.GetName() == object.GetName() || object.GetName() == "") {
+				return found, nil
+			}
 		}
 	}
 	return nil, nil
 }
 
-// replace puts the object in place of the one of its name: a DataSource is changed, a DataVolume deleted and made anew.
-func replace(ctx context.Context, call *declare.Call, object client.Object) error {
-	key := client.ObjectKeyFromObject(object)
-	if source, ok := object.(*cdiv1.DataSource); ok {
-		source.ResourceVersion = ""
-		call.Log.Info("changing DataSource", "name", key.String())
-		return apply.Object(ctx, call.Client, source, fieldManager)
-	}
-	call.Log.Info("replacing DataVolume", "name", key.String())
-	if err := removeDataVolume(ctx, call, key); err != nil {
-		return err
-	}
-	object.SetResourceVersion("")
-	object.SetUID("")
+// hasFailed says whether the object is a DataVolume that came to a bad end: a retry is there to try it again.
+func hasFailed(object client.Object) bool {
+	volume, ok := object.(*cdiv1.DataVolume)
+	return ok && volume.Status.Phase == cdiv1.Failed
+}
+
+// post creates the object, and fails when one of its name exists.
+func post(ctx context.Context, call *declare.Call, object client.Object) error {
+	name := object.GetNamespace() + "/" + object.GetName() + object.GetGenerateName()
+	call.Log.Info("creating "+kindOf(object), "name", name)
 	if err := call.Client.Create(ctx, object, client.FieldOwner(fieldManager)); err != nil {
-		return fmt.Errorf("creating DataVolume %s anew: %w", key, err)
+		return fmt.Errorf("creating %s %s: %w", kindOf(object), name, err)
 	}
 	return nil
 }
 
-// removeDataVolume deletes a DataVolume and the claim of its name, and waits until both are gone.
-func removeDataVolume(ctx context.Context, call *declare.Call, key client.ObjectKey) error {
-	meta := metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}
-	volume, claim := &cdiv1.DataVolume{ObjectMeta: meta}, &corev1.PersistentVolumeClaim{ObjectMeta: meta}
-	for _, object := range []client.Object{volume, claim} {
-		if err := call.Client.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("deleting %s %s: %w", kindOf(object), key, err)
+// evict deletes the DataVolume of the name and its claim, or a claim alone, and waits until they are gone.
+func evict(ctx context.Context, call *declare.Call, key client.ObjectKey) error {
+	for _, kind := range []string{"DataVolume", "PersistentVolumeClaim"} {
+		object, err := read(ctx, call.Client, kind, key)
+		if err != nil {
+			return err
+		}
+		if object == nil {
+			continue
+		}
+		call.Log.Info("removing "+kind+" to make it anew", "name", key.String())
+		if err := remove(ctx, call.Client, object); err != nil {
+			return err
 		}
 	}
-	err := await.Object(ctx, call.Client, &cdiv1.DataVolumeList{}, key, func(_ *cdiv1.DataVolume, exists bool) (bool, error) { return !exists, nil })
-	if err != nil {
-		return stillThere(ctx, volume, key, err)
-	}
-	err = await.Object(ctx, call.Client, &corev1.PersistentVolumeClaimList{}, key, func(_ *corev1.PersistentVolumeClaim, exists bool) (bool, error) { return !exists, nil })
-	if err != nil {
-		return stillThere(ctx, claim, key, err)
-	}
 	return nil
 }
 
-func stillThere(ctx context.Context, object client.Object, key client.ObjectKey, err error) error {
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
-		err = errors.Join(cause, err)
+// put applies the DataSource, whether one of its name exists or not. It keeps its uid, and who
+// clones from it meanwhile gets the old disk or the new one. What others set in its spec goes:
+// a DataSource has one source.
+func put(ctx context.Context, call *declare.Call, source *cdiv1.DataSource) error {
+	key := client.ObjectKeyFromObject(source)
+	call.Log.Info("applying DataSource", "name", key.String())
+	if err := apply.Object(ctx, call.Client, source.DeepCopy(), fieldManager); err != nil {
+		return err
 	}
-	return fmt.Errorf("waiting until %s %s is gone, which a pod or VM may still use: %w", kindOf(object), key, err)
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		present := &cdiv1.DataSource{}
+		if err := call.Client.Get(ctx, key, present); err != nil {
+			return err //nolint:wrapcheck // wrapped below; RetryOnConflict looks for API errors
+		}
+		if equality.Semantic.DeepEqual(present.Spec, source.Spec) {
+			return nil
+		}
+		present.Spec = source.Spec
+		return call.Client.Update(ctx, present, client.FieldOwner(fieldManager))
+	})
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("applying DataSource %s: it was deleted meanwhile", key)
+	}
+	if err != nil {
+		return fmt.Errorf("replacing the source of DataSource %s: %w", key, err)
+	}
+	return nil
 }
 
 // removeObject deletes the object that the parameters name and waits until it is gone; one that is gone already is no error.
 func removeObject(ctx context.Context, call *declare.Call, o options) error {
-	object := newObject(o.removeKind)
-	if object == nil {
-		return fmt.Errorf("deleteObjectKind: %q is not known; DataVolume, DataSource and PersistentVolumeClaim are", o.removeKind)
-	}
 	key := client.ObjectKey{Namespace: call.NamespaceOr("namespace"), Name: o.removeName}
-	object.SetNamespace(key.Namespace)
-	object.SetName(key.Name)
 	call.Log.Info("deleting "+o.removeKind, "name", key.String())
-	if err := call.Client.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting %s %s: %w", o.removeKind, key, err)
-	}
-	var err error
-	switch object.(type) {
-	case *cdiv1.DataVolume:
-		err = await.Object(ctx, call.Client, &cdiv1.DataVolumeList{}, key, func(_ *cdiv1.DataVolume, exists bool) (bool, error) { return !exists, nil })
-	case *cdiv1.DataSource:
-		err = await.Object(ctx, call.Client, &cdiv1.DataSourceList{}, key, func(_ *cdiv1.DataSource, exists bool) (bool, error) { return !exists, nil })
-	default:
-		err = await.Object(ctx, call.Client, &corev1.PersistentVolumeClaimList{}, key, func(_ *corev1.PersistentVolumeClaim, exists bool) (bool, error) { return !exists, nil })
-	}
-	if err != nil {
-		return stillThere(ctx, object, key, err)
-	}
-	return errors.Join(call.Result("name", key.Name), call.Result("namespace", key.Namespace))
-}
-
-// kindOf names the kind of an object for messages.
-func kindOf(object client.Object) string {
-	switch object.(type) {
-	case *cdiv1.DataVolume:
-		return "DataVolume"
-	case *cdiv1.DataSource:
-		return "DataSource"
-	}
-	return "PersistentVolumeClaim"
+	return remove(ctx, call.Client, named(o.removeKind, key))
 }

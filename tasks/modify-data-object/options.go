@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -42,6 +41,8 @@ func readOptions(call *declare.Call) (options, error) {
 		return o, errors.New("object-kind param has to be specified")
 	case o.remove && o.removeName == "":
 		return o, errors.New("object-name param has to be specified")
+	case o.remove && newObject(o.removeKind) == nil:
+		return o, fmt.Errorf("deleteObjectKind: %q is not known; DataVolume, DataSource and PersistentVolumeClaim are", o.removeKind)
 	case !o.remove && o.manifest == "":
 		return o, errors.New("data-object-manifest param has to be specified")
 	}
@@ -57,6 +58,9 @@ func decode(manifest string) (client.Object, error) {
 	if err := yaml.Unmarshal([]byte(manifest), &kind); err != nil {
 		return nil, fmt.Errorf("could not read data object manifest: %w", err)
 	}
+	if kind.APIVersion == "" || kind.Kind == "" {
+		return nil, errors.New("could not read data object manifest: apiVersion and kind are required")
+	}
 	group := schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind).Group
 	object := newObject(kind.Kind)
 	if group != cdiv1.SchemeGroupVersion.Group || object == nil || kind.Kind == "PersistentVolumeClaim" {
@@ -66,20 +70,7 @@ func decode(manifest string) (client.Object, error) {
 		return nil, fmt.Errorf("could not read data object manifest: %w", err)
 	}
 	if object.GetName() == "" && object.GetGenerateName() == "" {
-		return nil, errors.New("could not read data object manifest: metadata.name or metadata.generateName is required")
+		return nil, fmt.Errorf("%s is invalid: metadata.name: Required value: name or generateName is required", kind.Kind)
 	}
 	return object, nil
-}
-
-// newObject makes an empty object of the kind, nil for a kind that the task does not handle.
-func newObject(kind string) client.Object {
-	switch kind {
-	case "DataVolume":
-		return &cdiv1.DataVolume{}
-	case "DataSource":
-		return &cdiv1.DataSource{}
-	case "PersistentVolumeClaim":
-		return &corev1.PersistentVolumeClaim{}
-	}
-	return nil
 }

@@ -12,7 +12,11 @@ func TestDecode(t *testing.T) {
 	}
 	for manifest, want := range map[string]string{
 		"kind: Pod\napiVersion: v1\n":                                                         "could not identify data object, wrong group or kind",
-		"apiVersion: cdi.kubevirt.io/v1beta1\nkind: DataVolume\nmetadata: {}\n":               "metadata.name or metadata.generateName is required",
+		"apiVersion: cdi.kubevirt.io/v1beta1\nkind: DataVolume\nmetadata: {}\n":               "invalid: metadata.name: Required value: name",
+		"metadata: {name: a}\n":                                                               "could not read data object manifest",
+		"apiVersion: unsupported\nkind: DataSource\n":                                         "could not identify data object, wrong group or kind",
+		"apiVersion: cdi.kubevirt.io/v1beta1\nkind: unsupported\n":                            "could not identify data object, wrong group or kind",
+		"apiVersion: kubevirt.io/v1\nkind: VirtualMachine\n":                                  "could not identify data object, wrong group or kind",
 		"apiVersion: cdi.kubevirt.io/v1beta1\nkind: DataVolume\nmetadata: {name: a}\nspce: 1": "unknown field",
 		"{":  "could not read data object manifest",
 		"ab": "could not read data object manifest",

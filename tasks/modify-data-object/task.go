@@ -6,12 +6,14 @@ import (
 	"errors"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/tasks/declare"
 )
 
 // Exit codes that clients know.
 const (
+	codeClient  = 1
 	codeCreate  = 2
 	codeResults = 3
 	codeDelete  = 4
@@ -27,28 +29,34 @@ func Task() *declare.Task {
 With waitForSuccess the task watches a DataVolume until it Succeeded and tells its progress, or a DataSource until
 it is Ready. A DataVolume that failed, or whose import failed more than three times, ends the wait with its reason.
 
-A retry of the same TaskRun takes up the object that its earlier try made. With allowReplace an existing DataVolume is
-deleted with its claim, and made anew; an existing DataSource is changed in place. Without it an existing object is an error.
+With allowReplace an existing DataVolume, and a claim of its name, are deleted and made anew once they are gone; an existing
+DataSource is applied in place, so it never is absent. Without it an existing object is an error.
 
-Exit codes: 2 the object could not be made or did not become ready, 3 results, 4 deletion, 255 a parameter is wrong.`,
-		Image: declare.Slipway,
+A retry of the same TaskRun takes up the object that its earlier try made, and makes one that failed anew. Deleting what is
+gone already is no error.
+
+Exit codes: 1 the API could not be reached, 2 the object could not be made or did not become ready, 3 results, 4 deletion, 255 a
+parameter is wrong.`,
+		Image:      declare.Slipway,
+		ClientCode: codeClient,
 		Params: []declare.Param{
-			{Name: "manifest", Description: "YAML of the DataVolume or DataSource. Its name may be generated (generateName).", Kind: "yaml"},
+			{Name: "manifest", Description: "YAML of the DataVolume or DataSource. Its name may be generated (generateName).", Kind: "resource-yaml", Object: declare.DataVolume},
 			{Name: "namespace", Description: "Namespace of the object; by default the manifest's, or the TaskRun's.", Kind: "namespace"},
 			{Name: "waitForSuccess", Description: "Wait until the object is ready.", Default: "false", Kind: "boolean"},
 			{Name: "allowReplace", Description: "Replace an object of the same name.", Default: "false", Kind: "boolean"},
 			{Name: "deleteObject", Description: "Delete the object that deleteObjectKind and deleteObjectName name, instead of making one.", Default: "false", Kind: "boolean"},
 			{Name: "deleteObjectKind", Description: "DataVolume, DataSource or PersistentVolumeClaim."},
-			{Name: "deleteObjectName", Description: "Name of the object to delete.", Kind: "name"},
-			{Name: "timeout", Description: "The longest wait for the object.", Default: "1h", Kind: "duration"},
-			{Name: "setOwnerReference", Description: "Make the TaskRun own the object, so that the object goes with it.", Default: "false", Kind: "boolean"},
+			{Name: "deleteObjectName", Description: "Name of the object to delete."},
+			{Name: "timeout", Description: "The longest time for the task, waits included.", Default: "1h", Kind: "duration"},
+			{Name: "setOwnerReference", Description: "Make the TaskRun own the object, so that the object goes with it. Both must be in one namespace.", Default: "false", Kind: "boolean"},
 		},
 		Results: []declare.Result{
 			{Name: "name", Description: "Name of the object."},
 			{Name: "namespace", Description: "Namespace of the object."},
 		},
 		Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{"cdi.kubevirt.io"}, Resources: []string{"datavolumes", "datasources"}, Verbs: []string{"get", "list", "watch", "create", "patch", "delete"}},
+			{APIGroups: []string{"cdi.kubevirt.io"}, Resources: []string{"datavolumes"}, Verbs: []string{"get", "list", "watch", "create", "delete"}},
+			{APIGroups: []string{"cdi.kubevirt.io"}, Resources: []string{"datasources"}, Verbs: []string{"get", "list", "watch", "create", "update", "patch", "delete"}},
 			{APIGroups: []string{""}, Resources: []string{"persistentvolumeclaims"}, Verbs: []string{"get", "list", "watch", "delete"}},
 		},
 		Examples: []declare.Example{{
@@ -81,18 +89,25 @@ func run(ctx context.Context, call *declare.Call) error {
 	if err != nil {
 		return declare.Coded(declare.CodeUsage, err)
 	}
-	if o.timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, o.timeout, errors.New("timed out waiting for the condition"))
-		defer cancel()
-	}
 	if o.remove {
-		return declare.Coded(codeDelete, removeObject(ctx, call, o))
+		ctx, cancel := o.bounded(ctx)
+		defer cancel()
+		if err := removeObject(ctx, call, o); err != nil {
+			return declare.Coded(codeDelete, err)
+		}
+		return declare.Coded(codeResults, errors.Join(call.Result("name", o.removeName), call.Result("namespace", call.NamespaceOr("namespace"))))
 	}
 	object, err := decode(o.manifest)
 	if err != nil {
 		return declare.Coded(declare.CodeUsage, err)
 	}
+	return o.produce(ctx, call, object)
+}
+
+// produce creates the object, writes the results, and waits if asked to.
+func (o options) produce(ctx context.Context, call *declare.Call, object client.Object) error {
+	ctx, cancel := o.bounded(ctx)
+	defer cancel()
 	object.SetNamespace(call.NamespaceOr("namespace", object.GetNamespace()))
 	made, err := create(ctx, call, o, object)
 	if err != nil {
@@ -105,4 +120,31 @@ func run(ctx context.Context, call *declare.Call) error {
 		return nil
 	}
 	return declare.Coded(codeCreate, waitReady(ctx, call, made))
+}
+
+// bounded limits a context by the timeout, if there is one.
+func (o options) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if o.timeout == 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, o.timeout, errTimeout)
+}
+
+// DataVolume makes the DataVolume of the parameter manifest, and waits for it when waitForSuccess
+// says so: all that the field's earlier task for DataVolumes did.
+func DataVolume(ctx context.Context, call *declare.Call) error {
+	wait, waitErr := call.Bool("waitForSuccess")
+	timeout, timeoutErr := call.Duration("timeout")
+	if err := errors.Join(waitErr, timeoutErr); err != nil {
+		return declare.Coded(declare.CodeUsage, err)
+	}
+	object, err := decode(call.String("manifest"))
+	if err == nil && kindOf(object) != "DataVolume" {
+		err = errors.New("could not identify data object, wrong group or kind: this task makes DataVolumes; modify-data-object makes others too")
+	}
+	if err != nil {
+		return declare.Coded(declare.CodeUsage, err)
+	}
+	o := options{wait: wait, timeout: timeout}
+	return o.produce(ctx, call, object)
 }
