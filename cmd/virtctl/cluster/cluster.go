@@ -1,0 +1,49 @@
+// Package cluster finds the cluster and the namespace that virtctl's verbs work on, by the flags
+// and files that kubectl uses, too.
+package cluster
+
+import (
+	"fmt"
+
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/slipway-vm/slipway/internal/scheme"
+)
+
+// Access is where the flags say that the cluster is.
+type Access struct {
+	config clientcmd.ClientConfig
+}
+
+// NewAccess adds the flags --kubeconfig, --context, --namespace and their neighbours to flags.
+func NewAccess(flags *pflag.FlagSet) *Access {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	flags.StringVar(&rules.ExplicitPath, "kubeconfig", "", "path of the kubeconfig file; by default $KUBECONFIG, or ~/.kube/config")
+	overrides := &clientcmd.ConfigOverrides{}
+	clientcmd.BindOverrideFlags(overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
+	return &Access{config: clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)}
+}
+
+// Namespace is the one that the flags or the kubeconfig's context name.
+func (a *Access) Namespace() (string, error) {
+	namespace, _, err := a.config.Namespace()
+	if err != nil {
+		return "", fmt.Errorf("finding the namespace: %w", err)
+	}
+	return namespace, nil
+}
+
+// Client reaches the cluster's API.
+func (a *Access) Client() (client.WithWatch, error) {
+	config, err := a.config.ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("finding the cluster: %w; set KUBECONFIG or --kubeconfig", err)
+	}
+	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme.New()})
+	if err != nil {
+		return nil, fmt.Errorf("reaching the cluster at %s: %w", config.Host, err)
+	}
+	return c, nil
+}
