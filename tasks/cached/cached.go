@@ -62,12 +62,23 @@ func DiskRule() rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"persistentvolumeclaims"}, Verbs: []string{"get", "patch"}}
 }
 
-// Rules are the API verbs that the cache needs; they need get of persistentvolumeclaims besides.
+// None writes the results of a task that does what is not cached.
+func None(call *declare.Call) error {
+	return errors.Join(call.Result(ResultDigest, ""), call.Result(ResultCached, "false"))
+}
+
+// Rules are the API verbs of a task that uses Disk or Import; they need get of persistentvolumeclaims besides.
 func Rules() []rbacv1.PolicyRule {
+	return append(RestoreRules(), rbacv1.PolicyRule{
+		APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "list", "watch", "create", "update", "delete"},
+	})
+}
+
+// RestoreRules are the API verbs of a task that takes entries and makes none.
+func RestoreRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{"cdi.kubevirt.io"}, Resources: []string{"datavolumes"}, Verbs: []string{"list", "watch", "create", "patch", "delete"}},
 		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch", "create", "delete"}},
-		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "list", "watch", "create", "update", "delete"}},
 	}
 }
 

@@ -48,7 +48,8 @@ the optional workspaces data01 to data10 count as inputs of every step; bind tho
 A restored disk is a clone of the cache's entry. A pod reads the entry meanwhile; when its content is not the one that
 was cached, the entry is removed and the task goes on with the step before it. Where the cache cannot be used, nothing
 is cached, and the log says why. Exit codes: 2 a disk could not be restored, 255 a parameter is wrong.`,
-		Image: declare.Guestfs,
+		Image:  declare.Guestfs,
+		Memory: "48Mi", // it is in that image for its digest only
 		Params: append([]declare.Param{
 			{Name: "manifest", Required: true, Kind: "yaml", Description: "YAML of the DataVolume that the import makes; its name may be generated (generateName). A restored disk has its name, labels and annotations."},
 			{Name: "steps", Array: true, Description: "The steps that change the disk, in their order. The first line of each is the task, such as disk-virt-customize, with its additionalVirtOptions; the further lines are its virtCommands."},
@@ -65,7 +66,7 @@ is cached, and the log says why. Exit codes: 2 a disk could not be restored, 255
 			{Name: resultRecipe, Description: "Key of all that decides what the pipeline publishes; empty when something of it is not known."},
 			{Name: resultSource, Description: "The parameter dataSource."},
 		}, cached.Results()...),
-		Rules: append(cached.Rules(),
+		Rules: append(cached.RestoreRules(),
 			rbacv1.PolicyRule{APIGroups: []string{"cdi.kubevirt.io"}, Resources: []string{"datasources"}, Verbs: []string{"get"}},
 			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"persistentvolumeclaims"}, Verbs: []string{"get", "list", "watch"}},
 			rbacv1.PolicyRule{APIGroups: []string{"template.openshift.io"}, Resources: []string{"templates"}, Verbs: []string{"get"}},
