@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/client-go/rest"
+	virtv1 "kubevirt.io/api/core/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -20,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
@@ -187,7 +190,10 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	definition, namespace := &metav1.PartialObjectMetadata{}, &metav1.PartialObjectMetadata{}
 	definition.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	for _, watched := range []client.Object{&hcov1.HyperConverged{}, definition, namespace, &corev1.Pod{}} {
+	if err := c.Watch(source.Kind(r.Cache, client.Object(&hcov1.HyperConverged{}), r.toTheOne(), asked())); err != nil {
+		return fmt.Errorf("watching HyperConverged: %w", err)
+	}
+	for _, watched := range []client.Object{definition, namespace, &corev1.Pod{}} {
 		if err := c.Watch(source.Kind(r.Cache, watched, r.toTheOne())); err != nil {
 			return fmt.Errorf("watching %T: %w", watched, err)
 		}
@@ -211,10 +217,25 @@ func (r *Reconciler) watchAhead(mgr manager.Manager) error {
 		}
 		metadata := &metav1.PartialObjectMetadata{}
 		metadata.SetGroupVersionKind(kind)
-		if err := r.controller.Watch(source.Kind[client.Object](r.Cache, metadata, r.toTheOne())); err != nil {
+		if err := r.controller.Watch(source.Kind[client.Object](r.Cache, metadata, r.toTheOne(), eventsOf(kind)...)); err != nil {
 			return fmt.Errorf("watching %s: %w", kind, err)
 		}
 		r.watched[kind] = true
+	}
+	return nil
+}
+
+// asked lets events through of what somebody asked for, and none of a status. The operator
+// writes the status of these kinds itself: when a pass fails, the queue's back-off says when
+// the next one is, and not the event of the status that tells of the failure.
+func asked() predicate.Predicate {
+	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
+}
+
+// eventsOf says which events of an installed kind bring a pass; of workloads those of their status do.
+func eventsOf(kind schema.GroupVersionKind) []predicate.Predicate {
+	if kind.Group == virtv1.GroupVersion.Group || kind.Group == cdiv1.SchemeGroupVersion.Group {
+		return []predicate.Predicate{asked()}
 	}
 	return nil
 }

@@ -168,7 +168,7 @@ func (r *Reconciler) watch(ctx context.Context, kind schema.GroupVersionKind) er
 		return fmt.Errorf("watching %s: %w", kind, err)
 	}
 	if r.controller != nil {
-		if err := r.controller.Watch(source.Kind[client.Object](r.Cache, metadata, r.toTheOne())); err != nil {
+		if err := r.controller.Watch(source.Kind[client.Object](r.Cache, metadata, r.toTheOne(), eventsOf(kind)...)); err != nil {
 			return fmt.Errorf("watching %s: %w", kind, err)
 		}
 	}
