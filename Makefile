@@ -72,6 +72,10 @@ push: ## Copy the images to a registry: make push REGISTRY=registry.example.com/
 	$(GO) run ./hack/images build
 	$(GO) run ./hack/images push --registry "$(REGISTRY)" $(if $(INSECURE),--insecure)
 
+bundle: ## Tasks and pipelines as Tekton bundles in a registry: make bundle REGISTRY=registry.example.com/slipway (INSECURE=1 for plain HTTP)
+	@test -n "$(REGISTRY)" || { echo "REGISTRY is missing: make bundle REGISTRY=registry.example.com/slipway" >&2; exit 2; }
+	$(GO) run ./hack/bundle push --registry "$(REGISTRY)" $(if $(INSECURE),--insecure)
+
 manifest: ## The one file that installs the operator on any cluster: bin/slipway.yaml
 	$(GO) run ./hack/images build slipway slipway-launcher slipway-guestfs
 	$(GO) run ./cmd/slipway manifest $$($(GO) run ./hack/images list --flags $(if $(REGISTRY),--registry $(REGISTRY))) > $(BIN)/slipway.yaml
@@ -108,4 +112,4 @@ help: ## This list
 $(BIN)/golangci-lint: hack/lint/go.mod hack/lint/go.sum
 	GOFLAGS= $(GO) build -C hack/lint -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
-.PHONY: bench build clean cluster cluster-down cluster-reset cluster-up demo deps e2e generate help images integration lint manifest push test unit verify
+.PHONY: bench build bundle clean cluster cluster-down cluster-reset cluster-up demo deps e2e generate help images integration lint manifest push test unit verify
