@@ -3,15 +3,20 @@ package createvm
 import (
 	"errors"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/validation"
 	virtv1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/instancetype"
 )
+
+// suffixSize is the length of the random end of a name.
+const suffixSize = 5
 
 // builder is a VirtualMachine that is being built.
 type builder struct {
@@ -29,6 +34,12 @@ func (o *Options) VM() (vm *virtv1.VirtualMachine, warnings []string, err error)
 		return nil, nil, err
 	}
 	values := *o // access credentials change some
+	if values.Suffix == nil {
+		values.Suffix = func() string { return rand.String(suffixSize) }
+	}
+	if values.ReadFile == nil {
+		values.ReadFile = os.ReadFile
+	}
 	b := &builder{Options: &values, bootOrders: map[uint]string{}}
 	// The order decides: volumes boot in the order in which they are added, access credentials
 	// may ask for cloud-init data, and inference looks at the volumes.

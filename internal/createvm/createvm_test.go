@@ -191,3 +191,44 @@ func TestScalar(t *testing.T) {
 		}
 	}
 }
+
+// virtctl gives neither names nor files: both have their defaults.
+func TestDefaults(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(path, []byte("hush"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for range 2 {
+		o := &Options{}
+		if err := o.Parse("--password-file " + path); err != nil {
+			t.Fatal(err)
+		}
+		vm, _, err := o.VM()
+		if err != nil || len(vm.Name) != len("vm-12345") || !strings.Contains(vm.Spec.Template.Spec.Volumes[0].CloudInitNoCloud.UserData, "hush") {
+			t.Fatalf("%+v, %v", vm, err)
+		}
+		names = append(names, vm.Name)
+	}
+	if names[0] == names[1] {
+		t.Errorf("two VMs are named %s", names[0])
+	}
+}
+
+// The flags of the field's virtctl create vm, all of them.
+func TestFlags(t *testing.T) {
+	var got []string
+	for _, f := range Flags() {
+		got = append(got, strings.TrimPrefix(f.Name, "--"))
+		if f.Usage == "" || f.Type == "" {
+			t.Errorf("%s says nothing of itself", f.Name)
+		}
+	}
+	slices.Sort(got)
+	want := strings.Fields(`access-cred cloud-init cloud-init-network-data cloud-init-user-data ga-manage-ssh infer-instancetype infer-instancetype-from
+		infer-preference infer-preference-from instancetype memory name password-file preference run-strategy ssh-key termination-grace-period user
+		volume-blank volume-clone-pvc volume-containerdisk volume-datasource volume-import volume-pvc volume-sysprep`)
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}

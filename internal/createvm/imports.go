@@ -55,7 +55,11 @@ func importUsage() string {
 	var b strings.Builder
 	all := sources()
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		b.WriteString("\n  type " + name + " - " + strings.Join(append(slices.Clone(all[name].params), common...), ", "))
+		takes := strings.Join(all[name].params, ", ")
+		if takes == "" {
+			takes = "nothing"
+		}
+		b.WriteString("\n  " + name + ": " + takes)
 	}
 	return b.String()
 }

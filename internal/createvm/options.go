@@ -15,36 +15,33 @@ import (
 
 // Names of the flags.
 const (
-	flagName            = "name"
-	flagRunStrategy     = "run-strategy"
-	flagGracePeriod     = "termination-grace-period"
-	flagMemory          = "memory"
-	flagInstancetype    = "instancetype"
-	flagInferType       = "infer-instancetype"
-	flagInferTypeFrom   = "infer-instancetype-from"
-	flagPreference      = "preference"
-	flagInferPref       = "infer-preference"
-	flagInferPrefFrom   = "infer-preference-from"
-	flagContainerDisk   = "volume-containerdisk"
-	flagClaim           = "volume-pvc"
-	flagImport          = "volume-import"
-	flagSysprep         = "volume-sysprep"
-	flagUser            = "user"
-	flagPasswordFile    = "password-file"
-	flagSSHKey          = "ssh-key"
-	flagGAManageSSH     = "ga-manage-ssh"
-	flagAccessCred      = "access-cred"
-	flagCloudInit       = "cloud-init"
-	flagUserData        = "cloud-init-user-data"
-	flagNetworkData     = "cloud-init-network-data"
-	flagDataSource      = "volume-datasource"
-	flagCloneClaim      = "volume-clone-pvc"
-	flagBlank           = "volume-blank"
-	defaultGracePeriod  = 180
-	defaultMemory       = "512Mi"
-	sourceParams        = "name:string,src:string,bootorder:uint"
-	importParams        = sourceParams + ",size:resource.Quantity"
-	deprecatedForImport = "\nDEPRECATED: use --volume-import with type:%s and the same params instead."
+	flagName           = "name"
+	flagRunStrategy    = "run-strategy"
+	flagGracePeriod    = "termination-grace-period"
+	flagMemory         = "memory"
+	flagInstancetype   = "instancetype"
+	flagInferType      = "infer-instancetype"
+	flagInferTypeFrom  = "infer-instancetype-from"
+	flagPreference     = "preference"
+	flagInferPref      = "infer-preference"
+	flagInferPrefFrom  = "infer-preference-from"
+	flagContainerDisk  = "volume-containerdisk"
+	flagClaim          = "volume-pvc"
+	flagImport         = "volume-import"
+	flagSysprep        = "volume-sysprep"
+	flagUser           = "user"
+	flagPasswordFile   = "password-file"
+	flagSSHKey         = "ssh-key"
+	flagGAManageSSH    = "ga-manage-ssh"
+	flagAccessCred     = "access-cred"
+	flagCloudInit      = "cloud-init"
+	flagUserData       = "cloud-init-user-data"
+	flagNetworkData    = "cloud-init-network-data"
+	flagDataSource     = "volume-datasource"
+	flagCloneClaim     = "volume-clone-pvc"
+	flagBlank          = "volume-blank"
+	defaultGracePeriod = 180
+	defaultMemory      = "512Mi"
 )
 
 // Options are the values of the flags.
@@ -66,9 +63,9 @@ type Options struct {
 	GAManageSSH           bool
 	CloudInit             string
 	UserData, NetworkData string // in base64
-	// Suffix returns the end of a generated name, another one at each call.
+	// Suffix returns the end of a generated name, another one at each call; random when nil.
 	Suffix func() string
-	// ReadFile reads the file of --password-file.
+	// ReadFile reads the file of --password-file; os.ReadFile when nil.
 	ReadFile func(path string) ([]byte, error)
 
 	flags *pflag.FlagSet
@@ -77,39 +74,60 @@ type Options struct {
 // AddFlags adds the flags to set, which Options keeps: what was given and what is a default differ.
 func (o *Options) AddFlags(set *pflag.FlagSet) {
 	o.flags = set
-	set.StringVar(&o.Name, flagName, "", "Specify the name of the VM.")
-	set.StringVar(&o.RunStrategy, flagRunStrategy, string(virtv1.RunStrategyAlways), "Specify the RunStrategy of the VM.")
-	set.Int64Var(&o.TerminationGracePeriod, flagGracePeriod, defaultGracePeriod, "Specify the termination grace period of the VM.")
+	set.StringVar(&o.Name, flagName, "", "Name of the VM; a random one when left out.")
+	set.StringVar(&o.RunStrategy, flagRunStrategy, string(virtv1.RunStrategyAlways), "How the VM runs: Always, Manual, Halted, Once or RerunOnFailure.")
+	set.Int64Var(&o.TerminationGracePeriod, flagGracePeriod, defaultGracePeriod, "Seconds that the guest has to shut down.")
 
-	set.StringVar(&o.Memory, flagMemory, defaultMemory, "Specify the memory of the VM.")
-	set.StringVar(&o.Instancetype, flagInstancetype, "", "Specify the Instance Type of the VM. Mutually exclusive with instancetype inference flags.")
-	set.BoolVar(&o.InferInstancetype, flagInferType, true, "Specify if the Instance Type of the VM should be inferred from the first boot disk. Mutually exclusive with --infer-instancetype-from.")
-	set.StringVar(&o.InferInstancetypeFrom, flagInferTypeFrom, "", "Specify the volume to infer the Instance Type of the VM from. Mutually exclusive with --infer-instancetype.")
-	set.StringVar(&o.Preference, flagPreference, "", "Specify the Preference of the VM. Mutually exclusive with preference inference flags.")
-	set.BoolVar(&o.InferPreference, flagInferPref, true, "Specify if the Preference of the VM should be inferred from the first boot disk. Mutually exclusive with --infer-preference-from.")
-	set.StringVar(&o.InferPreferenceFrom, flagInferPrefFrom, "", "Specify the volume to infer the Preference of the VM from. Mutually exclusive with --infer-preference.")
+	set.StringVar(&o.Memory, flagMemory, defaultMemory, "Memory of the guest.")
+	set.StringVar(&o.Instancetype, flagInstancetype, "", "Instance type: NAME, or virtualmachineinstancetype/NAME for one of the namespace. Not with --memory or inference.")
+	set.BoolVar(&o.InferInstancetype, flagInferType, true, "Take the instance type from the volume that boots first. When the flag is given, a volume without one is an error.")
+	set.StringVar(&o.InferInstancetypeFrom, flagInferTypeFrom, "", "Take the instance type from this volume.")
+	set.StringVar(&o.Preference, flagPreference, "", "Preference: NAME, or virtualmachinepreference/NAME for one of the namespace. Not with inference.")
+	set.BoolVar(&o.InferPreference, flagInferPref, true, "Take the preference from the volume that boots first. When the flag is given, a volume without one is an error.")
+	set.StringVar(&o.InferPreferenceFrom, flagInferPrefFrom, "", "Take the preference from this volume.")
 
 	o.addVolumeFlags(set)
 
-	set.StringVar(&o.User, flagUser, "", "Specify the user in the cloud-init user data that is added to the VM.")
-	set.StringVar(&o.PasswordFile, flagPasswordFile, "", "Specify a file to read the password from for the cloud-init user data that is added to the VM.")
-	set.StringSliceVar(&o.SSHKeys, flagSSHKey, nil, "Specify one or more SSH authorized keys in the cloud-init user data that is added to the VM.")
-	set.BoolVar(&o.GAManageSSH, flagGAManageSSH, false, "Specify if the qemu-guest-agent should be able to manage SSH in the cloud-init user data that is added to the VM.")
-	set.StringArrayVar(&o.AccessCreds, flagAccessCred, nil, "Specify an access credential to be injected into the VM. Can be provided multiple times.\nSupported parameters: type:string,src:string,method:string,user:string")
-	set.StringVar(&o.CloudInit, flagCloudInit, cloudInitNoCloud, "Specify the type of the generated cloud-init data source.\nSupported values: nocloud, configdrive, none")
-	set.StringVar(&o.UserData, flagUserData, "", "Specify the base64 encoded cloud-init user data of the VM.")
-	set.StringVar(&o.NetworkData, flagNetworkData, "", "Specify the base64 encoded cloud-init network data of the VM.")
+	set.StringVar(&o.User, flagUser, "", "User that cloud-init sets up.")
+	set.StringVar(&o.PasswordFile, flagPasswordFile, "", "File with the user's password, which then stands in clear text in the VM.")
+	set.StringSliceVar(&o.SSHKeys, flagSSHKey, nil, "Public SSH key that may log in as the user. May be given several times.")
+	set.BoolVar(&o.GAManageSSH, flagGAManageSSH, false, "Let the guest agent manage SSH keys where SELinux would forbid it.")
+	set.StringArrayVar(&o.AccessCreds, flagAccessCred, nil, "Credential from a Secret, by src:SECRET; type: ssh or password; method: ga, nocloud or configdrive; user. May be given several times.")
+	set.StringVar(&o.CloudInit, flagCloudInit, cloudInitNoCloud, "Kind of cloud-init disc: nocloud, configdrive or none.")
+	set.StringVar(&o.UserData, flagUserData, "", "User data of cloud-init in base64, instead of what the other flags would make.")
+	set.StringVar(&o.NetworkData, flagNetworkData, "", "Network data of cloud-init in base64.")
 }
 
 func (o *Options) addVolumeFlags(set *pflag.FlagSet) {
-	const many = " Can be provided multiple times.\nSupported parameters: "
-	set.StringArrayVar(&o.ContainerDisks, flagContainerDisk, nil, "Specify a containerdisk to be used by the VM."+many+sourceParams)
-	set.StringArrayVar(&o.Claims, flagClaim, nil, "Specify a PVC to be used by the VM."+many+sourceParams)
-	set.StringArrayVar(&o.Imports, flagImport, nil, "Specify the source for DataVolume. Can be provided multiple times.\nSupported parameters:"+importUsage())
-	set.StringVar(&o.Sysprep, flagSysprep, "", "Specify a ConfigMap or Secret to be used as sysprep volume by the VM.\nSupported parameters: src:string,type:string")
-	set.StringArrayVar(&o.DataSources, flagDataSource, nil, "Specify a DataSource to be cloned by the VM."+many+importParams+fmt.Sprintf(deprecatedForImport, sourceDataSource))
-	set.StringArrayVar(&o.ClonedClaims, flagCloneClaim, nil, "Specify a PVC to be cloned by the VM."+many+importParams+fmt.Sprintf(deprecatedForImport, sourceClaim))
-	set.StringArrayVar(&o.Blanks, flagBlank, nil, "Specify a blank volume to be used by the VM."+many+"name:string,size:resource.Quantity"+fmt.Sprintf(deprecatedForImport, sourceBlank))
+	set.StringArrayVar(&o.ContainerDisks, flagContainerDisk, nil, "Disk from a container image, by src:IMAGE; name; bootorder."+many)
+	set.StringArrayVar(&o.Claims, flagClaim, nil, "Disk on a PersistentVolumeClaim, by src:CLAIM; name; bootorder."+many)
+	set.StringArrayVar(&o.Imports, flagImport, nil, "Disk that a DataVolume fills, by type, and name, size, bootorder."+many+" The types, with what they take besides:"+importUsage())
+	set.StringVar(&o.Sysprep, flagSysprep, "", "Answer file of Windows from a ConfigMap, by src:NAME, or a Secret, with type:secret.")
+	set.StringArrayVar(&o.DataSources, flagDataSource, nil, deprecated(sourceDataSource))
+	set.StringArrayVar(&o.ClonedClaims, flagCloneClaim, nil, deprecated(sourceClaim))
+	set.StringArrayVar(&o.Blanks, flagBlank, nil, deprecated(sourceBlank))
+}
+
+// many is said of flags that may be repeated.
+const many = " May be given several times."
+
+func deprecated(kind string) string {
+	return "Deprecated: --" + flagImport + " with type:" + kind + " and the same params says it."
+}
+
+// Flag describes a flag for the docs.
+type Flag struct{ Name, Type, Usage string }
+
+// Flags returns every flag, in the order in which the help of virtctl has them.
+func Flags() []Flag {
+	set := pflag.NewFlagSet("", pflag.ContinueOnError)
+	set.SortFlags = false
+	(&Options{}).AddFlags(set)
+	var all []Flag
+	set.VisitAll(func(f *pflag.Flag) {
+		all = append(all, Flag{Name: "--" + f.Name, Type: f.Value.Type(), Usage: f.Usage})
+	})
+	return all
 }
 
 // Parse reads the flags from a line such as "--name web --memory 1Gi", with the quotes of a shell.

@@ -37,7 +37,11 @@ virtctl takes every flag of "virtctl create vm", with the quotes of a shell: --n
 bind a Secret to it and write --password-file /data01/password.
 ` + newvm.Details + `
 
-Exit codes: ` + newvm.Codes,
+Exit codes: ` + newvm.Codes + `
+
+Flags of virtctl:
+
+` + flagTable(),
 		Image:      declare.Slipway,
 		ClientCode: newvm.CodeGeneric,
 		Data:       1,
@@ -82,6 +86,16 @@ spec:
 		},
 		Run: run,
 	}
+}
+
+// flagTable lists the flags of virtctl create vm.
+func flagTable() string {
+	var b strings.Builder
+	b.WriteString("| flag | type | meaning |\n|---|---|---|\n")
+	for _, f := range createvm.Flags() {
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", f.Name, f.Type, strings.ReplaceAll(f.Usage, "\n", "<br>"))
+	}
+	return b.String()
 }
 
 func run(ctx context.Context, call *declare.Call) error {

@@ -38,8 +38,8 @@ const Details = `
 A retry of the same TaskRun takes up what its earlier try made, also a generated name; another VirtualMachine of the name is an error (already exists).
 
 startVM makes a VirtualMachine whose run strategy is Halted one that runs Always, in the same write. One whose strategy is Manual is started through its
-start subresource. With setOwnerReference the run owns what the task makes: not the pod, which Tekton may delete early, but
-the object that was made to run it. What is made in another namespace than the run's cannot be owned.
+start subresource. With setOwnerReference the run owns what the task makes: not its pod, which may be deleted early, but the run
+itself, a TaskRun, which goes with its PipelineRun. What is made in another namespace than the run's cannot be owned.
 
 The VirtualMachine is printed as YAML, without its cloud-init data, which may hold passwords.`
 
