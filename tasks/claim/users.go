@@ -57,11 +57,16 @@ func vmOf(pod *corev1.Pod) string {
 }
 
 // Free fails at once when a VM uses the claim. A VM that is being stopped is waited for. Where
-// the task may not list pods, that is said in the log and nothing is known.
+// the task may not list pods, or c is nil, that is said in the log and nothing is known.
 func Free(ctx context.Context, c client.WithWatch, log *slog.Logger, key client.ObjectKey) error {
+	const blind = "not looking for VMs that use the claim: the ServiceAccount may not list pods; run the task as its own"
+	if c == nil {
+		log.Warn(blind, "claim", key.Name)
+		return nil
+	}
 	pods, err := Users(ctx, c, key)
 	if apierrors.IsForbidden(err) {
-		log.Warn("not looking for VMs that use the claim: the ServiceAccount may not list pods; run the task as its own", "claim", key.Name)
+		log.Warn(blind, "claim", key.Name)
 		return nil
 	}
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 )
 
 func run(ctx context.Context, call *declare.Call) error {
-	o, err := read(call, secretPath)
+	o, err := read(call, call.Secret)
 	if err != nil {
 		return &declare.Exit{Code: codeUsage, Err: err}
 	}

@@ -42,6 +42,7 @@ func Task() *declare.Task {
 		Summary: "Uploads the disk of a stopped VirtualMachine or of a PersistentVolumeClaim to a container registry, as a containerDisk that VMs of any cluster can boot from.",
 		Details: details,
 		Image:   declare.Slipway,
+		Memory:  "128Mi",
 		Disk:    paramVolume,
 		Secret:  &declare.SecretMount{Param: paramSecret, Path: secretPath},
 		Params: []declare.Param{

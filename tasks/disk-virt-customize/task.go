@@ -19,8 +19,10 @@ func Task() *declare.Task {
 		Params:  tool.Params("update"),
 		Results: tool.Results(),
 		Rules:   tool.Rules(),
-		Disk:    "pvc",
-		Data:    10,
+		// The field's task needs no rights: a run with none goes on.
+		ClientOptional: true,
+		Disk:           "pvc",
+		Data:           10,
 		Examples: []declare.Example{{
 			Title: "Write a file and set the time zone",
 			Params: map[string]any{

@@ -36,6 +36,8 @@ func Task() *declare.Task {
 			{Name: paramClaim, Description: "PersistentVolumeClaim with the Windows iso file: its device (volumeMode Block), or disk.img in its file system. No VM may use it meanwhile.", Object: declare.Claim},
 		},
 		Rules: []rbacv1.PolicyRule{claim.Rule},
+		// The field's task needs no rights: a run with none goes on.
+		ClientOptional: true,
 		Examples: []declare.Example{{
 			Title:  "Prepare a disc for an unattended installation",
 			Params: map[string]any{paramClaim: "windows-iso"},
