@@ -36,7 +36,7 @@ unit: deps ## Tests beside the code, golden files included (no cluster)
 
 integration: deps ## Tests against a real API server and etcd, network namespaces and devices, no node
 	$(call quiet,KUBEBUILDER_ASSETS=$$(GOFLAGS= $(GO) run -C hack/cluster . build | tail -1) $(GO) test -v -tags=integration$(comma)$(TAGS) -timeout 30m -p 1 \
-		./tests/integration/... ./controllers/... ./tasks/... ./runtime/handler/... ./runtime/launcher ./runtime/network/... ./runtime/hostpath $(INTEGRATION_ARGS))
+		./tests/integration/... ./internal/stepcache ./controllers/... ./tasks/... ./runtime/handler/... ./runtime/launcher ./runtime/network/... ./runtime/hostpath $(INTEGRATION_ARGS))
 
 e2e: cluster images ## Tests on a real cluster with real guests (E2E=lifecycle for one suite)
 	$(GO) test -v -tags=e2e,$(TAGS) -timeout 70m -p 1 ./tests/e2e/$(if $(E2E),$(E2E)/,)... $(E2E_ARGS)
@@ -56,7 +56,7 @@ generate: ## Regenerate CRDs, deep copies, tasks' YAML and the docs' tables
 
 ##@ Builds
 build: ## The programs, into bin/
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/ ./cmd/slipway ./cmd/container-disk
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/ ./cmd/slipway ./cmd/container-disk ./cmd/virtctl
 	$(GO) build -trimpath -ldflags "-s -w" -o $(BIN)/ ./cmd/virt-launcher
 
 images: deps ## The three images, as archives, and into the local cluster
