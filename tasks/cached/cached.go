@@ -38,8 +38,9 @@ const (
 	ResultDigest = "digest"
 )
 
-// saveBound is how long a result may take to be kept: where storage clones, it is seconds.
-const saveBound = 10 * time.Minute
+// saveBound is how long a result may take to be kept: where storage clones, it is seconds, and
+// where it cannot, every step waits as long as this in vain.
+const saveBound = 3 * time.Minute
 
 // Params are the parameters of a task that uses the cache.
 func Params() []declare.Param {

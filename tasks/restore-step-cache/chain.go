@@ -247,10 +247,11 @@ func (c *chain) restore(ctx context.Context, entry *stepcache.Entry, since time.
 	c.call.Log.Info("restoring from the step cache", "entry", entry.Name, "step", entry.Step, "of", entry.Filled, "run", entry.Run)
 	return cached.Clone(ctx, c.store, c.host, entry, func(ctx context.Context) (*cdiv1.DataVolume, error) {
 		clone := stepcache.Restored(c.volume, entry)
+		if clone.Annotations == nil {
+			clone.Annotations = map[string]string{}
+		}
+		clone.Annotations[names.AnnotationBind] = "true" // it is waited for, before any pod uses it
 		if !since.IsZero() {
-			if clone.Annotations == nil {
-				clone.Annotations = map[string]string{}
-			}
 			clone.Annotations[stepcache.AnnotationFilled] = stepcache.FormatTime(since)
 		}
 		if err := c.create(ctx, clone); err != nil {
