@@ -80,6 +80,9 @@ uses the claim the task fails at once; run it as its ServiceAccount, which may l
 
 When a command fails, its output is in the log and the task ends with the exit code of %[1]s. Passwords that commands
 or options give in clear are printed as ***; files keep them out of the TaskRun too (`+"`root-password file:/data01/password`"+`).
+The warning that the random seed could not be set comes for guests that keep none in their disk before their first boot; they
+make one then, and nothing is lost.
+
 Other exit codes: 254 the appliance is missing from the image, 253 the tool could not be started or was ended by a signal,
 255 a parameter is wrong or the disk cannot be used.`, t.Name)
 }
@@ -132,8 +135,7 @@ func (t Tool) report(call *declare.Call, o options, run func(out io.Writer) erro
 		err = declare.Coded(codeTool, fmt.Errorf("printing the output of %s: %w", t.Name, flushErr))
 	}
 	code := 0
-	var exit *declare.Exit
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*declare.Exit](err); ok {
 		code = exit.Code
 	}
 	results := errors.Join(call.Result("exitCode", strconv.Itoa(code)), call.Result("stdout", end.text()))

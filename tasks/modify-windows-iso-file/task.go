@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -106,7 +107,7 @@ const (
 	cdbootNoPrompt = "cdboot_noprompt.efi"
 )
 
-func boot(name string) []string { return append(bootFolder[:len(bootFolder):len(bootFolder)], name) }
+func boot(name string) []string { return append(slices.Clip(bootFolder), name) }
 
 // change makes the disc boot without a prompt and returns how many sectors that took.
 func change(file *os.File) (int, error) {

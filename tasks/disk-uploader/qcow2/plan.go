@@ -49,10 +49,7 @@ func Read(ctx context.Context, disk Disk, size int64, progress func(done int64))
 	p.used = make([]uint64, (p.clusters()+63)/64)
 	buffer := make([]byte, readBytes)
 	for at := int64(0); at < size; {
-		start, end, err := nextData(disk, at, size)
-		if err != nil {
-			return nil, err
-		}
+		start, end := nextData(disk, at, size)
 		for at = start / cluster * cluster; at < end; at += readBytes {
 			if err := ctx.Err(); err != nil {
 				return nil, fmt.Errorf("reading the disk: %w", err)
@@ -71,19 +68,18 @@ func Read(ctx context.Context, disk Disk, size int64, progress func(done int64))
 
 // nextData returns where data begins at or after at, and where it ends; both are size when
 // there is none. A disk that cannot tell is all data.
-func nextData(disk Disk, at, size int64) (start, end int64, err error) {
-	start, err = unix.Seek(int(disk.Fd()), at, unix.SEEK_DATA)
+func nextData(disk Disk, at, size int64) (start, end int64) {
+	start, err := unix.Seek(int(disk.Fd()), at, unix.SEEK_DATA)
 	switch {
 	case errors.Is(err, unix.ENXIO):
-		return size, size, nil
+		return size, size
 	case err != nil:
-		return at, size, nil //nolint:nilerr // the file system cannot tell
+		return at, size
 	}
-	end, err = unix.Seek(int(disk.Fd()), start, unix.SEEK_HOLE)
-	if err != nil {
-		return start, size, nil //nolint:nilerr // the same
+	if end, err = unix.Seek(int(disk.Fd()), start, unix.SEEK_HOLE); err != nil {
+		return start, size
 	}
-	return min(start, size), min(end, size), nil
+	return min(start, size), min(end, size)
 }
 
 // mark reads what buffer holds at offset at and notes the clusters that are not zero.

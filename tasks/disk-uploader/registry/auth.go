@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -110,9 +111,7 @@ func (l *login) token(ctx context.Context, question string) (string, error) {
 	if err != nil || service.Host == "" {
 		return "", fmt.Errorf("the registry wants a token of %q, which is no address", realm)
 	}
-	for name, values := range service.Query() {
-		query[name] = values
-	}
+	maps.Copy(query, service.Query())
 	service.RawQuery = query.Encode()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, service.String(), nil)
 	if err != nil {

@@ -189,8 +189,7 @@ func (r *Repository) request(ctx context.Context, method string, to *url.URL, bo
 // send sends the request; any answer but the wanted one is an error.
 func (r *Repository) send(request *http.Request, want int) (*http.Response, error) {
 	response, err := r.client.Do(request)
-	var failed *url.Error
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*url.Error](err); ok {
 		return nil, fmt.Errorf("%s: %w", naming(request), failed.Err)
 	}
 	if err != nil {

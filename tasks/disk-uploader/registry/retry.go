@@ -51,8 +51,7 @@ func (r retry) do(ctx context.Context, log *slog.Logger, what string, try func()
 
 // passing says whether the same may succeed later.
 func passing(err error) bool {
-	var answer *Answer
-	if errors.As(err, &answer) {
+	if answer, ok := errors.AsType[*Answer](err); ok {
 		switch code := answer.Code; code {
 		case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusTooEarly:
 			return true
@@ -71,8 +70,7 @@ func passing(err error) bool {
 
 // statusOf is the code of the registry's answer, 0 when it gave none.
 func statusOf(err error) int {
-	var answer *Answer
-	if errors.As(err, &answer) {
+	if answer, ok := errors.AsType[*Answer](err); ok {
 		return answer.Code
 	}
 	return 0
