@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -51,7 +52,7 @@ func parseKeygenOptions(text, comment string) (keygenOptions, error) {
 		if option == "-q" {
 			continue // it prints nothing anyway
 		}
-		if !strings.HasPrefix(option, "-") || len(option) != 2 || !strings.Contains("tbCN", option[1:]) {
+		if !slices.Contains([]string{"-t", "-b", "-C", "-N"}, option) {
 			return o, fmt.Errorf("unknown option -- %s; -t, -b, -C and -N are known", strings.TrimLeft(option, "-"))
 		}
 		if i+1 == len(words) {

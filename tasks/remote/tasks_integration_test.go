@@ -4,6 +4,7 @@ package remote_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -90,9 +91,7 @@ func (w *world) run(t *testing.T, task *declare.Task, params map[string]any) reh
 
 func (w *world) taskRun(task *declare.Task, params map[string]any) rehearsal.Run {
 	all := map[string]any{"vmName": "vm", "secretName": "login"}
-	for name, value := range params {
-		all[name] = value
-	}
+	maps.Copy(all, params)
 	return rehearsal.Run{Task: task, Namespace: w.ns, Name: "run", UID: "uid-of-run", Params: all}
 }
 

@@ -3,6 +3,7 @@
 package waitforvmistatus_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -155,9 +156,7 @@ func (w *world) run(t *testing.T, params map[string]any) rehearsal.Outcome {
 
 func (w *world) taskRun(params map[string]any) rehearsal.Run {
 	all := map[string]any{"vmiName": "vm"}
-	for name, value := range params {
-		all[name] = value
-	}
+	maps.Copy(all, params)
 	return rehearsal.Run{Task: task, Namespace: w.ns, Name: "run", UID: "uid-of-run", Params: all}
 }
 

@@ -137,22 +137,7 @@ func (s *Stage) step(t *testing.T, run Run, results string) (env map[string]stri
 	if !ok {
 		t.Fatalf("task %s has no Tekton Task", run.Task.Name)
 	}
-	values, arrays := map[string]string{}, map[string][]string{}
-	for _, p := range task.Spec.Params {
-		given, isGiven := run.Params[p.Name]
-		switch {
-		case !isGiven && p.Default == nil:
-			t.Fatalf("task %s: Tekton refuses a run without parameter %s", task.Name, p.Name)
-		case p.Type == tektonv1.ParamTypeArray && isGiven:
-			arrays[p.Name] = given.([]string)
-		case p.Type == tektonv1.ParamTypeArray:
-			arrays[p.Name] = p.Default.ArrayVal
-		case isGiven:
-			values[p.Name] = given.(string)
-		default:
-			values[p.Name] = p.Default.StringVal
-		}
-	}
+	values, arrays := run.values(t, task)
 	variables := []string{"$(context.taskRun.namespace)", run.Namespace, "$(context.taskRun.name)", run.Name, "$(context.taskRun.uid)", run.UID, "$(context.task.retry-count)", strconv.Itoa(run.Retry)}
 	for name, value := range values {
 		variables = append(variables, "$(params."+name+")", value)
@@ -174,6 +159,28 @@ func (s *Stage) step(t *testing.T, run Run, results string) (env map[string]stri
 		args = append(args, replacer.Replace(arg))
 	}
 	return env, args
+}
+
+// values are the parameters' values, or their defaults, as Tekton finds them.
+func (r Run) values(t *testing.T, task *tektonv1.Task) (values map[string]string, arrays map[string][]string) {
+	t.Helper()
+	values, arrays = map[string]string{}, map[string][]string{}
+	for _, p := range task.Spec.Params {
+		given, isGiven := r.Params[p.Name]
+		switch {
+		case !isGiven && p.Default == nil:
+			t.Fatalf("task %s: Tekton refuses a run without parameter %s", task.Name, p.Name)
+		case p.Type == tektonv1.ParamTypeArray && isGiven:
+			arrays[p.Name] = given.([]string)
+		case p.Type == tektonv1.ParamTypeArray:
+			arrays[p.Name] = p.Default.ArrayVal
+		case isGiven:
+			values[p.Name] = given.(string)
+		default:
+			values[p.Name] = p.Default.StringVal
+		}
+	}
+	return values, arrays
 }
 
 // mount writes the keys of a Secret as the kubelet does for an optional one.

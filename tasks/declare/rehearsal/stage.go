@@ -139,7 +139,10 @@ func (s *Stage) ready(t *testing.T, task *declare.Task, namespace string) {
 			},
 		}}
 		err := s.Client.Create(ctx, review)
-		return err == nil && review.Status.Allowed, err
+		if err != nil {
+			return false, fmt.Errorf("asking for the rights of %s: %w", review.Spec.User, err)
+		}
+		return review.Status.Allowed, nil
 	})
 	if err != nil {
 		t.Fatalf("waiting until the API server knows the Role of task %s: %v", task.Name, err)
