@@ -5,6 +5,7 @@ package tasks
 import (
 	"embed"
 
+	checkvalue "github.com/slipway-vm/slipway/tasks/check-value"
 	cleanupvm "github.com/slipway-vm/slipway/tasks/cleanup-vm"
 	copytemplate "github.com/slipway-vm/slipway/tasks/copy-template"
 	createdatavolumefrommanifest "github.com/slipway-vm/slipway/tasks/create-datavolume-from-manifest"
@@ -31,6 +32,7 @@ var Manifests embed.FS
 // All returns every task, by name.
 func All() []*declare.Task {
 	return []*declare.Task{
+		checkvalue.Task(),
 		cleanupvm.Task(),
 		copytemplate.Task(),
 		createdatavolumefrommanifest.Task(),
