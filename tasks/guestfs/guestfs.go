@@ -16,6 +16,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/slipway-vm/slipway/tasks/cached"
 	"github.com/slipway-vm/slipway/tasks/claim"
 	"github.com/slipway-vm/slipway/tasks/declare"
 )
@@ -49,24 +50,24 @@ const (
 
 // Params are the parameters of a task that runs the tool; example is one of its commands.
 func (t Tool) Params(example string) []declare.Param {
-	return []declare.Param{
+	return append([]declare.Param{
 		{Name: paramClaim, Description: "PersistentVolumeClaim with the disk: its device (volumeMode Block), or disk.img in its file system. No VM may use it meanwhile.", Required: true, Object: declare.Claim},
 		{Name: paramCommands, Description: "Commands of " + t.Name + ", one a line, without leading dashes, such as `" + example + "`.", Kind: "script", Earlier: []string{t.OldCommands}},
 		{Name: "verbose", Description: "Print what the tool and its appliance do.", Default: "false", Kind: "boolean"},
 		{Name: paramOptions, Description: "Further options of " + t.Name + ", such as `--smp 2 --memsize 2048`. Words are split as a shell does, with quotes; nothing is expanded.", Earlier: []string{"additionalOptions"}},
-	}
+	}, cached.Params()...)
 }
 
 // Results are the results of such a task.
 func (t Tool) Results() []declare.Result {
-	return []declare.Result{
+	return append([]declare.Result{
 		{Name: "exitCode", Description: "The exit code of " + t.Name + "."},
 		{Name: "stdout", Description: "The end of what it printed, at most 1024 bytes, without passwords."},
-	}
+	}, cached.Results()...)
 }
 
 // Rules are the API verbs that such a task uses.
-func (t Tool) Rules() []rbacv1.PolicyRule { return []rbacv1.PolicyRule{claim.Rule} }
+func (t Tool) Rules() []rbacv1.PolicyRule { return append(cached.Rules(), cached.DiskRule()) }
 
 // Details is the part of a README that all such tasks share.
 func (t Tool) Details() string {
@@ -80,6 +81,8 @@ uses the claim the task fails at once; run it as its ServiceAccount, which may l
 
 When a command fails, its output is in the log and the task ends with the exit code of %[1]s. Passwords that commands
 or options give in clear are printed as ***; files keep them out of the TaskRun too (`+"`root-password file:/data01/password`"+`).
+When an earlier run did the same to the same disk, its result is taken from the step cache: docs/step-cache.md has all of it.
+
 The warning that the random seed could not be set comes for guests that keep none in their disk before their first boot; they
 make one then, and nothing is lost.
 
@@ -106,8 +109,16 @@ func (t Tool) Run(ctx context.Context, call *declare.Call) error {
 	}
 	defer func() { _ = os.Remove(script) }()
 	args := append([]string{"--format", "raw", "--add", disk, "--commands-from-file", script}, options.args...)
-	call.Log.Info("running "+t.Name, "disk", disk)
-	return t.report(call, options, func(out io.Writer) error { return runTool(ctx, out, t.Name, args) })
+	step := cached.DiskStep{
+		Tool: t.Name, Commands: options.commands, Options: call.String(paramOptions), Disk: disk, Claim: call.String(paramClaim),
+	}
+	if err := errors.Join(call.Result("exitCode", "0"), call.Result("stdout", "")); err != nil { // where the disk is in the step cache
+		return declare.Coded(codeTool, err)
+	}
+	return cached.Disk(ctx, call, step, func(ctx context.Context) error {
+		call.Log.Info("running "+t.Name, "disk", disk)
+		return t.report(call, options, func(out io.Writer) error { return runTool(ctx, out, t.Name, args) })
+	})
 }
 
 // disk returns the disk to work on, once nobody else does.
