@@ -35,9 +35,14 @@ var begun = time.Now()
 // boundAudit is how long the API server may take to write its audit log.
 const boundAudit = 2 * time.Minute
 
+// manual is why no task starts a VM through its subresource; tasks/newvm tests that call.
+const manual = "only a VM of runStrategy Manual is started so, which Slipway does not take yet"
+
 // unusedHere are the verbs of rules that this suite does not come to use, with the reason. Each is used
 // where tasks are rehearsed against an API server, which fails for a rule without a call.
 var unusedHere = map[string]map[string]string{
+	"create-vm-from-manifest": {"update virtualmachines/start": manual},
+	"create-vm-from-template": {"update virtualmachines/start": manual},
 	"generate-ssh-keys": {
 		"delete secrets": "only a try that was ended between the two halves leaves something to remove",
 	},

@@ -4,16 +4,20 @@ package tasks
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	templatev1 "github.com/openshift/api/template/v1"
 	tektonv1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/rand"
 	virtv1 "kubevirt.io/api/core/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/tests/e2e/suite"
@@ -65,6 +69,43 @@ var _ = Describe("create-vm-from-manifest", func() {
 		Expect(suite.World.Client.Delete(ctx, &tektonv1.TaskRun{ObjectMeta: meta(run.Name)})).To(Succeed())
 		Expect(suite.World.Gone(ctx, GinkgoWriter, vm, suite.BoundEnd)).To(Succeed())
 	}, SpecTimeout(15*time.Minute))
+
+	It("adds volumes under the old parameters and gives them to the VM, as create-vm-from-template does", func(ctx context.Context) {
+		missing := map[string]any{"virtctl": "--name lacking", "dataVolumes": []string{"none"}}
+		code, log := suite.Fails(ctx, "create-vm-from-manifest", missing)
+		Expect(code).To(BeEquivalentTo(3))
+		Expect(log).To(ContainSubstring(`datavolumes.cdi.kubevirt.io \"none\" not found`))
+
+		name := "volumes-" + rand.String(5)
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: meta(name + "-claim"), Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("16Mi")}},
+		}}
+		dv := &cdiv1.DataVolume{ObjectMeta: meta(name + "-dv"), Spec: cdiv1.DataVolumeSpec{
+			Source:  &cdiv1.DataVolumeSource{Blank: &cdiv1.DataVolumeBlankImage{}},
+			Storage: &cdiv1.StorageSpec{Resources: corev1.VolumeResourceRequirements{Requests: claim.Spec.Resources.Requests}},
+		}}
+		later(claim)
+		later(dv)
+		suite.Create(ctx, claim, dv)
+		params := map[string]any{"runStrategy": "Halted", "ownDataVolumes": []string{"root:" + dv.Name}, "ownPersistentVolumeClaims": []string{claim.Name}}
+		for task, more := range map[string]map[string]any{
+			"create-vm-from-manifest": {"virtctl": "--name " + name + "-a --memory 64Mi"},
+			"create-vm-from-template": {
+				"templateName":   "golden-image-check",
+				"templateParams": []string{"NAME:" + name + "-b", "SOURCE_PVC:none", "DISK_SIZE:1Gi", "SSH_PUBLIC_KEY:ssh-ed25519 AAAA test"},
+			},
+		} {
+			maps.Copy(more, params)
+			vm := &virtv1.VirtualMachine{ObjectMeta: meta(suite.Succeeds(ctx, task, more)["name"])}
+			later(vm)
+			Expect(suite.World.Client.Get(ctx, client.ObjectKeyFromObject(vm), vm)).To(Succeed())
+			for _, object := range []client.Object{claim, dv} {
+				Expect(suite.World.Client.Get(ctx, client.ObjectKeyFromObject(object), object)).To(Succeed())
+				Expect(object.GetOwnerReferences()).To(ContainElement(HaveField("UID", vm.UID)))
+			}
+		}
+	}, SpecTimeout(20*time.Minute))
 
 	DescribeTable("refuses wrong parameters", func(ctx context.Context, params map[string]any, want string) {
 		code, log := suite.Fails(ctx, "create-vm-from-manifest", params)
@@ -174,6 +215,12 @@ var _ = Describe("templates that tasks copy and change", func() {
 			code, log := suite.Fails(ctx, "create-vm-from-template", map[string]any{"templateName": copied["name"]})
 			Expect(code).To(BeEquivalentTo(1))
 			Expect(log).To(ContainSubstring("required params are missing values: NAME"))
+
+			suite.Succeeds(ctx, "copy-template", map[string]any{"sourceTemplateName": source, "targetTemplateName": copied["name"], "allowReplace": "true"})
+			suite.Succeeds(ctx, "modify-vm-template", map[string]any{"templateName": copied["name"], "deleteTemplate": "true"})
+			deleted := template.DeepCopy()
+			deleted.SetName(copied["name"])
+			gone(ctx, deleted)
 		}
-	}, SpecTimeout(25*time.Minute))
+	}, SpecTimeout(30*time.Minute))
 })
