@@ -47,14 +47,14 @@ func guestfsRecipe() recipe {
 var guestfsPackages = []string{
 	"base-files", "libc-bin", "libc6", "dash", "bash", "coreutils", "grep", "sed", "mawk", "findutils", "tar", "gzip", "xz-utils", "cpio", "file",
 	"guestfs-tools", "libguestfs0t64", "libgcc-s1", "qemu-system-x86", "qemu-system-common", "qemu-system-data", "seabios", "ipxe-qemu",
-	"qemu-utils", "osinfo-db", "procps",
+	"qemu-utils", "osinfo-db", "procps", "perl-base", // virt-customize's edit runs Perl here, not in the guest
 }
 
-// guestfsSkip are tools that need Perl or build other people's images, and the parts that the appliance was made of.
+// guestfsSkip are tools that need more of Perl or build other people's images, and the parts that the appliance was made of.
 var guestfsSkip = []string{
 	"usr/bin/virt-builder*", "usr/lib/qemu/qemu-bridge-helper", "usr/share/zoneinfo", "usr/share/xfsprogs", "usr/share/tsk", "usr/bin/virt-make-fs", "usr/bin/virt-win-reg", "usr/bin/virt-p2v*", "usr/bin/virt-index-validate", "etc/virt-builder",
 	"usr/lib/x86_64-linux-gnu/guestfs/supermin.d", "usr/lib/modules", "lib/modules", "usr/share/virt-*", "usr/share/guestfs-tools", "appliance.build",
-	"usr/lib/x86_64-linux-gnu/perl*", "usr/share/perl*", "usr/share/fonts", "usr/share/grub", "usr/lib/grub", "usr/share/X11", "usr/lib/syslinux", "usr/lib/SYSLINUX",
+	"usr/lib/x86_64-linux-gnu/perl", "usr/lib/x86_64-linux-gnu/perl5", "usr/share/perl*", "usr/share/fonts", "usr/share/grub", "usr/lib/grub", "usr/share/X11", "usr/lib/syslinux", "usr/lib/SYSLINUX",
 	"usr/share/ghostscript", "usr/share/GConf", "usr/share/glib-2.0", "var/lib/dhcp*", "etc/ssh", "etc/lvm", "etc/perl", "etc/initramfs-tools", "etc/kernel", "etc/grub.d", "etc/mdadm",
 	"etc/X11", "etc/udev", "etc/dhcp*", "var/lib/initramfs-tools", "initrd.img*", "vmlinuz*", "var/lib/pam", "var/lib/ucf", "var/lib/sgml-base", "var/lib/xml-core",
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-vm/slipway/internal/taskdisk"
 )
 
 // What catalogs say of the tasks.
@@ -27,6 +29,9 @@ var keywords = []string{"kubevirt", "virtual-machine", "cdi", "provisioning"}
 func (t *Task) catalogLabels() map[string]string {
 	labels := t.labels()
 	labels["app.kubernetes.io/version"] = Version
+	if t.Disk != "" {
+		labels[taskdisk.Label] = taskdisk.Volume // for the webhook that fits the pod to its claim
+	}
 	return labels
 }
 

@@ -40,9 +40,6 @@ func TaskRun(ctx context.Context, task string, params map[string]any) *tektonv1.
 			ServiceAccountName: task + "-task",
 		},
 	}
-	if task == "disk-virt-customize" {
-		run.Spec.ServiceAccountName = "default" // it does not speak to the API
-	}
 	for _, name := range slices.Sorted(maps.Keys(params)) {
 		value := tektonv1.ParamValue{Type: tektonv1.ParamTypeArray}
 		switch v := params[name].(type) {
