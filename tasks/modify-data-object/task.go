@@ -6,8 +6,11 @@ import (
 	"errors"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/slipway-vm/slipway/tasks/cached"
 	"github.com/slipway-vm/slipway/tasks/declare"
 )
 
@@ -35,11 +38,14 @@ DataSource is applied in place, so it never is absent. Without it an existing ob
 A retry of the same TaskRun takes up the object that its earlier try made, and makes one that failed anew. Deleting what is
 gone already is no error.
 
+A DataVolume that is imported from a URL, with waitForSuccess, is taken from the step cache when an earlier run imported the same:
+the same checksum, or the same version of the file as the server tells it. docs/step-cache.md has all of it.
+
 Exit codes: 1 the API could not be reached, 2 the object could not be made or did not become ready, 3 results, 4 deletion, 255 a
 parameter is wrong.`,
 		Image:      declare.Slipway,
 		ClientCode: codeClient,
-		Params: []declare.Param{
+		Params: append([]declare.Param{
 			{Name: "manifest", Description: "YAML of the DataVolume or DataSource. Its name may be generated (generateName).", Kind: "resource-yaml", Object: declare.DataVolume},
 			{Name: "namespace", Description: "Namespace of the object; by default the manifest's, or the TaskRun's.", Kind: "namespace"},
 			{Name: "waitForSuccess", Description: "Wait until the object is ready.", Default: "false", Kind: "boolean"},
@@ -49,16 +55,16 @@ parameter is wrong.`,
 			{Name: "deleteObjectName", Description: "Name of the object to delete."},
 			{Name: "timeout", Description: "The longest time for the task, waits included.", Default: "1h", Kind: "duration"},
 			{Name: "setOwnerReference", Description: "Make the TaskRun own the object, so that the object goes with it. Both must be in one namespace.", Default: "false", Kind: "boolean"},
-		},
-		Results: []declare.Result{
+		}, cached.Params()...),
+		Results: append([]declare.Result{
 			{Name: "name", Description: "Name of the object."},
 			{Name: "namespace", Description: "Namespace of the object."},
-		},
-		Rules: []rbacv1.PolicyRule{
+		}, cached.Results()...),
+		Rules: append([]rbacv1.PolicyRule{
 			{APIGroups: []string{"cdi.kubevirt.io"}, Resources: []string{"datavolumes"}, Verbs: []string{"get", "list", "watch", "create", "delete"}},
 			{APIGroups: []string{"cdi.kubevirt.io"}, Resources: []string{"datasources"}, Verbs: []string{"get", "list", "watch", "create", "update", "patch", "delete"}},
 			{APIGroups: []string{""}, Resources: []string{"persistentvolumeclaims"}, Verbs: []string{"get", "list", "watch", "delete"}},
-		},
+		}, cached.Rules()...),
 		Examples: []declare.Example{{
 			Title: "Import a disk and wait for it",
 			Params: map[string]any{
@@ -89,6 +95,9 @@ func run(ctx context.Context, call *declare.Call) error {
 	if err != nil {
 		return declare.Coded(declare.CodeUsage, err)
 	}
+	if _, err := cached.Read(call); err != nil {
+		return declare.Coded(declare.CodeUsage, err)
+	}
 	if o.remove {
 		ctx, cancel := o.bounded(ctx)
 		defer cancel()
@@ -101,7 +110,32 @@ func run(ctx context.Context, call *declare.Call) error {
 	if err != nil {
 		return declare.Coded(declare.CodeUsage, err)
 	}
+	if volume, ok := object.(*cdiv1.DataVolume); ok && o.wait {
+		return o.importCached(ctx, call, volume)
+	}
+	if err := cached.None(call); err != nil {
+		return declare.Coded(codeResults, err)
+	}
 	return o.produce(ctx, call, object)
+}
+
+// importCached makes the DataVolume by the step cache where that has it, and waits for it.
+func (o options) importCached(ctx context.Context, call *declare.Call, volume *cdiv1.DataVolume) error {
+	ctx, cancel := o.bounded(ctx)
+	defer cancel()
+	volume.SetNamespace(call.NamespaceOr("namespace", volume.GetNamespace()))
+	_, err := cached.Import(ctx, call, volume, func(ctx context.Context, volume *cdiv1.DataVolume) (*cdiv1.DataVolume, error) {
+		made, err := o.make(ctx, call, volume)
+		if made == nil {
+			return nil, err
+		}
+		if volume, ok := made.(*cdiv1.DataVolume); ok {
+			return volume, err
+		}
+		// CDI collected the DataVolume of an earlier try: its claim is all that there is.
+		return &cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Namespace: made.GetNamespace(), Name: made.GetName()}}, err
+	})
+	return declare.Coded(codeCreate, err)
 }
 
 // produce creates the object, writes the results, and waits if asked to.
@@ -109,17 +143,23 @@ func (o options) produce(ctx context.Context, call *declare.Call, object client.
 	ctx, cancel := o.bounded(ctx)
 	defer cancel()
 	object.SetNamespace(call.NamespaceOr("namespace", object.GetNamespace()))
+	_, err := o.make(ctx, call, object)
+	return err
+}
+
+// make does what produce does, in a namespace that is set. What was made is returned with an error, too.
+func (o options) make(ctx context.Context, call *declare.Call, object client.Object) (client.Object, error) {
 	made, err := create(ctx, call, o, object)
 	if err != nil {
-		return declare.Coded(codeCreate, err)
+		return nil, declare.Coded(codeCreate, err)
 	}
 	if err := errors.Join(call.Result("name", made.GetName()), call.Result("namespace", made.GetNamespace())); err != nil {
-		return declare.Coded(codeResults, err)
+		return made, declare.Coded(codeResults, err)
 	}
 	if !o.wait {
-		return nil
+		return made, nil
 	}
-	return declare.Coded(codeCreate, waitReady(ctx, call, made))
+	return made, declare.Coded(codeCreate, waitReady(ctx, call, made))
 }
 
 // bounded limits a context by the timeout, if there is one.

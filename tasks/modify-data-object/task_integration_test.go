@@ -40,6 +40,12 @@ var task, alias = modifydataobject.Task(), createdatavolumefrommanifest.Task()
 
 func TestTask(t *testing.T) {
 	stage := rehearsal.Open(t, "../../controllers/hyperconverged/components/crds")
+	for _, call := range []string{
+		"patch datavolumes", "get pods", "list pods", "watch pods", "create pods", "delete pods",
+		"get leases", "list leases", "watch leases", "create leases", "update leases", "delete leases",
+	} {
+		stage.Unused(t, task, call, "the step cache uses it for imports; tasks/cached tests that")
+	}
 	for name, test := range map[string]func(t *testing.T, w *world){
 		"it makes a DataVolume and waits for it":                    makes,
 		"it refuses to replace what it may not":                     refusesToReplace,

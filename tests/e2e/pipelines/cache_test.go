@@ -1,0 +1,156 @@
+//go:build e2e
+
+package pipelines
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	tektonv1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"knative.dev/pkg/apis"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-vm/slipway/internal/stepcache"
+	"github.com/slipway-vm/slipway/tests/e2e/suite"
+)
+
+// boundRun is how long a run with a guest may take under emulation.
+const boundRun = 30 * time.Minute
+
+var _ = Describe("the step cache", func() {
+	It("leaves nothing to do when nothing changed, and the rest when something did", func(ctx context.Context) {
+		ns := suite.TasksNamespace(ctx)
+		image := "cached-" + rand.String(5)
+		DeferCleanup(func(ctx context.Context) { removeImage(ctx, ns, image) }, NodeTimeout(5*time.Minute))
+		params := map[string]string{
+			"imageURL": serveDebian(ctx), "imageName": image, "diskSize": "4Gi", "guestUser": "debian", "virtCommands": "write /etc/motd:first\n",
+			"checkScript": "grep -q first /etc/motd", "defaultInstancetype": "u1.small", "defaultPreference": "debian",
+		}
+
+		By("building the image")
+		first := goldenImage(ctx, ns, params)
+		Expect(first.tasks).To(ContainElements("restore", "import", "customize", "check", "publish", "clean-up"))
+		Expect(first.results).To(HaveKeyWithValue("upToDate", "false"))
+		Expect(entries(ctx, ns)).NotTo(BeEmpty(), "the steps kept no result")
+
+		By("running again with nothing changed")
+		second := goldenImage(ctx, ns, params)
+		Expect(second.tasks).To(Equal([]string{"restore"}), "tasks ran though nothing changed")
+		Expect(second.results).To(And(HaveKeyWithValue("upToDate", "true"), HaveKeyWithValue("volume", first.results["volume"]), HaveKeyWithValue("imageName", image)))
+
+		By("changing the check only")
+		params["checkScript"] = "grep first /etc/motd"
+		third := goldenImage(ctx, ns, params)
+		Expect(third.tasks).NotTo(Or(ContainElement("import"), ContainElement("customize")), "steps ran that had not changed")
+		Expect(third.tasks).To(ContainElements("restore", "boot", "check", "publish"))
+
+		By("changing a line of the customization")
+		params["virtCommands"], params["checkScript"] = "write /etc/motd:second\n", "grep -q second /etc/motd"
+		fourth := goldenImage(ctx, ns, params)
+		Expect(fourth.tasks).NotTo(ContainElement("import"))
+		Expect(fourth.tasks).To(ContainElements("restore", "customize", "check", "publish"))
+
+		By("listing and pruning what is kept")
+		Expect(virtctl(ctx, "cache", "ls", "-n", ns)).To(ContainSubstring("virt-customize"))
+		Expect(virtctl(ctx, "cache", "prune", "-n", ns, "--keep", "0", "--dry-run")).NotTo(ContainSubstring(") deleted"))
+	}, SpecTimeout(2*time.Hour))
+})
+
+// serveDebian serves the Debian guest's disk under one URL until the test ends.
+func serveDebian(ctx context.Context) string {
+	GinkgoHelper()
+	disk, err := suite.World.Guest(ctx, "debian")
+	Expect(err).NotTo(HaveOccurred())
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	DeferCleanup(stop)
+	root, err := suite.World.Serve(serving, http.FileServer(http.Dir(filepath.Dir(disk))))
+	Expect(err).NotTo(HaveOccurred())
+	return root + "/" + filepath.Base(disk)
+}
+
+// built is what a run of golden-image came to: its results, and the pipeline tasks that ran, by name.
+type built struct {
+	results map[string]string
+	tasks   []string
+}
+
+// goldenImage runs the pipeline as the run to copy does, with other values, and waits until it has succeeded.
+func goldenImage(ctx context.Context, ns string, params map[string]string) built {
+	GinkgoHelper()
+	data, err := os.ReadFile(filepath.Join(suite.World.Root, "pipelines/golden-image/run.yaml"))
+	Expect(err).NotTo(HaveOccurred())
+	run := &tektonv1.PipelineRun{}
+	Expect(yaml.UnmarshalStrict(data, run)).To(Succeed())
+	run.Namespace, run.Spec.Params = ns, nil
+	for name, value := range params {
+		run.Spec.Params = append(run.Spec.Params, tektonv1.Param{Name: name, Value: *tektonv1.NewStructuredValues(value)})
+	}
+	suite.Create(ctx, run)
+	err = suite.World.Await(ctx, GinkgoWriter, run, boundRun, func(object client.Object) (string, bool, error) {
+		run = object.(*tektonv1.PipelineRun)
+		condition := run.Status.GetCondition(apis.ConditionSucceeded)
+		if condition == nil {
+			return "created", false, nil
+		}
+		return condition.Reason + ": " + condition.Message, !condition.IsUnknown(), nil
+	})
+	Expect(err).NotTo(HaveOccurred())
+	if !run.Status.GetCondition(apis.ConditionSucceeded).IsTrue() {
+		suite.World.Dump(ctx, GinkgoWriter, ns)
+		Fail("the PipelineRun failed: " + run.Status.GetCondition(apis.ConditionSucceeded).Message)
+	}
+	b := built{results: map[string]string{}}
+	for _, result := range run.Status.Results {
+		b.results[result.Name] = result.Value.StringVal
+	}
+	var taskRuns tektonv1.TaskRunList
+	Expect(suite.World.Client.List(ctx, &taskRuns, client.InNamespace(ns), client.MatchingLabels{"tekton.dev/pipelineRun": run.Name})).To(Succeed())
+	for _, taskRun := range taskRuns.Items {
+		b.tasks = append(b.tasks, taskRun.Labels["tekton.dev/pipelineTask"])
+	}
+	slices.Sort(b.tasks)
+	GinkgoWriter.Printf("%s took %s: %s\n", run.Name, run.Status.CompletionTime.Sub(run.Status.StartTime.Time), strings.Join(b.tasks, " "))
+	return b
+}
+
+// entries are the entries of the namespace's cache.
+func entries(ctx context.Context, ns string) []stepcache.Entry {
+	GinkgoHelper()
+	var volumes cdiv1.DataVolumeList
+	Expect(suite.World.Client.List(ctx, &volumes, client.InNamespace(ns), client.HasLabels{stepcache.LabelState})).To(Succeed())
+	return stepcache.Entries(volumes.Items)
+}
+
+// virtctl runs the user's program on the cluster and returns what it printed.
+func virtctl(ctx context.Context, args ...string) string {
+	GinkgoHelper()
+	command := exec.CommandContext(ctx, "go", append([]string{"run", "./cmd/virtctl"}, args...)...)
+	command.Dir, command.Env, command.Stderr = suite.World.Root, append(os.Environ(), "KUBECONFIG="+suite.World.Kubeconfig), GinkgoWriter
+	out, err := command.Output()
+	Expect(err).NotTo(HaveOccurred())
+	return string(out)
+}
+
+// removeImage deletes what the test published and what it left in the cache.
+func removeImage(ctx context.Context, ns, image string) {
+	if CurrentSpecReport().Failed() {
+		suite.World.Dump(ctx, GinkgoWriter, ns)
+	}
+	source := &cdiv1.DataSource{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: image}}
+	Expect(client.IgnoreNotFound(suite.World.Client.Delete(ctx, source))).To(Succeed())
+	all := &cdiv1.DataVolume{}
+	Expect(suite.World.Client.DeleteAllOf(ctx, all, client.InNamespace(ns), client.MatchingLabels{"slipway-vm.github.io/golden-image": image})).To(Succeed())
+	Expect(suite.World.Client.DeleteAllOf(ctx, all, client.InNamespace(ns), client.HasLabels{stepcache.LabelState})).To(Succeed())
+}
