@@ -37,7 +37,8 @@ type wire struct {
 	lost bool
 	stop context.CancelFunc
 	// watching is called once, after the first watch began.
-	watching func()
+	watching   func()
+	background sync.WaitGroup
 
 	mu        sync.Mutex
 	writes    int
@@ -80,7 +81,7 @@ func (w *wire) begin() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.watching != nil {
-		go w.watching()
+		w.background.Go(w.watching)
 	}
 	w.watching = nil
 }

@@ -86,6 +86,7 @@ func (s *Stage) Run(t *testing.T, run Run) Outcome {
 			return client.NewWithWatch(config, client.Options{Scheme: scheme.New()})
 		},
 	})
+	line.background.Wait() // what the test did meanwhile ends before its test does
 	if len(line.forbidden) > 0 && !run.Forbidden {
 		t.Errorf("task %s was forbidden: %s", run.Task.Name, strings.Join(line.forbidden, ", "))
 	}

@@ -5,6 +5,7 @@ package tasks
 import (
 	"bytes"
 	"context"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -213,9 +214,7 @@ var _ = Describe("a command in a VM", func() {
 		for name, secret := range map[string]*corev1.Secret{"closed": &closed, "other": &other} {
 			secret.ObjectMeta = meta(name + "-" + rand.String(5))
 			secret.Type, secret.Data = private.Type, map[string][]byte{}
-			for key, value := range private.Data {
-				secret.Data[key] = value
-			}
+			maps.Copy(secret.Data, private.Data)
 		}
 		closed.Data["additional-ssh-options"] = []byte("-p 9")
 		delete(other.Data, "disable-strict-host-key-checking")
