@@ -81,7 +81,7 @@ func dataBlocks(ctx context.Context, file *os.File, size int64, to chan<- int64)
 			case to <- index:
 				next = index + 1
 			case <-ctx.Done():
-				return ctx.Err()
+				return fmt.Errorf("reading the disk: %w", ctx.Err())
 			}
 		}
 		offset = end

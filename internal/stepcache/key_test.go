@@ -3,6 +3,7 @@ package stepcache
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -156,9 +157,7 @@ func TestTheServerSaysWhichVersionItHas(t *testing.T) {
 			if r.Header.Get("X-Token") != "t" {
 				t.Errorf("%s: the import's headers are not sent", name)
 			}
-			for header, values := range c.headers {
-				w.Header()[header] = values
-			}
+			maps.Copy(w.Header(), c.headers)
 			w.WriteHeader(max(c.status, 200))
 			_, _ = w.Write([]byte("x"))
 		}))

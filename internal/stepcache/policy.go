@@ -54,38 +54,51 @@ func ParsePolicy(data map[string]string) (Policy, error) {
 }
 
 func (p *Policy) set(key, value string) error {
-	free := value == unlimited
 	switch key {
 	case ConfigCount:
-		n, err := strconv.Atoi(value)
-		if !free && (err != nil || n < 0) {
-			return fmt.Errorf("%s: %q is no number of entries; write for example 20, or %s", key, value, unlimited)
-		}
-		p.Count = n
-		if free {
-			p.Count = -1
-		}
+		return p.setCount(value)
 	case ConfigAge:
-		age, err := time.ParseDuration(value)
-		if !free && (err != nil || age <= 0) {
-			return fmt.Errorf("%s: %q is no duration above zero; write for example 720h, or %s", key, value, unlimited)
-		}
-		p.Age = age
-		if free {
-			p.Age = -1
-		}
+		return p.setAge(value)
 	case ConfigSize:
-		size, err := resource.ParseQuantity(value)
-		if !free && (err != nil || size.Sign() < 0) {
-			return fmt.Errorf("%s: %q is no size; write for example 200Gi, or %s", key, value, unlimited)
-		}
-		p.Size = size.Value()
-		if free {
-			p.Size = -1
-		}
-	default:
-		return fmt.Errorf("%s is not known; write %s, %s or %s", key, ConfigCount, ConfigAge, ConfigSize)
+		return p.setSize(value)
 	}
+	return fmt.Errorf("%s is not known; write %s, %s or %s", key, ConfigCount, ConfigAge, ConfigSize)
+}
+
+func (p *Policy) setCount(value string) error {
+	n, err := strconv.Atoi(value)
+	switch {
+	case value == unlimited:
+		n = -1
+	case err != nil || n < 0:
+		return fmt.Errorf("%s: %q is no number of entries; write for example 20, or %s", ConfigCount, value, unlimited)
+	}
+	p.Count = n
+	return nil
+}
+
+func (p *Policy) setAge(value string) error {
+	age, err := time.ParseDuration(value)
+	switch {
+	case value == unlimited:
+		age = -1
+	case err != nil || age <= 0:
+		return fmt.Errorf("%s: %q is no duration above zero; write for example 720h, or %s", ConfigAge, value, unlimited)
+	}
+	p.Age = age
+	return nil
+}
+
+func (p *Policy) setSize(value string) error {
+	if value == unlimited {
+		p.Size = -1
+		return nil
+	}
+	size, err := resource.ParseQuantity(value)
+	if err != nil || size.Sign() < 0 {
+		return fmt.Errorf("%s: %q is no size; write for example 200Gi, or %s", ConfigSize, value, unlimited)
+	}
+	p.Size = size.Value()
 	return nil
 }
 
@@ -100,28 +113,42 @@ type Victim struct {
 // stay, and count. Of the others those go first that were not used for the longest time.
 func Victims(entries []Entry, p Policy, now time.Time) (victims []Victim, again time.Time) {
 	var kept []Entry
-	later := func(at time.Time) {
-		if again.IsZero() || at.Before(again) {
-			again = at
-		}
-	}
 	for _, e := range entries {
+		why, wait := p.sift(e, entries, now)
 		switch {
 		case e.Going:
-		case e.State == Filling && e.Abandoned:
-			victims = append(victims, Victim{e, "nobody fills it any more"})
-		case e.State == Filling:
-		case superseded(e, entries) && !busy(e, now):
-			victims = append(victims, Victim{e, "a newer entry has its key"})
-		case p.Age >= 0 && now.Sub(e.Used) > p.Age && !busy(e, now):
-			victims = append(victims, Victim{e, fmt.Sprintf("it was not used for more than %s", p.Age)})
-		default:
+			continue
+		case why != "":
+			victims = append(victims, Victim{e, why})
+		case e.State == Ready:
 			kept = append(kept, e)
-			if p.Age >= 0 {
-				later(latest(e.Used.Add(p.Age), now).Add(time.Second)) // one in use is looked at when its use ends, too
-			}
 		}
+		again = sooner(again, wait)
 	}
+	over, wait := p.trim(kept, now)
+	return append(victims, over...), sooner(again, wait)
+}
+
+// sift says why an entry is to go by itself, whatever the others are, or when to ask again.
+func (p Policy) sift(e Entry, all []Entry, now time.Time) (why string, again time.Time) {
+	switch {
+	case e.Going:
+	case e.State == Filling:
+		if e.Abandoned {
+			return "nobody fills it any more", again
+		}
+	case superseded(e, all) && !busy(e, now):
+		return "a newer entry has its key", again
+	case p.Age >= 0 && now.Sub(e.Used) > p.Age && !busy(e, now):
+		return fmt.Sprintf("it was not used for more than %s", p.Age), again
+	case p.Age >= 0:
+		return "", latest(e.Used.Add(p.Age), now).Add(time.Second) // one in use is looked at when its use ends, too
+	}
+	return "", again
+}
+
+// trim picks the least recently used entries until the others are within the limits.
+func (p Policy) trim(kept []Entry, now time.Time) (victims []Victim, again time.Time) {
 	slices.SortFunc(kept, func(a, b Entry) int {
 		return cmp.Or(a.Used.Compare(b.Used), a.Filled.Compare(b.Filled), cmp.Compare(a.Name, b.Name))
 	})
@@ -136,21 +163,28 @@ func Victims(entries []Entry, p Policy, now time.Time) (victims []Victim, again 
 			why = fmt.Sprintf("there are more than %d entries", p.Count)
 		case p.Size >= 0 && size > p.Size:
 			why = fmt.Sprintf("the entries ask for more than %s", text(p.Size))
+		default:
+			return victims, again
 		}
-		if why == "" {
-			break
+		switch {
+		case e.InUse: // the end of its use is seen
+		case busy(e, now):
+			again = sooner(again, e.Used.Add(Grace+time.Second))
+		default:
+			count--
+			size -= e.Size
+			victims = append(victims, Victim{e, why})
 		}
-		if busy(e, now) {
-			if !e.InUse {
-				later(e.Used.Add(Grace + time.Second))
-			}
-			continue
-		}
-		count--
-		size -= e.Size
-		victims = append(victims, Victim{e, why})
 	}
 	return victims, again
+}
+
+// sooner returns the earlier of two times, of which the zero time is none.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // busy reports whether the entry must not go because a run reads it or is about to.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -236,13 +237,13 @@ func (s *Store) AwaitClone(ctx context.Context, dv *cdiv1.DataVolume) error {
 
 // state describes a DataVolume: its phase, and what its conditions say.
 func state(dv *cdiv1.DataVolume) string {
-	words := string(dv.Status.Phase)
+	words := []string{string(dv.Status.Phase)}
 	for _, c := range dv.Status.Conditions {
 		if c.Status != corev1.ConditionTrue && c.Message != "" {
-			words += "; " + c.Message
+			words = append(words, c.Message)
 		}
 	}
-	return words
+	return strings.Join(words, "; ")
 }
 
 // dropEarlier removes what an earlier try of this run has left half-filled.

@@ -266,7 +266,6 @@ func goneRun(t *testing.T, w *world) {
 	old := w.run("old")
 	old.Now = func() time.Time { return time.Now().Add(-time.Hour) }
 	w.must(w.Create(t.Context(), old.newLease(client.ObjectKey{Namespace: w.namespace, Name: LeaseName(w.key)})))
-	begun = time.Now()
 	third := w.run("third")
 	third.Patience = time.Hour
 	if _, lock = w.takes(third, Query{Key: w.key}); lock == nil {

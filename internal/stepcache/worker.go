@@ -192,13 +192,13 @@ func (s *Store) awaitPod(ctx context.Context, pod *corev1.Pod, as func(corev1.Po
 		return as(now.Status.Phase), nil
 	})
 	if err != nil && ctx.Err() != nil {
-		why := ""
+		why := []string{context.Cause(ctx).Error()}
 		for _, c := range pod.Status.Conditions {
 			if c.Status == corev1.ConditionFalse && c.Message != "" {
-				why += "; " + c.Message
+				why = append(why, c.Message)
 			}
 		}
-		return fmt.Errorf("pod %s, which reads the entry: %w%s", key, context.Cause(ctx), why)
+		return fmt.Errorf("pod %s, which reads the entry: %s", key, strings.Join(why, "; "))
 	}
 	return err
 }

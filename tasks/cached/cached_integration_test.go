@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"strings"
 	"sync"
@@ -373,9 +374,7 @@ spec:
 
 func (s *stage) chain(commands string, more map[string]any) map[string]any {
 	params := map[string]any{"manifest": s.manifest(), "steps": []string{"disk-virt-customize\n" + commands + "\n", "disk-virt-customize\nsecond\n"}}
-	for name, value := range more {
-		params[name] = value
-	}
+	maps.Copy(params, more)
 	return params
 }
 
@@ -512,11 +511,7 @@ func published(t *testing.T, s *stage) {
 
 // with is params with some of them replaced.
 func (s *stage) with(params, more map[string]any) map[string]any {
-	all := map[string]any{}
-	for _, from := range []map[string]any{params, more} {
-		for name, value := range from {
-			all[name] = value
-		}
-	}
+	all := maps.Clone(params)
+	maps.Copy(all, more)
 	return all
 }

@@ -103,7 +103,7 @@ func (d *diskRun) run(ctx context.Context) (digest string, hit bool, err error) 
 	if err := d.work(ctx); err != nil {
 		return "", false, err
 	}
-	digest, err = stepcache.DiskDigest(ctx, d.DiskStep.Disk)
+	digest, err = stepcache.DiskDigest(ctx, d.Disk)
 	if err != nil {
 		d.store.Log.Warn("the step's result is not kept", "cause", err.Error())
 		return "", false, nil
@@ -135,7 +135,7 @@ func (d *diskRun) key(ctx context.Context) (stepcache.Key, *stepcache.Host, erro
 	if err != nil {
 		return "", nil, err
 	}
-	base, err := stepcache.DiskDigest(ctx, d.DiskStep.Disk)
+	base, err := stepcache.DiskDigest(ctx, d.Disk)
 	if err != nil {
 		return "", nil, err
 	}
@@ -149,7 +149,7 @@ func (d *diskRun) key(ctx context.Context) (stepcache.Key, *stepcache.Host, erro
 // the work, or neither when there is an entry that cannot be had.
 func (d *diskRun) take(ctx context.Context, key stepcache.Key, host *stepcache.Host) (*stepcache.Entry, *stepcache.Lock, error) {
 	query := stepcache.Query{Key: key, Since: d.options.Since(d.begun)}
-	if info, err := os.Stat(d.DiskStep.Disk); err == nil && !info.Mode().IsRegular() {
+	if info, err := os.Stat(d.Disk); err == nil && !info.Mode().IsRegular() {
 		// A device cannot be replaced as a whole: a copy that ends half-way would leave neither disk.
 		d.store.Log.Info("a cached result is not put into a claim of volumeMode Block; doing the step")
 		query.Since = d.begun.Add(time.Hour * 24 * 365)

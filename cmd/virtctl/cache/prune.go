@@ -58,7 +58,16 @@ a run reads at the moment or took within the last ` + stepcache.Grace.String() +
 			if err != nil {
 				return err
 			}
-			return prune(cmd.Context(), cmd.OutOrStdout(), c, namespace, policy, p.dryRun, now())
+			found, err := inUse(cmd.Context(), c, namespace)
+			if err != nil {
+				return err
+			}
+			victims, _ := stepcache.Victims(found, policy, now())
+			if len(victims) == 0 {
+				fmt.Fprintf(cmd.OutOrStdout(), "Nothing to delete, %d entries stay.\n", len(found))
+				return nil
+			}
+			return remove(cmd.Context(), cmd.OutOrStdout(), c, victims, p.dryRun)
 		},
 	}
 	command.Flags().DurationVar(&p.olderThan, "older-than", 0, "delete entries that were not used for so long, such as 168h")
@@ -107,13 +116,8 @@ func namespacePolicy(ctx context.Context, c client.Client, namespace string) (st
 	return policy, nil
 }
 
-// prune deletes what the policy does not keep, of the version that was seen: what a run takes meanwhile stays.
-func prune(ctx context.Context, out io.Writer, c client.Client, namespace string, policy stepcache.Policy, dryRun bool, now time.Time) error {
-	found, err := inUse(ctx, c, namespace)
-	if err != nil {
-		return err
-	}
-	victims, _ := stepcache.Victims(found, policy, now)
+// remove deletes the victims, of the version that was seen: what a run takes meanwhile stays.
+func remove(ctx context.Context, out io.Writer, c client.Client, victims []stepcache.Victim, dryRun bool) error {
 	var errs []error
 	for _, victim := range victims {
 		words := "deleted"
@@ -132,9 +136,6 @@ func prune(ctx context.Context, out io.Writer, c client.Client, namespace string
 			}
 		}
 		fmt.Fprintf(out, "%s (%s) %s: %s\n", victim.Name, victim.Step, words, victim.Why)
-	}
-	if len(victims) == 0 {
-		fmt.Fprintf(out, "Nothing to delete, %d entries stay.\n", len(found))
 	}
 	return errors.Join(errs...)
 }
