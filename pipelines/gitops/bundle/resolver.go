@@ -1,6 +1,9 @@
 package bundle
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Resolver says where a task is fetched from.
 type Resolver struct {
@@ -42,7 +45,7 @@ func (r Resolver) Reference(name string) map[string]any {
 		own = r.TaskParam(name)
 	}
 	var params []any
-	for _, p := range append(r.Params[:len(r.Params):len(r.Params)], own) {
+	for _, p := range append(slices.Clip(r.Params), own) {
 		params = append(params, map[string]any{"name": p[0], "value": p[1]})
 	}
 	return map[string]any{"resolver": r.Name, "params": params}
