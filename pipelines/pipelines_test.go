@@ -10,6 +10,7 @@ import (
 
 	templatev1 "github.com/openshift/api/template/v1"
 	tektonv1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	virtv1 "kubevirt.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -107,9 +108,21 @@ func checkManifest(t *testing.T, p *tektonv1.Pipeline, run *tektonv1.PipelineRun
 	for _, param := range run.Spec.Params {
 		manifest = strings.ReplaceAll(manifest, "$(params."+param.Name+")", param.Value.StringVal)
 	}
-	var object client.Object = &cdiv1.DataVolume{}
-	if strings.Contains(manifest, "kind: DataSource") {
-		object = &cdiv1.DataSource{}
+	for _, param := range p.Spec.Params {
+		if param.Default != nil {
+			manifest = strings.ReplaceAll(manifest, "$(params."+param.Name+")", param.Default.StringVal)
+		}
+	}
+	var kind metav1.TypeMeta
+	if err := yaml.Unmarshal([]byte(manifest), &kind); err != nil {
+		t.Errorf("%s: %v in\n%s", p.Name, err, manifest)
+		return
+	}
+	objects := map[string]client.Object{"DataVolume": &cdiv1.DataVolume{}, "DataSource": &cdiv1.DataSource{}, "VirtualMachine": &virtv1.VirtualMachine{}}
+	object, ok := objects[kind.Kind]
+	if !ok {
+		t.Errorf("%s: a manifest of kind %q", p.Name, kind.Kind)
+		return
 	}
 	if err := yaml.UnmarshalStrict([]byte(manifest), object); err != nil {
 		t.Errorf("%s: %v in\n%s", p.Name, err, manifest)

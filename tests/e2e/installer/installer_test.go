@@ -1,0 +1,132 @@
+//go:build e2e_installer
+
+// Package installer tests the pipeline debian-installer with Debian's own installer: a real unattended
+// installation from an empty disk to a published image. It takes an hour or more under emulation, so it
+// has a target of its own, `make e2e-installer`.
+package installer
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	tektonv1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"knative.dev/pkg/apis"
+	virtv1 "kubevirt.io/api/core/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-vm/slipway/tests/e2e/installer/disc"
+	"github.com/slipway-vm/slipway/tests/e2e/suite"
+)
+
+// Bounds: of the pipeline that installs under emulation, and of one whose installation fails early.
+const (
+	boundInstall = 4 * time.Hour
+	boundFailure = 90 * time.Minute
+)
+
+func TestInstaller(t *testing.T) { suite.Run(t, "installer") }
+
+var _ = Describe("debian-installer", func() {
+	It("installs Debian unattended and publishes a disk that boots", func(ctx context.Context) {
+		ns, image := suite.TasksNamespace(ctx), "installed-"+rand.String(5)
+		DeferCleanup(func(ctx context.Context) { remove(ctx, ns, image) }, NodeTimeout(suite.BoundEnd))
+		run := install(ctx, ns, image, "", boundInstall)
+		condition := run.Status.GetCondition(apis.ConditionSucceeded)
+		Expect(condition.IsTrue()).To(BeTrue(), "%s", condition.Message)
+
+		source := &cdiv1.DataSource{}
+		Expect(suite.World.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: image}, source)).To(Succeed())
+		Expect(source.Spec.Source.PVC).NotTo(BeNil())
+		Expect(source.Spec.Source.PVC.Name).To(Equal(run.Name))
+		left(ctx, ns, run.Name+"-disc", run.Name)
+	}, SpecTimeout(boundInstall+10*time.Minute))
+
+	It("sees an installation that fails in the guest, and leaves nothing", func(ctx context.Context) {
+		ns, image := suite.TasksNamespace(ctx), "broken-"+rand.String(5)
+		run := install(ctx, ns, image, "mirror/suite=no-such-release", boundFailure)
+		Expect(run.Status.GetCondition(apis.ConditionSucceeded).IsFalse()).To(BeTrue(), "an installation of a release that does not exist succeeded")
+		var waits tektonv1.TaskRunList
+		Expect(suite.World.Client.List(ctx, &waits, client.InNamespace(ns), client.MatchingLabels{"tekton.dev/pipelineRun": run.Name, "tekton.dev/pipelineTask": "wait"})).To(Succeed())
+		Expect(waits.Items).To(HaveLen(1))
+		Expect(waits.Items[0].Status.Steps).NotTo(BeEmpty())
+		Expect(waits.Items[0].Status.Steps[0].Terminated.ExitCode).To(BeEquivalentTo(2), "the wait ended by something else than the guest's failure: %s", suite.TaskLog(ctx, &waits.Items[0]))
+		left(ctx, ns, run.Name+"-disc", run.Name)
+		volume := &cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: run.Name}}
+		Expect(suite.World.Gone(ctx, GinkgoWriter, volume, suite.BoundEnd)).To(Succeed())
+	}, SpecTimeout(boundFailure+10*time.Minute))
+})
+
+// install runs the pipeline with a disc that is made now, with further answers on the kernel's line, and waits for its end.
+func install(ctx context.Context, ns, image, answers string, bound time.Duration) *tektonv1.PipelineRun {
+	GinkgoHelper()
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	DeferCleanup(stop)
+	mirror, err := disc.Mirror()
+	Expect(err).NotTo(HaveOccurred())
+	proxy, err := suite.World.Serve(serving, mirror)
+	Expect(err).NotTo(HaveOccurred())
+	preseed, err := os.ReadFile(filepath.Join(suite.World.Root, "pipelines/debian-installer/preseed.cfg"))
+	Expect(err).NotTo(HaveOccurred())
+	path, err := disc.Build(ctx, GinkgoT().TempDir(), preseed, strings.TrimSpace("mirror/http/proxy="+proxy+" "+answers))
+	Expect(err).NotTo(HaveOccurred())
+	root, err := suite.World.Serve(serving, http.FileServer(http.Dir(filepath.Dir(path))))
+	Expect(err).NotTo(HaveOccurred())
+
+	data, err := os.ReadFile(filepath.Join(suite.World.Root, "pipelines/debian-installer/run.yaml"))
+	Expect(err).NotTo(HaveOccurred())
+	run := &tektonv1.PipelineRun{}
+	Expect(yaml.UnmarshalStrict(data, run)).To(Succeed())
+	run.Namespace, run.Spec.Params = ns, nil
+	for name, value := range map[string]string{
+		"installerURL": root + "/" + filepath.Base(path), "installerSize": "128Mi", "imageName": image, "rootDiskSize": "4Gi", "cores": "1", "memory": "768Mi",
+		"defaultInstancetype": "u1.small", "defaultPreference": "debian",
+	} {
+		run.Spec.Params = append(run.Spec.Params, tektonv1.Param{Name: name, Value: *tektonv1.NewStructuredValues(value)})
+	}
+	suite.Create(ctx, run)
+	err = suite.World.Await(ctx, GinkgoWriter, run, bound, func(object client.Object) (string, bool, error) {
+		run = object.(*tektonv1.PipelineRun)
+		condition := run.Status.GetCondition(apis.ConditionSucceeded)
+		if condition == nil {
+			return "created", false, nil
+		}
+		return condition.Reason + ": " + condition.Message, !condition.IsUnknown(), nil
+	})
+	if err != nil {
+		suite.World.Dump(ctx, GinkgoWriter, ns)
+	}
+	Expect(err).NotTo(HaveOccurred())
+	return run
+}
+
+// left makes sure that finally took the disc and the VM away.
+func left(ctx context.Context, ns, volume, vm string) {
+	GinkgoHelper()
+	for _, object := range []client.Object{
+		&cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: volume}},
+		&virtv1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: vm}},
+	} {
+		Expect(suite.World.Gone(ctx, GinkgoWriter, object, suite.BoundEnd)).To(Succeed())
+	}
+}
+
+// remove deletes what the test published.
+func remove(ctx context.Context, ns, image string) {
+	if CurrentSpecReport().Failed() {
+		suite.World.Dump(ctx, GinkgoWriter, ns)
+	}
+	source := &cdiv1.DataSource{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: image}}
+	Expect(client.IgnoreNotFound(suite.World.Client.Delete(ctx, source))).To(Succeed())
+	Expect(suite.World.Client.DeleteAllOf(ctx, &cdiv1.DataVolume{}, client.InNamespace(ns), client.MatchingLabels{"slipway-vm.github.io/golden-image": image})).To(Succeed())
+}
