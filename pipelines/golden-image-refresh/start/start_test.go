@@ -51,7 +51,7 @@ func TestARunIsItsJobs(t *testing.T) {
 func TestWhatIsNoRunIsRefused(t *testing.T) {
 	for name, c := range map[string]struct{ text, message string }{
 		"unknown field":     {whole + "  timeout: 1h\n", "timeout"},
-		"a task run":         {"apiVersion: tekton.dev/v1\nkind: TaskRun\nmetadata:\n  generateName: x-\n", "write a PipelineRun"},
+		"a task run":        {"apiVersion: tekton.dev/v1\nkind: TaskRun\nmetadata:\n  generateName: x-\n", "write a PipelineRun"},
 		"a fixed name":      {strings.ReplaceAll(whole, "generateName", "name"), "give generateName"},
 		"another namespace": {strings.ReplaceAll(whole, "metadata:\n", "metadata:\n  namespace: shop\n"), "metadata.namespace is shop"},
 		"no YAML":           {"\t", "reading the PipelineRun"},

@@ -72,7 +72,7 @@ func install(ctx context.Context, ns, image, answers string, bound time.Duration
 	GinkgoHelper()
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	DeferCleanup(stop)
-	mirror, err := disc.Mirror()
+	mirror, err := disc.Mirror(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	proxy, err := suite.World.Serve(serving, mirror)
 	Expect(err).NotTo(HaveOccurred())

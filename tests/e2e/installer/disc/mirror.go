@@ -1,6 +1,7 @@
 package disc
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -21,17 +22,21 @@ type proxy struct {
 	client  *http.Client
 }
 
-// Mirror returns the proxy.
-func Mirror() (http.Handler, error) {
+// Mirror returns the proxy. It reaches the mirror as this machine's apt does.
+func Mirror(ctx context.Context) (http.Handler, error) {
 	found, err := mirror.Find()
 	if err != nil {
 		return nil, fmt.Errorf("finding this machine's Debian mirror: %w", err)
+	}
+	proxies, err := mirror.FindProxies(ctx)
+	if err != nil {
+		return nil, err
 	}
 	cache, err := cacheDir()
 	if err != nil {
 		return nil, err
 	}
-	return &proxy{mirrors: found[mirror.Main], cache: filepath.Join(cache, "pool"), client: &http.Client{}}, nil
+	return &proxy{mirrors: found[mirror.Main], cache: filepath.Join(cache, "pool"), client: &http.Client{Transport: &http.Transport{Proxy: proxies.For}}}, nil
 }
 
 // ServeHTTP answers for files of the archive debian.
