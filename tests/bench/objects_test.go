@@ -35,7 +35,7 @@ func plainPod(namespace, image string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "plain"},
 		Spec: corev1.PodSpec{
-			AutomountServiceAccountToken: ptr.To(false),
+			AutomountServiceAccountToken: new(false),
 			Containers:                   []corev1.Container{{Name: "plain", Image: image, Command: []string{"sleep", "600"}}},
 		},
 	}
