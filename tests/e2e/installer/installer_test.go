@@ -89,7 +89,7 @@ func install(ctx context.Context, ns, image, answers string, bound time.Duration
 	Expect(yaml.UnmarshalStrict(data, run)).To(Succeed())
 	run.Namespace, run.Spec.Params = ns, nil
 	for name, value := range map[string]string{
-		"installerURL": root + "/" + filepath.Base(path), "installerSize": "128Mi", "imageName": image, "rootDiskSize": "4Gi", "cores": "1", "memory": "768Mi",
+		"installerURL": root + "/" + filepath.Base(path), "installerSize": "128Mi", "imageName": image, "rootDiskSize": "4Gi", "cores": "1", "memory": "1Gi",
 		"defaultInstancetype": "u1.small", "defaultPreference": "debian",
 	} {
 		run.Spec.Params = append(run.Spec.Params, tektonv1.Param{Name: name, Value: *tektonv1.NewStructuredValues(value)})
