@@ -41,6 +41,9 @@ integration: deps ## Tests against a real API server and etcd, network namespace
 e2e: cluster images ## Tests on a real cluster with real guests (E2E=lifecycle for one suite)
 	$(GO) test -v -tags=e2e,$(TAGS) -timeout 70m -p 1 ./tests/e2e/$(if $(E2E),$(E2E)/,)... $(E2E_ARGS)
 
+e2e-installer: cluster images ## Debian's own installer in a VM, from an empty disk to a published image (hours under emulation; not in CI)
+	$(GO) test -v -tags=e2e_installer,e2e,$(TAGS) -timeout 6h -p 1 ./tests/e2e/installer $(E2E_ARGS)
+
 bench: cluster images ## The numbers of the design, measured side by side
 	$(GO) test -tags=e2e,$(TAGS) -timeout 60m -run '^$$' -bench . -benchtime 1x ./tests/bench/... $(BENCH_ARGS)
 
@@ -112,4 +115,4 @@ help: ## This list
 $(BIN)/golangci-lint: hack/lint/go.mod hack/lint/go.sum
 	GOFLAGS= $(GO) build -C hack/lint -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
-.PHONY: bench build bundle clean cluster cluster-down cluster-reset cluster-up demo deps e2e generate help images integration lint manifest push test unit verify
+.PHONY: bench build bundle clean cluster cluster-down cluster-reset cluster-up demo deps e2e e2e-installer generate help images integration lint manifest push test unit verify

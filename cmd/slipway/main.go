@@ -40,6 +40,7 @@ func newRootCommand() *cobra.Command {
 		newImportCommand(),
 		newTaskCommand(),
 		newStepCacheCommand(),
+		newStartRunCommand(),
 		newManifestCommand(),
 		newVersionCommand(),
 	)
