@@ -17,7 +17,9 @@ import (
 	tektonv1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	podsecurity "k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
@@ -90,6 +92,9 @@ func TestFilesAreWhatIsDeclared(t *testing.T) {
 func TestTasksAreWhatTektonTakes(t *testing.T) {
 	forEach(t, func(t *testing.T, task *declare.Task) {
 		made := decoded(t, task)
+		if err := validation.ValidateObjectMeta(&made.ObjectMeta, false, validation.NameIsDNSSubdomain, field.NewPath("metadata")).ToAggregate(); err != nil {
+			t.Error(err)
+		}
 		before := made.DeepCopy()
 		made.SetDefaults(t.Context())
 		if err := made.Validate(t.Context()); err != nil {
@@ -172,7 +177,7 @@ func TestEverythingIsDescribed(t *testing.T) {
 		made := decoded(t, task)
 		env := map[string]string{}
 		for _, p := range task.Params {
-			if !strings.HasSuffix(p.Description, ".") || made.Annotations[p.Name+".params.task.kubevirt.io/type"] == "" {
+			if !strings.HasSuffix(p.Description, ".") || made.Annotations[p.HintPrefix()+"type"] == "" {
 				t.Errorf("parameter %s has no description (a sentence) or no hint for forms", p.Name)
 			}
 			for _, name := range append([]string{p.Name}, p.Earlier...) {

@@ -57,9 +57,19 @@ func (t *Task) annotations() map[string]string {
 	return annotations
 }
 
+// HintPrefix is the prefix of the annotations on the parameter. It is a DNS name, which has no
+// "_": that of EXPORT_SOURCE_KIND begins with export-source-kind.
+func (p Param) HintPrefix() string {
+	name := p.Name
+	if strings.Contains(name, "_") {
+		name = strings.ToLower(strings.ReplaceAll(name, "_", "-"))
+	}
+	return name + ".params.task.kubevirt.io/"
+}
+
 // hints tell a form how to ask for the parameter.
 func (p Param) hints() map[string]string {
-	prefix := p.Name + ".params.task.kubevirt.io/"
+	prefix := p.HintPrefix()
 	kind := p.Kind
 	switch {
 	case kind != "":

@@ -77,7 +77,8 @@ func (c *Cluster) Install(ctx context.Context, out io.Writer) error {
 		current := found.Status.ObservedGeneration == found.Generation
 		words := summary(found.Status.Conditions, "Available", "Progressing", "Degraded")
 		return words, current && meta.IsStatusConditionTrue(found.Status.Conditions, "Available") &&
-			!meta.IsStatusConditionTrue(found.Status.Conditions, "Progressing"), nil
+			!meta.IsStatusConditionTrue(found.Status.Conditions, "Progressing") &&
+			!meta.IsStatusConditionTrue(found.Status.Conditions, "Degraded"), nil
 	})
 	if err != nil {
 		return fmt.Errorf("installing Slipway: %w", err)

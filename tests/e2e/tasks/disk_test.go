@@ -75,7 +75,7 @@ var _ = Describe("disk-virt-sysprep", func() {
 		dv := imported(ctx, guest(ctx, "debian"), "4Gi", fixture.Block())
 		run := suite.TaskRun(ctx, "disk-virt-sysprep", map[string]any{
 			"pvc": dv.Name, "sysprepCommands": "write /etc/proof:here\nroot-password password:never-seen\n",
-			"additionalOptions": "--operations 'machine-id,ssh-hostkeys'",
+			"additionalOptions": "--operations 'customize,machine-id,ssh-hostkeys'",
 		})
 		printed := suite.TaskLog(ctx, run)
 		Expect(run.Status.Conditions[0].IsTrue()).To(BeTrue(), printed)
