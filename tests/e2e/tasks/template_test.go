@@ -88,7 +88,7 @@ var _ = Describe("create-vm-from-manifest", func() {
 		later(claim)
 		later(dv)
 		suite.Create(ctx, claim, dv)
-		params := map[string]any{"runStrategy": "Halted", "ownDataVolumes": []string{"root:" + dv.Name}, "ownPersistentVolumeClaims": []string{claim.Name}}
+		params := map[string]any{"runStrategy": "Halted", "ownDataVolumes": []string{"extra:" + dv.Name}, "ownPersistentVolumeClaims": []string{claim.Name}}
 		for task, more := range map[string]map[string]any{
 			"create-vm-from-manifest": {"virtctl": "--name " + name + "-a --memory 64Mi"},
 			"create-vm-from-template": {
