@@ -148,7 +148,7 @@ var _ = Describe("templates that tasks copy and change", func() {
 			"vmAnnotations":      []string{"note:two", "words"},
 			"templateParameters": []string{`{"name": "MOTD", "value": "hello"}`},
 			"disks":              []string{`{"name": "cloudinit", "disk": {"bus": "sata"}}`},
-			"volumes":            []string{`{"name": "cloudinit", "cloudInitNoCloud": {"userData": "#cloud-config\nhostname: ${NAME}\nruncmd: ['echo ${MOTD} $${HOME}']"}}`},
+			"volumes":            []string{`{"name": "cloudinit", "cloudInitNoCloud": {"userData": "#cloud-config\nhostname: ${NAME}\nruncmd: ['echo ${MOTD} $$${HOME}']"}}`}, // the kubelet makes $ of $$
 		})
 		code, log = suite.Fails(ctx, "modify-vm-template", map[string]any{"templateName": target, "memory": "lots"})
 		Expect(code).To(BeEquivalentTo(1))
