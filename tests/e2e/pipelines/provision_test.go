@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"time"
 	"slices"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -69,9 +70,13 @@ var _ = Describe("the pipelines that provision", func() {
 		Expect(suite.World.Gone(ctx, GinkgoWriter, vm, suite.BoundEnd)).To(Succeed())
 	}, SpecTimeout(2*boundRun))
 
-	It("leave no volume when what they import is not there", func(ctx context.Context) {
+	It("leave no volume when what they clone does not come in time", func(ctx context.Context) {
 		ns := suite.TasksNamespace(ctx)
-		run := ended(ctx, ns, "virt-sysprep-updater", map[string]string{"imageName": "never-" + rand.String(5), "sourceName": "no-such-image"})
+		run := ended(ctx, ns, "virt-sysprep-updater", map[string]string{"imageName": "never-" + rand.String(5), "sourceName": "no-such-image"}, func(run *tektonv1.PipelineRun) {
+			run.Spec.Timeouts = &tektonv1.TimeoutFields{
+				Pipeline: &metav1.Duration{Duration: 3 * time.Minute}, Tasks: &metav1.Duration{Duration: 30 * time.Second},
+			}
+		})
 		Expect(run.Status.GetCondition(apis.ConditionSucceeded).IsFalse()).To(BeTrue())
 		dv := &cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: run.Name}}
 		Expect(suite.World.Gone(ctx, GinkgoWriter, dv, suite.BoundEnd)).To(Succeed())
@@ -79,7 +84,7 @@ var _ = Describe("the pipelines that provision", func() {
 })
 
 // ended makes a run of a pipeline as its run to copy does, with other parameters, and returns it once it ended.
-func ended(ctx context.Context, ns, pipeline string, params map[string]string) *tektonv1.PipelineRun {
+func ended(ctx context.Context, ns, pipeline string, params map[string]string, changes ...func(*tektonv1.PipelineRun)) *tektonv1.PipelineRun {
 	GinkgoHelper()
 	data, err := os.ReadFile(filepath.Join(suite.World.Root, "pipelines", pipeline, "run.yaml"))
 	Expect(err).NotTo(HaveOccurred())
@@ -88,6 +93,9 @@ func ended(ctx context.Context, ns, pipeline string, params map[string]string) *
 	run.Namespace, run.Spec.Params = ns, nil
 	for name, value := range params {
 		run.Spec.Params = append(run.Spec.Params, tektonv1.Param{Name: name, Value: *tektonv1.NewStructuredValues(value)})
+	}
+	for _, change := range changes {
+		change(run)
 	}
 	suite.Create(ctx, run)
 	err = suite.World.Await(ctx, GinkgoWriter, run, boundRun, func(object client.Object) (string, bool, error) {
