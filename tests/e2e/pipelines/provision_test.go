@@ -6,8 +6,8 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"time"
 	"slices"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
