@@ -33,12 +33,15 @@ test: deps ## Set up what is missing, pass all tests, print a table of times
 unit: deps ## Tests beside the code, golden files included (no cluster)
 	$(call quiet,$(GO) test -v ./... $(UNIT_ARGS))
 	$(call quiet,GOFLAGS= $(GO) test -C hack/cluster -v ./...)
+	$(call quiet,GOFLAGS= $(GO) test -C hack/cluster/components/triggers -v ./...)
 
 integration: deps ## Tests against a real API server and etcd, network namespaces and devices, no node
 	$(call quiet,KUBEBUILDER_ASSETS=$$(GOFLAGS= $(GO) run -C hack/cluster . build | tail -1) $(GO) test -v -tags=integration$(comma)$(TAGS) -timeout 30m -p 1 \
-		./tests/integration/... ./internal/stepcache ./controllers/... ./tasks/... ./runtime/handler/... ./runtime/launcher ./runtime/network/... ./runtime/hostpath $(INTEGRATION_ARGS))
+		./tests/integration/... ./internal/stepcache ./controllers/... ./tasks/... ./runtime/handler/... ./runtime/launcher ./runtime/network/... ./runtime/hostpath ./cmd/virtctl/... $(INTEGRATION_ARGS))
 
-e2e: cluster images ## Tests on a real cluster with real guests (E2E=lifecycle for one suite)
+e2e: cluster images e2e-suite ## Tests on a real cluster with real guests (E2E=lifecycle for one suite)
+
+e2e-suite: # on a cluster that has the images already
 	$(GO) test -v -tags=e2e,$(TAGS) -timeout 70m -p 1 ./tests/e2e/$(if $(E2E),$(E2E)/,)... $(E2E_ARGS)
 
 e2e-installer: cluster images ## Debian's own installer in a VM, from an empty disk to a published image (hours under emulation; not in CI)
@@ -115,4 +118,4 @@ help: ## This list
 $(BIN)/golangci-lint: hack/lint/go.mod hack/lint/go.sum
 	GOFLAGS= $(GO) build -C hack/lint -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
-.PHONY: bench build bundle clean cluster cluster-down cluster-reset cluster-up demo deps e2e e2e-installer generate help images integration lint manifest push test unit verify
+.PHONY: bench build bundle clean cluster cluster-down cluster-reset cluster-up demo deps e2e e2e-installer e2e-suite generate help images integration lint manifest push test unit verify

@@ -12,6 +12,7 @@ import (
 	"github.com/slipway-vm/slipway/controllers/datasource"
 	"github.com/slipway-vm/slipway/controllers/datavolume"
 	"github.com/slipway-vm/slipway/controllers/hostpathprovisioner"
+	"github.com/slipway-vm/slipway/controllers/leftover"
 	"github.com/slipway-vm/slipway/controllers/node"
 	"github.com/slipway-vm/slipway/controllers/stepcache"
 	"github.com/slipway-vm/slipway/controllers/virtualmachine"
@@ -62,5 +63,6 @@ func setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		hostpathprovisioner.SetupWithManager(mgr, hostpathprovisioner.Options{Version: options.Version}),
 		volumesnapshot.SetupWithManager(mgr, volumesnapshot.Options{WhereServed: hostpathprovisioner.SetupSnapshotClass}),
 		stepcache.SetupWithManager(mgr),
+		leftover.SetupWithManager(mgr),
 	)
 }

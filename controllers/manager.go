@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/slipway-vm/slipway/controllers/datavolume"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/scheme"
 )
@@ -87,18 +88,24 @@ func newManager(ctx context.Context, config *rest.Config, options Options, lock 
 // cacheOptions keep the memory small: of pods only our own are cached, and of every
 // object only what some controller reads.
 func cacheOptions() cache.Options {
-	ours, err := labels.NewRequirement(names.LabelPod, selection.Exists, nil)
-	pods := cache.ByObject{Transform: slimPod}
-	if err == nil {
-		pods.Label = labels.NewSelector().Add(*ours)
-	}
+	pods := cache.ByObject{Transform: slimPod, Label: labelled(names.LabelPod)}
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}:  pods,
-			&corev1.Node{}: {Transform: slimNode},
+			&corev1.Pod{}:              pods,
+			&corev1.Node{}:             {Transform: slimNode},
+			&corev1.PersistentVolume{}: {Label: labelled(datavolume.LabelCloneFor)},
 		},
 	}
+}
+
+// labelled selects the objects that have a label.
+func labelled(name string) labels.Selector {
+	exists, err := labels.NewRequirement(name, selection.Exists, nil)
+	if err != nil {
+		return labels.Everything() // never: the names are constants, and a test holds them to the rules
+	}
+	return labels.NewSelector().Add(*exists)
 }
 
 // slimNode drops what no controller reads of a node, which is most of it.

@@ -120,7 +120,7 @@ func admit(object runtime.Object, text string) (field.ErrorList, error) {
 		defaults.Set(object)
 		return append(errs, virtualmachineinstance.Validate(&object.Spec, path)...), nil
 	case *cdiv1.DataVolume:
-		return append(supported.Unsupported(supported.DataVolume, raw), datavolume.Validate(&object.Spec, object.Namespace, path)...), nil
+		return append(supported.Unsupported(supported.DataVolume, raw), datavolume.Validate(&object.Spec, path)...), nil
 	case *templatev1.Template:
 		return process(object)
 	}

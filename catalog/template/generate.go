@@ -10,8 +10,9 @@ import (
 	"strings"
 )
 
-// term is one [class]{n} of an expression.
-var term = regexp.MustCompile(`\[([^\]]*)\]\{(\d+)\}`)
+// term is one [class]{n} of an expression; what stands in the braces is checked later, so that a
+// length that is none is an error and no literal text.
+var term = regexp.MustCompile(`\[([^\]]*)\]\{([^}]*)\}`)
 
 // classes behind the escapes of an expression.
 const (
@@ -19,6 +20,8 @@ const (
 	upper   = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	digits  = "0123456789"
 	symbols = "~!@#$%^&*()-_+={}[]\\|<,>.?/\"';:`"
+	// ranged is the order in which a range such as a-z, G-2 or a-9 counts.
+	ranged = lower + upper + digits
 )
 
 // maxRepeat is the most characters that one term may ask for.
@@ -50,7 +53,7 @@ func Generate(expression string) (string, error) {
 func appendTerm(out *strings.Builder, class, count string) error {
 	n, err := strconv.Atoi(count)
 	if err != nil || n < 1 || n > maxRepeat {
-		return fmt.Errorf("{%s}: the length is from 1 to %d", count, maxRepeat)
+		return fmt.Errorf("{%s}: the length is a number from 1 to %d", count, maxRepeat)
 	}
 	alphabet, err := expand(class)
 	if err != nil {
@@ -82,7 +85,7 @@ func expand(class string) (string, error) {
 		switch {
 		case class[i] == '\\' && i+1 < len(class):
 			i++
-			named, ok := map[byte]string{'w': lower + upper + digits + "_", 'd': digits, 'a': lower + upper, 'A': symbols}[class[i]]
+			named, ok := map[byte]string{'w': ranged + "_", 'd': digits, 'a': ranged, 'A': symbols}[class[i]]
 			if !ok {
 				return "", fmt.Errorf("[%s]: \\%c is not known; \\w, \\d, \\a and \\A are", class, class[i])
 			}
@@ -106,11 +109,9 @@ func expand(class string) (string, error) {
 
 // between lists the characters from first to last, both among them.
 func between(first, last byte) (string, error) {
-	for _, alphabet := range []string{lower, upper, digits} {
-		from, to := strings.IndexByte(alphabet, first), strings.IndexByte(alphabet, last)
-		if from >= 0 && to >= from {
-			return alphabet[from : to+1], nil
-		}
+	from, to := strings.IndexByte(ranged, first), strings.IndexByte(ranged, last)
+	if from < 0 || to < from {
+		return "", fmt.Errorf("%c-%c is no range; a-z, A-Z, 0-9, parts of them and ranges over them in this order are", first, last)
 	}
-	return "", fmt.Errorf("%c-%c is no range; a-z, A-Z and 0-9 and parts of them are", first, last)
+	return ranged[from : to+1], nil
 }

@@ -75,7 +75,7 @@ func (s *substitution) value(path string, value any) any {
 	return value
 }
 
-// scalar replaces the references of one string; ${{NAME}} may turn it into another kind of value.
+// scalar replaces the references of one string; ${{NAME}} turns it into what the value is as JSON.
 func (s *substitution) scalar(path, text string) any {
 	match := whole.FindStringSubmatch(text)
 	if match == nil {
@@ -87,8 +87,7 @@ func (s *substitution) scalar(path, text string) any {
 	}
 	var decoded any
 	if err := json.Unmarshal([]byte(value), &decoded); err != nil {
-		s.fail(fmt.Errorf("%s: ${{%s}} takes a number, a boolean or other JSON, and %q is none; write ${%s} for a string", path, match[1], value, match[1]))
-		return text
+		return value // a word is a string, as for the field's engines; where it may not be one, its kind's decoding says so
 	}
 	return decoded
 }

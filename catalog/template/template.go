@@ -4,7 +4,7 @@
 //
 // ${NAME} anywhere in a string, also in the key of a map, becomes the parameter's
 // value; ${{NAME}} as a whole string becomes the value decoded as JSON, so a number
-// stays a number. $${NAME} becomes ${NAME}, for the shell of a guest. Values are put in
+// stays a number, and what is no JSON a string. $${NAME} becomes ${NAME}, for the shell of a guest. Values are put in
 // once and never scanned again. A reference to a parameter that the template does not
 // declare is an error, and so is a value for one.
 package template
@@ -12,6 +12,7 @@ package template
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -87,6 +88,9 @@ func resolve(parameters []templatev1.Parameter, given map[string]string) (map[st
 				errs = multierror.Append(errs, fmt.Errorf("parameters[%d] %s: %w", i, p.Name, err))
 			}
 		}
+		if p.Name == "" {
+			errs = multierror.Append(errs, fmt.Errorf("parameters[%d]: it has no name", i))
+		}
 		if value == "" && p.Required {
 			missing.Names = append(missing.Names, p.Name)
 		}
@@ -113,7 +117,7 @@ func generate(p templatev1.Parameter) (string, error) {
 	return Generate(p.From)
 }
 
-// mergeLabels puts the template's objectLabels on an object, which keeps its own of the same name.
+// mergeLabels puts the template's objectLabels on an object, in place of its own of the same name.
 func mergeLabels(object *unstructured.Unstructured, labels map[string]string) {
 	if len(labels) == 0 {
 		return
@@ -122,11 +126,7 @@ func mergeLabels(object *unstructured.Unstructured, labels map[string]string) {
 	if merged == nil {
 		merged = map[string]string{}
 	}
-	for key, value := range labels {
-		if _, own := merged[key]; !own {
-			merged[key] = value
-		}
-	}
+	maps.Copy(merged, labels)
 	object.SetLabels(merged)
 }
 

@@ -23,20 +23,25 @@ func vmTemplate(object string, parameters ...templatev1.Parameter) *templatev1.T
 
 func TestProcessFillsEveryPlace(t *testing.T) {
 	tmpl := vmTemplate(`{"apiVersion":"v1","kind":"ConfigMap",
-		"metadata":{"name":"${NAME}","namespace":"fixed","labels":{"own":"kept"}},
-		"data":{"${NAME}-key":"a ${NAME} and ${NAME}"},"cores":"${{CORES}}","big":9007199254740993}`,
+		"metadata":{"name":"${NAME}","namespace":"fixed","labels":{"own":"kept","both":"lost"}},
+		"data":{"${NAME}-key":"a ${NAME} and ${NAME}"},"cores":"${{CORES}}","big":9007199254740993,
+		"yes":"${{YES}}","none":"${{NONE}}","word":"${{WORD}}","part":"a${{CORES}}"}`,
 		templatev1.Parameter{Name: "NAME", Required: true},
 		templatev1.Parameter{Name: "CORES", Value: "2"},
+		templatev1.Parameter{Name: "YES", Value: "true"},
+		templatev1.Parameter{Name: "NONE"},
+		templatev1.Parameter{Name: "WORD", Value: "two words"},
 		templatev1.Parameter{Name: "LONELY", Value: "x"})
-	tmpl.ObjectLabels = map[string]string{"own": "lost", "from": "${NAME}"}
+	tmpl.ObjectLabels = map[string]string{"both": "template's", "from": "${NAME}"}
 	out, err := Process(tmpl, map[string]string{"NAME": "${CORES}"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	object := out.Objects[0]
 	want := map[string]any{
-		"metadata.name": "${CORES}", "metadata.labels.own": "kept", "metadata.labels.from": "${CORES}",
+		"metadata.name": "${CORES}", "metadata.labels.own": "kept", "metadata.labels.both": "template's", "metadata.labels.from": "${CORES}",
 		"data.${CORES}-key": "a ${CORES} and ${CORES}", "cores": int64(2), "big": int64(9007199254740993),
+		"yes": true, "none": "", "word": "two words", "part": "a${{CORES}}",
 	}
 	for path, value := range want {
 		got, _, _ := unstructured.NestedFieldNoCopy(object.Object, strings.Split(path, ".")...)
@@ -64,7 +69,8 @@ func TestProcessRefuses(t *testing.T) {
 		"a value for no parameter":             {`{"apiVersion":"v1","kind":"X"}`, map[string]string{"NAME": "a", "ALIAS": "b"}, []templatev1.Parameter{name}, "no parameter ALIAS"},
 		"a reference to no parameter":          {`{"apiVersion":"v1","kind":"X","a":["${HOME}"]}`, map[string]string{"NAME": "a"}, []templatev1.Parameter{name}, "X.a[0]: ${HOME} names no parameter; declare it, or write $${HOME} if the guest shall see ${HOME}"},
 		"two keys that become one":             {`{"apiVersion":"v1","kind":"X","${NAME}":1,"a":2}`, map[string]string{"NAME": "a"}, []templatev1.Parameter{name}, "X: two keys become a"},
-		"a word where JSON is due":             {`{"apiVersion":"v1","kind":"X","a":"${{NAME}}"}`, map[string]string{"NAME": "two"}, []templatev1.Parameter{name}, "takes a number"},
+		"a whole reference to no parameter":    {`{"apiVersion":"v1","kind":"X","a":"${{CORES}}"}`, map[string]string{"NAME": "a"}, []templatev1.Parameter{name}, "X.a: ${CORES} names no parameter"},
+		"a parameter without a name":           {`{"apiVersion":"v1","kind":"X"}`, nil, []templatev1.Parameter{{Value: "a"}}, "parameters[0]: it has no name"},
 		"an object without a kind":             {`{"apiVersion":"v1"}`, map[string]string{"NAME": "a"}, []templatev1.Parameter{name}, "kind are required"},
 		"a parameter declared twice":           {`{"apiVersion":"v1","kind":"X"}`, map[string]string{"NAME": "a"}, []templatev1.Parameter{name, name}, "declared twice"},
 		"an unknown generator":                 {`{"apiVersion":"v1","kind":"X"}`, nil, []templatev1.Parameter{{Name: "NAME", Generate: "uuid"}}, "not known"},
@@ -93,6 +99,9 @@ func TestGenerate(t *testing.T) {
 		"literal":                `^literal$`,
 		"[\\A]{8}":               `^[[:punct:]]{8}$`,
 		"[a-zA-Z_]{3}[.]{1}[x]1": `^[a-zA-Z_]{3}\.\[x\]1$`,
+		"[\\a]{255}":             `^[a-zA-Z0-9]{255}$`,
+		"[l-W]{255}":             `^[l-zA-W]{255}$`,
+		"[a-Z]{255}":             `^[a-zA-Z]{255}$`,
 	}
 	for expression, pattern := range cases {
 		got, err := Generate(expression)
@@ -100,7 +109,7 @@ func TestGenerate(t *testing.T) {
 			t.Errorf("%s made %q, %v; want %s", expression, got, err, pattern)
 		}
 	}
-	for _, bad := range []string{"", "[a]{0}", "[a]{256}", "[]{1}", "[z-a]{2}", "[\\q]{1}"} {
+	for _, bad := range []string{"", "[a]{0}", "[a]{256}", "[a]{-1}", "[a-z]{eight}", "[a]{}", "[]{1}", "[z-a]{2}", "[9-a]{2}", "[!-z]{2}", "[\\q]{1}"} {
 		if got, err := Generate(bad); err == nil {
 			t.Errorf("%q made %q, want an error", bad, got)
 		}
@@ -109,7 +118,7 @@ func TestGenerate(t *testing.T) {
 
 // The range's ends are drawn too: 4096 draws of at most 62 characters miss one with a chance below 1e-28.
 func TestGenerateDrawsBothEnds(t *testing.T) {
-	for expression, want := range map[string]string{"[0-9]{64}": "0123456789", "[a-z]{64}": "az", "[A-Z]{64}": "AZ", "[a-zA-Z0-9]{64}": "azAZ09", "[b-b]{64}": "b", "[\\w]{64}": "azAZ09_"} {
+	for expression, want := range map[string]string{"[0-9]{64}": "0123456789", "[a-z]{64}": "az", "[A-Z]{64}": "AZ", "[a-zA-Z0-9]{64}": "azAZ09", "[b-b]{64}": "b", "[\\w]{64}": "azAZ09_", "[\\a]{64}": "azAZ09", "[\\d]{64}": "09", "[j-9]{64}": "jzAZ09", "[G-2]{64}": "GZ012"} {
 		var all strings.Builder
 		for range 64 {
 			part, err := Generate(expression)
@@ -176,6 +185,14 @@ func TestFromVirtualMachineTemplate(t *testing.T) {
 	}
 	if cores, _, _ := unstructured.NestedInt64(vm.Object, "spec", "cores"); cores != 2 {
 		t.Errorf("cores are %d", cores)
+	}
+	// As for the field's engine, it is a VirtualMachine whatever it says that it is.
+	other, err := FromVirtualMachineTemplate(vmTemplateObject("v1alpha1", map[string]any{"virtualMachine": map[string]any{"apiVersion": "example.com/v1", "kind": "Other"}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(other.Objects[0].Raw); got != `{"apiVersion":"kubevirt.io/v1","kind":"VirtualMachine"}` {
+		t.Errorf("got %s", got)
 	}
 	for want, spec := range map[string]map[string]any{
 		"spec.virtualMachine is required": {"parameters": []any{}},

@@ -30,11 +30,8 @@ func FromVirtualMachineTemplate(from *unstructured.Unstructured) (*templatev1.Te
 	if err != nil {
 		return nil, fmt.Errorf("reading VirtualMachineTemplate %s/%s: %w", from.GetNamespace(), from.GetName(), err)
 	}
-	for key, value := range map[string]string{"apiVersion": virtv1.SchemeGroupVersion.String(), "kind": "VirtualMachine"} {
-		if spec.VirtualMachine[key] == nil {
-			spec.VirtualMachine[key] = value
-		}
-	}
+	// Whatever the object says of itself: the field's engine reads it as a VirtualMachine, too.
+	spec.VirtualMachine["apiVersion"], spec.VirtualMachine["kind"] = virtv1.SchemeGroupVersion.String(), "VirtualMachine"
 	data, err := json.Marshal(spec.VirtualMachine)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the VirtualMachine of VirtualMachineTemplate %s/%s: %w", from.GetNamespace(), from.GetName(), err)

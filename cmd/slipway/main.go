@@ -16,7 +16,9 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := newRootCommand().ExecuteContext(ctx); err != nil {
+	root := newRootCommand()
+	root.SetArgs(invokedAs(os.Args))
+	if err := root.ExecuteContext(ctx); err != nil {
 		if !isReported(err) {
 			fmt.Fprintln(os.Stderr, "slipway:", err)
 		}
@@ -39,6 +41,7 @@ func newRootCommand() *cobra.Command {
 		newHandlerCommand(),
 		newImportCommand(),
 		newTaskCommand(),
+		newEntrypointCommand(),
 		newStepCacheCommand(),
 		newStartRunCommand(),
 		newManifestCommand(),

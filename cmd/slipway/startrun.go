@@ -34,5 +34,6 @@ func newStartRunCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&order.File, "file", "", "file with the PipelineRun to start")
+	cmd.Flags().IntVar(&order.Keep, "keep", 0, "how many volumes of the golden image that the runs of this file made to keep, the newest ones; 0 for all")
 	return cmd
 }

@@ -19,6 +19,7 @@ func newStepCacheCommand() *cobra.Command {
 	flags.StringVar(&work.Entry, "entry", "", "path of the entry's disk, a file or a device")
 	flags.StringVar(&work.Digest, "digest", "", "digest that the disk must have")
 	flags.StringVar(&work.Target, "target", "", "disk file to replace by a copy; empty to check the entry only")
+	flags.BoolVar(&work.InPlace, "in-place", false, "write onto the target, a device, what differs; it is half done when this is killed")
 	flags.StringVar(&work.Report, "report", "", "file that takes what the work came to, as JSON")
 	return cmd
 }

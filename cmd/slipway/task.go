@@ -9,6 +9,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/slipway-vm/slipway/internal/resident"
 	"github.com/slipway-vm/slipway/internal/scheme"
 	"github.com/slipway-vm/slipway/tasks"
 	"github.com/slipway-vm/slipway/tasks/declare"
@@ -34,20 +35,27 @@ func newTaskCommand() *cobra.Command {
 
 // runTask runs one task; its error is a record of the log, as clients expect.
 func runTask(ctx context.Context, task *declare.Task, args []string) error {
-	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	log := declare.NewLog(os.Stderr)
 	err := task.Execute(ctx, declare.Environment{
 		Args: args, LookupEnv: os.LookupEnv, Out: os.Stdout, Log: log,
-		Connect: func() (client.WithWatch, error) {
-			config, err := ctrl.GetConfig()
-			if err != nil {
-				return nil, err
-			}
-			return client.NewWithWatch(config, client.Options{Scheme: scheme.New()})
-		},
+		Connect: func() (client.WithWatch, error) { return connect(log) },
 	})
 	if err != nil {
 		log.Error(err.Error())
 		return &reported{err}
 	}
 	return nil
+}
+
+// connect makes the task's client. With it all is prepared, and what only the start needed is dropped.
+func connect(log *slog.Logger) (client.WithWatch, error) {
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme.New()})
+	if err := resident.Drop(); err != nil {
+		log.Warn("the task holds more memory than it needs", "cause", err.Error())
+	}
+	return c, err
 }

@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,8 +13,11 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/yaml"
 )
@@ -41,7 +45,7 @@ func ask(t *testing.T, path string, object, old []byte, user string, groups ...s
 	if old != nil {
 		request.Operation = admissionv1.Update
 	}
-	return handlers(nil, "slipway", func() time.Time { return noon })[path].Handle(context.Background(), request)
+	return handlers(empty{}, nil, "slipway", func() time.Time { return noon })[path].Handle(context.Background(), request)
 }
 
 // refusedPaths are the paths that a response refuses.
@@ -110,6 +114,14 @@ func TestBadVirtualMachinesAreRefusedWithThePath(t *testing.T) {
 		"a volume with two sources":             {"containerDisk: {image: img}", "containerDisk: {image: img}, emptyDisk: {capacity: 1Gi}", []string{spec + "volumes[0]"}},
 		"an empty disk without a size":          {"containerDisk: {image: img}", "emptyDisk: {capacity: 0}", []string{spec + "volumes[0].emptyDisk.capacity"}},
 		"a volume source not acted on":          {"containerDisk: {image: img}", "configMap: {name: c}", []string{spec + "volumes[0].configMap.name"}},
+		"answers for Windows":                   {"containerDisk: {image: img}", "sysprep: {configMap: {name: answers}}", nil},
+		"answers from a Secret":                 {"containerDisk: {image: img}", "sysprep: {secret: {name: answers}}", nil},
+		"answers from nowhere":                  {"containerDisk: {image: img}", "sysprep: {}", []string{spec + "volumes[0].sysprep"}},
+		"answers from two places":               {"containerDisk: {image: img}", "sysprep: {configMap: {name: a}, secret: {name: b}}", []string{spec + "volumes[0].sysprep"}},
+		"answers without a name":                {"containerDisk: {image: img}", "sysprep: {secret: {}}", []string{spec + "volumes[0].sysprep.secret.name"}},
+		"panic devices":                         {"disks:", "panicDevices: [{}, {model: pvpanic}]\n          disks:", nil},
+		"two panic devices of a model":          {"disks:", "panicDevices: [{}, {model: isa}]\n          disks:", []string{spec + "domain.devices.panicDevices[1].model"}},
+		"a panic device that is none":           {"disks:", "panicDevices: [{model: s390}]\n          disks:", []string{spec + "domain.devices.panicDevices[0].model"}},
 		"bad base64":                            {"containerDisk: {image: img}", "cloudInitNoCloud: {userDataBase64: '***'}", []string{spec + "volumes[0].cloudInitNoCloud.userDataBase64"}},
 		"a bridge":                              {"masquerade: {}", "bridge: {}", []string{spec + "domain.devices.interfaces[0].bridge"}},
 		"no binding":                            {", masquerade: {}", "", []string{spec + "domain.devices.interfaces[0].masquerade"}},
@@ -146,7 +158,7 @@ func TestBadDataVolumesAreRefused(t *testing.T) {
 		"no source":             {`spec: {storage: {resources: {requests: {storage: 1Gi}}}}`, []string{"spec.source"}},
 		"no size":               {`spec: {source: {blank: {}}, storage: {}}`, []string{"spec.storage.resources.requests.storage"}},
 		"a clone without size":  {`spec: {source: {pvc: {name: a, namespace: prod}}, storage: {}}`, nil},
-		"another namespace":     {`spec: {source: {pvc: {name: a, namespace: other}}, storage: {}}`, []string{"spec.source.pvc.namespace"}},
+		"another namespace":     {`spec: {source: {pvc: {name: a, namespace: other}}, storage: {}}`, nil},
 		"not a web address":     {strings.Replace(good, "https", "ftp", 1), []string{"spec.source.http.url"}},
 		"two sources":           {strings.Replace(good, "source: {", "source: {blank: {}, ", 1), []string{"spec.source"}},
 		"a source not acted on": {strings.Replace(good, "http:", "gcs:", 1), []string{"spec.source.gcs.url"}},
@@ -162,7 +174,20 @@ func TestBadDataVolumesAreRefused(t *testing.T) {
 	if response := ask(t, "/datavolumes-validate", []byte(strings.Replace(good, "1Gi", "2Gi", 1)), []byte(good), "jane"); response.Allowed {
 		t.Error("a DataVolume's spec was changed")
 	}
+	marked := `metadata: {annotations: {slipway-vm.github.io/clone-authorized: other/disk}}` + "\n" + good
+	if got := refusedPaths(ask(t, "/datavolumes-validate", []byte(marked), []byte(good), "jane")); !slices.Equal(got, []string{"metadata.annotations[slipway-vm.github.io/clone-authorized]"}) {
+		t.Errorf("somebody allowed a clone: refused %v", got)
+	}
 }
+
+// empty is a cluster with nothing in it.
+type empty struct{}
+
+func (empty) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+	return apierrors.NewNotFound(schema.GroupResource{Resource: fmt.Sprintf("%T", obj)}, key.Name)
+}
+
+func (empty) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
 
 const runningVMI = `{metadata: {name: x, labels: {kubevirt.io/nodeName: n1}}, spec: {domain: {devices: {}, memory: {guest: 1Gi}}}, status: {phase: Running}}`
 

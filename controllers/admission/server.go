@@ -60,7 +60,7 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 		return err
 	}
 	server := mgr.GetWebhookServer()
-	for path, handler := range handlers(mgr.GetAPIReader(), options.Namespace, time.Now) {
+	for path, handler := range handlers(mgr.GetAPIReader(), mgr.GetClient(), options.Namespace, time.Now) {
 		server.Register(path, &admission.Webhook{Handler: handler, RecoverPanic: new(true)})
 	}
 	for path, handler := range options.Handlers {

@@ -5,9 +5,12 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	virtv1 "kubevirt.io/api/core/v1"
@@ -15,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/slipway-vm/slipway/controllers/admission/clone"
 	"github.com/slipway-vm/slipway/controllers/admission/datavolume"
 	"github.com/slipway-vm/slipway/controllers/admission/taskpod"
 	"github.com/slipway-vm/slipway/controllers/admission/virtualmachine"
@@ -24,13 +28,17 @@ import (
 )
 
 // handlers are the webhooks by path.
-func handlers(reader client.Reader, namespace string, now func() time.Time) map[string]admission.Handler {
-	a := admitter{resolver: instancetype.Resolver{Reader: reader}, namespace: namespace}
+func handlers(reader client.Reader, reviews clone.Reviewer, namespace string, now func() time.Time) map[string]admission.Handler {
+	a := admitter{
+		resolver: instancetype.Resolver{Reader: reader}, namespace: namespace,
+		clones: clone.Judge{Reader: reader, Reviews: reviews, Controller: "system:serviceaccount:" + namespace + ":virt-controller"},
+	}
 	return map[string]admission.Handler{
 		"/virtualmachines-mutate":           mutator(virtualmachine.Default),
 		"/virtualmachines-validate":         validator(a.virtualMachine),
 		"/virtualmachineinstances-mutate":   mutator(func(vmi *virtv1.VirtualMachineInstance) { virtualmachineinstance.Default(vmi, now()) }),
 		"/virtualmachineinstances-validate": validator(a.instance),
+		"/datavolumes-mutate":               admission.HandlerFunc(a.authorizeClone),
 		"/datavolumes-validate":             validator(a.dataVolume),
 		"/taskpods-mutate":                  taskpod.Handler(reader),
 	}
@@ -39,6 +47,7 @@ func handlers(reader client.Reader, namespace string, now func() time.Time) map[
 // admitter checks objects, with what it must look up for that.
 type admitter struct {
 	resolver  instancetype.Resolver
+	clones    clone.Judge
 	namespace string
 }
 
@@ -56,7 +65,13 @@ func (a admitter) virtualMachine(ctx context.Context, r *review[virtv1.VirtualMa
 	if err != nil || len(errs) > 0 {
 		return errs, err
 	}
-	return virtualmachine.Validate(vm, referred), nil
+	if errs := virtualmachine.Validate(vm, referred); len(errs) > 0 {
+		return errs, nil
+	}
+	if r.old != nil && equality.Semantic.DeepEqual(r.old.Spec.DataVolumeTemplates, vm.Spec.DataVolumeTemplates) {
+		return nil, nil
+	}
+	return a.clones.Templates(ctx, vm)
 }
 
 // refer reads what vm names. A name that does not exist is the user's error; what is to
@@ -97,6 +112,25 @@ func (a admitter) instance(_ context.Context, r *review[virtv1.VirtualMachineIns
 	return append(errs, virtualmachineinstance.Validate(&r.object.Spec, field.NewPath("spec"))...), nil
 }
 
+// authorizeClone lets a new DataVolume clone what its creator may.
+func (a admitter) authorizeClone(ctx context.Context, request admission.Request) admission.Response {
+	r, err := decode[cdiv1.DataVolume](&request)
+	if err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	var failure error
+	changed, err := change(request.Object.Raw, r.object, func(dv *cdiv1.DataVolume) {
+		failure = a.clones.Authorize(ctx, dv, request.Namespace, request.UserInfo)
+	})
+	if message := clone.Refused(failure); message != "" {
+		return admission.Denied(message)
+	}
+	if err := errors.Join(err, failure); err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	return admission.PatchResponseFromRaw(request.Object.Raw, changed)
+}
+
 func (a admitter) dataVolume(_ context.Context, r *review[cdiv1.DataVolume]) (field.ErrorList, error) {
 	switch {
 	case r.object.DeletionTimestamp != nil:
@@ -105,5 +139,5 @@ func (a admitter) dataVolume(_ context.Context, r *review[cdiv1.DataVolume]) (fi
 		return datavolume.ValidateUpdate(r.old, r.object), nil
 	}
 	errs := supported.Unsupported(supported.DataVolume, r.raw)
-	return append(errs, datavolume.Validate(&r.object.Spec, r.request.Namespace, field.NewPath("spec"))...), nil
+	return append(errs, datavolume.Validate(&r.object.Spec, field.NewPath("spec"))...), nil
 }

@@ -3,7 +3,6 @@ package datavolume
 import (
 	"fmt"
 	"maps"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -42,7 +41,7 @@ func buildClaim(in claimInput) (*corev1.PersistentVolumeClaim, error) {
 	}
 	setAll(&claim.Labels, in.Labels)
 	setAll(&claim.Labels, map[string]string{labelApp: labelAppValue})
-	for _, name := range []string{annotationLastApplied, AnnotationPodPhase, AnnotationFailure, AnnotationRestarts, names.AnnotationDigest} {
+	for _, name := range []string{annotationLastApplied, AnnotationPodPhase, AnnotationFailure, AnnotationRestarts, names.AnnotationDigest, annotationBroughtFrom} {
 		delete(claim.Annotations, name) // what an earlier claim had reached, this one has not
 	}
 	setAll(&claim.Annotations, map[string]string{annotationFillingAlert: "disabled", AnnotationContentType: string(cdiv1.DataVolumeKubeVirt)})
@@ -109,17 +108,16 @@ func inflate(size resource.Quantity, overhead float64) resource.Quantity {
 // cloneFrom makes claim a clone of in.Source. Where no size is given, it is the source's.
 func cloneFrom(in claimInput, claim *corev1.PersistentVolumeClaim) error {
 	source := in.Source
-	if source.Namespace != claim.Namespace {
-		return fmt.Errorf("the source %s/%s is in another namespace, from which cloning is not supported yet; create the DataVolume in %s", source.Namespace, source.Name, source.Namespace)
-	}
 	if a, b := volumeMode(source.Spec), volumeMode(claim.Spec); a != b {
 		return fmt.Errorf("the source's volumeMode is %s, this one's %s; make them equal", a, b)
 	}
 	if a, b := source.Spec.StorageClassName, claim.Spec.StorageClassName; a != nil && b != nil && *a != *b {
 		return fmt.Errorf("the source's storage class is %s, this one's %s; cloning works within one class: name the source's", *a, *b)
 	}
-	claim.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: kindClaim, Name: source.Name}
-	claim.Spec.DataSourceRef = nil
+	claim.Spec.DataSource, claim.Spec.DataSourceRef = nil, nil
+	if source.Namespace == claim.Namespace { // a volume of another namespace is brought ready
+		claim.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: kindClaim, Name: source.Name}
+	}
 	if claim.Spec.StorageClassName == nil {
 		claim.Spec.StorageClassName = source.Spec.StorageClassName
 	}
@@ -149,17 +147,6 @@ func diskSize(dv *cdiv1.DataVolume) int64 {
 		return dv.Spec.PVC.Resources.Requests.Storage().Value()
 	}
 	return dv.Spec.Storage.Resources.Requests.Storage().Value()
-}
-
-// defaults picks the labels that say which instance type and preference suit a disk.
-func defaults(labels map[string]string) map[string]string {
-	picked := map[string]string{}
-	for name, value := range labels {
-		if strings.HasPrefix(name, labelInstancetypePrefix) {
-			picked[name] = value
-		}
-	}
-	return picked
 }
 
 func owner(dv *cdiv1.DataVolume) metav1.OwnerReference {

@@ -2,15 +2,15 @@ package datavolume
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/slipway-vm/slipway/internal/apply"
+	"github.com/slipway-vm/slipway/internal/clonesource"
 	"github.com/slipway-vm/slipway/internal/steps"
 )
 
@@ -36,6 +36,11 @@ func (r *Reconciler) ensureClaim(ctx context.Context, s *scope) error {
 			s.failed.reason = reasonUnsupported
 		}
 		return steps.ErrDone
+	}
+	if input.Source != nil && input.Source.Namespace != s.dv.Namespace {
+		if err := r.bringVolume(ctx, s, input.Source, claim); err != nil {
+			return err
+		}
 	}
 	log.FromContext(ctx).Info("Creating the claim", "size", claim.Spec.Resources.Requests.Storage())
 	if err := r.create(ctx, s, claim); err != nil {
@@ -81,70 +86,39 @@ func (r *Reconciler) checkClaim(ctx context.Context, s *scope) error {
 
 // cloneSource finds the claim to clone and waits until it is filled.
 func (r *Reconciler) cloneSource(ctx context.Context, s *scope, input *claimInput) error {
-	from := s.plan.source
-	if ref := s.plan.sourceRef; ref != nil {
-		found, labels, err := r.followDataSource(ctx, s)
-		if err != nil {
-			return err
-		}
-		from, input.Labels = found, labels
+	from, err := clonesource.Of(ctx, r.Client, s.dv.Namespace, &s.dv.Spec)
+	var missing *clonesource.Obstacle
+	switch {
+	case errors.As(err, &missing) && missing.Final:
+		s.failed = &obstacle{reasonUnsupported, missing.Message}
+		return steps.ErrDone
+	case errors.As(err, &missing) && missing.Missing:
+		s.waiting = &obstacle{reasonSourceMissing, missing.Message}
+		return steps.ErrDone
+	case errors.As(err, &missing):
+		s.waiting = &obstacle{reasonUnsupported, missing.Message}
+		return steps.ErrDone
+	case err != nil:
+		return fmt.Errorf("finding what DataVolume %s clones: %w", s.dv.Name, err)
 	}
-	namespace := from.Namespace
-	if namespace == "" {
-		namespace = s.dv.Namespace
+	if from.Claim.Namespace != s.dv.Namespace && s.dv.Annotations[clonesource.AnnotationAuthorized] != from.Claim.String() {
+		s.failed = &obstacle{reasonUnauthorized, fmt.Sprintf("Whoever created the DataVolume was not asked whether PVC %s of another namespace may be cloned; delete the DataVolume and create it again", from.Claim)}
+		return steps.ErrDone
 	}
-	claim, err := get(ctx, r.Client, types.NamespacedName{Namespace: namespace, Name: from.Name}, &corev1.PersistentVolumeClaim{})
+	claim, err := get(ctx, r.Client, from.Claim, &corev1.PersistentVolumeClaim{})
 	if err != nil {
 		return err
 	}
 	if claim == nil {
-		s.waiting = &obstacle{reasonSourceMissing, fmt.Sprintf("Source PVC %s/%s not found; it is cloned once it exists", namespace, from.Name)}
+		s.waiting = &obstacle{reasonSourceMissing, fmt.Sprintf("Source PVC %s not found; it is cloned once it exists", from.Claim)}
 		return steps.ErrDone
 	}
 	if by := metav1.GetControllerOf(claim); by != nil && by.Kind == kindDataVolume && claim.Annotations[AnnotationPodPhase] != phaseSucceeded {
-		s.waiting = &obstacle{reasonSourceUnready, fmt.Sprintf("Source PVC %s/%s is not filled yet; it is cloned once DataVolume %s has succeeded", namespace, from.Name, by.Name)}
+		s.waiting = &obstacle{reasonSourceUnready, fmt.Sprintf("Source PVC %s is not filled yet; it is cloned once DataVolume %s has succeeded", from.Claim, by.Name)}
 		return steps.ErrDone
 	}
-	labels := defaults(claim.Labels)
-	setAll(&labels, input.Labels) // a DataSource knows better than its claim
+	labels := clonesource.Defaults(claim.Labels)
+	setAll(&labels, from.Labels) // a DataSource knows better than its claim
 	input.Source, input.Labels = claim, labels
 	return nil
-}
-
-// followDataSource returns the claim that the DataVolume's DataSource names, over one further DataSource at the most.
-func (r *Reconciler) followDataSource(ctx context.Context, s *scope) (*cdiv1.DataVolumeSourcePVC, map[string]string, error) {
-	ref := s.plan.sourceRef
-	key := types.NamespacedName{Namespace: s.dv.Namespace, Name: ref.Name}
-	if ref.Namespace != nil && *ref.Namespace != "" {
-		key.Namespace = *ref.Namespace
-	}
-	labels := map[string]string{}
-	for range 2 {
-		found, err := get(ctx, r.Client, key, &cdiv1.DataSource{})
-		if err != nil {
-			return nil, nil, err
-		}
-		if found == nil {
-			s.waiting = &obstacle{reasonSourceMissing, fmt.Sprintf("DataSource %s not found; it is followed once it exists", key)}
-			return nil, nil, steps.ErrDone
-		}
-		own := defaults(found.Labels)
-		setAll(&own, labels)
-		labels = own
-		switch source := found.Spec.Source; {
-		case source.PVC != nil:
-			from := source.PVC.DeepCopy()
-			if from.Namespace == "" {
-				from.Namespace = found.Namespace
-			}
-			return from, labels, nil
-		case source.DataSource != nil:
-			key = types.NamespacedName{Namespace: source.DataSource.Namespace, Name: source.DataSource.Name}
-		default:
-			s.waiting = &obstacle{reasonUnsupported, fmt.Sprintf("DataSource %s names no PVC; other sources are not supported yet", key)}
-			return nil, nil, steps.ErrDone
-		}
-	}
-	s.failed = &obstacle{reasonUnsupported, fmt.Sprintf("DataSource %s points to a DataSource that points to another; point it to a PVC", ref.Name)}
-	return nil, nil, steps.ErrDone
 }

@@ -57,6 +57,8 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 		Owns(&corev1.PersistentVolumeClaim{}).
 		Owns(&corev1.Pod{}).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.clonesOf)).
+		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(travellersOf)).
+		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(travellersOf)).
 		Watches(&cdiv1.DataSource{}, handler.EnqueueRequestsFromMapFunc(r.usersOf)).
 		WatchesRawSource(source.Channel(r.listeners.changed, &handler.EnqueueRequestForObject{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4}).
@@ -72,6 +74,7 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 func (r *Reconciler) steps() []func(context.Context, *scope) error {
 	return []func(context.Context, *scope) error{
 		r.ensureClaim,
+		r.settleVolume,
 		r.noteEnd,
 		r.cleanUp,
 		r.ensurePod,
@@ -86,13 +89,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if apierrors.IsNotFound(err) {
 			r.listeners.stop(req.NamespacedName)
 			r.told.forget(req.NamespacedName)
-			return ctrl.Result{}, nil
+			return ctrl.Result{}, r.abandon(ctx, req.NamespacedName, "")
 		}
 		return ctrl.Result{}, fmt.Errorf("reading DataVolume %s: %w", req.NamespacedName, err)
 	}
 	if dv.DeletionTimestamp != nil {
 		r.listeners.stop(req.NamespacedName) // its claim and pod go by their owner references
-		return ctrl.Result{}, nil
+		return ctrl.Result{}, r.abandon(ctx, req.NamespacedName, "")
+	}
+	if dv.Status.Phase == "" { // a new one, perhaps in the place of another
+		if err := r.abandon(ctx, req.NamespacedName, dv.UID); err != nil {
+			return ctrl.Result{}, err
+		}
 	}
 	s, err := r.read(ctx, dv)
 	if err != nil {

@@ -25,26 +25,25 @@ const (
 	// AnnotationContentType on a claim says what is in it.
 	AnnotationContentType = "cdi.kubevirt.io/storage.contentType"
 
-	annotationSelectedNode  = "volume.kubernetes.io/selected-node"
-	annotationDefaultClass  = "storageclass.kubernetes.io/is-default-class"
-	annotationDefaultVirt   = "storageclass.kubevirt.io/is-default-virt-class"
-	annotationLastApplied   = "kubectl.kubernetes.io/last-applied-configuration"
-	labelInstancetypePrefix = "instancetype.kubevirt.io/default-"
-	annotationFillingAlert  = "alerts.k8s.io/KubePersistentVolumeFillingUp"
-	labelApp                = "app"
-	labelAppValue           = "containerized-data-importer"
-	labelPodKind            = "cdi.kubevirt.io"
-	managerImporter         = "importer" // writes what an import has reached
-	phaseSucceeded          = "Succeeded"
-	phaseFailed             = "Failed"
-	valueTrue               = "true"
-	progressUnknown         = cdiv1.DataVolumeProgress("N/A")
-	progressDone            = cdiv1.DataVolumeProgress("100.0%")
-	kindDataVolume          = "DataVolume"
-	kindClaim               = "PersistentVolumeClaim"
-	defaultOverhead         = 0.06
-	controllerName          = "datavolume"
-	eventAction             = "Reconcile"
+	annotationSelectedNode = "volume.kubernetes.io/selected-node"
+	annotationDefaultClass = "storageclass.kubernetes.io/is-default-class"
+	annotationDefaultVirt  = "storageclass.kubevirt.io/is-default-virt-class"
+	annotationLastApplied  = "kubectl.kubernetes.io/last-applied-configuration"
+	annotationFillingAlert = "alerts.k8s.io/KubePersistentVolumeFillingUp"
+	labelApp               = "app"
+	labelAppValue          = "containerized-data-importer"
+	labelPodKind           = "cdi.kubevirt.io"
+	managerImporter        = "importer" // writes what an import has reached
+	phaseSucceeded         = "Succeeded"
+	phaseFailed            = "Failed"
+	valueTrue              = "true"
+	progressUnknown        = cdiv1.DataVolumeProgress("N/A")
+	progressDone           = cdiv1.DataVolumeProgress("100.0%")
+	kindDataVolume         = "DataVolume"
+	kindClaim              = "PersistentVolumeClaim"
+	defaultOverhead        = 0.06
+	controllerName         = "datavolume"
+	eventAction            = "Reconcile"
 )
 
 // Reasons of events and conditions, in the field's words.
@@ -64,4 +63,6 @@ const (
 	reasonInvalidClone    = "CloneValidationFailed"
 	reasonSourceMissing   = "CloneSourceNotFound"
 	reasonSourceUnready   = "CloneSourceNotReady"
+	reasonCloning         = "CloneInProgress"
+	reasonUnauthorized    = "CloneNotAuthorized"
 )

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -12,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/slipway-vm/slipway/internal/apply"
+	"github.com/slipway-vm/slipway/internal/clonesource"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/steps"
 	"github.com/slipway-vm/slipway/internal/transfer"
@@ -43,15 +45,29 @@ func (r *Reconciler) noteEnd(ctx context.Context, s *scope) error {
 
 // cloned returns the result of a clone: the source's content, when it is of the same size.
 func (r *Reconciler) cloned(ctx context.Context, s *scope) transfer.Result {
-	source := s.claim.Spec.DataSource
-	if s.plan.kind != kindClone || source == nil {
+	source, ok := cloneOf(s)
+	if !ok {
 		return transfer.Result{}
 	}
-	from, err := get(ctx, r.Client, types.NamespacedName{Namespace: s.claim.Namespace, Name: source.Name}, &corev1.PersistentVolumeClaim{})
+	from, err := get(ctx, r.Client, source, &corev1.PersistentVolumeClaim{})
 	if err != nil || from == nil || from.Status.Capacity.Storage().Cmp(*s.claim.Status.Capacity.Storage()) != 0 {
 		return transfer.Result{} // without the digest steps are not cached, and nothing else
 	}
 	return transfer.Result{Digest: from.Annotations[names.AnnotationDigest]}
+}
+
+// cloneOf is the claim of which the DataVolume's claim is a clone.
+func cloneOf(s *scope) (types.NamespacedName, bool) {
+	if s.plan.kind != kindClone {
+		return types.NamespacedName{}, false
+	}
+	if namespace, name, ok := strings.Cut(s.claim.Annotations[annotationBroughtFrom], "/"); ok {
+		return types.NamespacedName{Namespace: namespace, Name: name}, true
+	}
+	if source := s.claim.Spec.DataSource; source != nil {
+		return types.NamespacedName{Namespace: s.claim.Namespace, Name: source.Name}, true
+	}
+	return types.NamespacedName{}, false
 }
 
 // record writes onto the claim how its filling has ended, and the content's name onto both.
@@ -78,11 +94,11 @@ func (r *Reconciler) record(ctx context.Context, s *scope, result transfer.Resul
 
 // annotate puts the digest, and what the source says of the disk, onto the DataVolume.
 func (r *Reconciler) annotate(ctx context.Context, s *scope, digest string) error {
-	meta := map[string]any{"labels": defaults(s.claim.Labels)}
+	meta := map[string]any{"labels": clonesource.Defaults(s.claim.Labels)}
 	if digest != "" {
 		meta["annotations"] = map[string]string{names.AnnotationDigest: digest}
 	}
-	if len(defaults(s.claim.Labels)) == 0 && digest == "" {
+	if len(clonesource.Defaults(s.claim.Labels)) == 0 && digest == "" {
 		return nil
 	}
 	if err := apply.Fields(ctx, r.Client, s.dv, managerImporter, map[string]any{"metadata": meta}); err != nil {
@@ -115,13 +131,15 @@ func (r *Reconciler) ensurePod(ctx context.Context, s *scope) error {
 	}
 	input := podInput{DataVolume: s.dv, Claim: s.claim, Image: r.options.ImporterImage, Token: rand.Text()}
 	if !s.plan.pods() {
-		if s.claim.Status.Phase == corev1.ClaimBound || !s.immediate() {
-			return nil // its provisioner works
+		if s.claim.Status.Phase == corev1.ClaimBound || s.claim.Spec.VolumeName != "" || !s.immediate() {
+			return nil // its provisioner works, or its volume is there
 		}
 		input.Binder = true
 		var err error
-		if input.Affinity, err = r.sourceAffinity(ctx, s); err != nil {
-			return err
+		if source, ok := cloneOf(s); ok {
+			if input.Affinity, err = r.affinityOf(ctx, source); err != nil {
+				return err
+			}
 		}
 	}
 	if err := r.checkUnfilled(ctx, s); err != nil {
@@ -137,13 +155,9 @@ func (r *Reconciler) ensurePod(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// sourceAffinity places a clone of a node's volume onto that node.
-func (r *Reconciler) sourceAffinity(ctx context.Context, s *scope) (*corev1.NodeAffinity, error) {
-	source := s.claim.Spec.DataSource
-	if s.plan.kind != kindClone || source == nil {
-		return nil, nil
-	}
-	from, err := get(ctx, r.Client, types.NamespacedName{Namespace: s.claim.Namespace, Name: source.Name}, &corev1.PersistentVolumeClaim{})
+// affinityOf places a clone of a node's volume onto that node.
+func (r *Reconciler) affinityOf(ctx context.Context, source types.NamespacedName) (*corev1.NodeAffinity, error) {
+	from, err := get(ctx, r.Client, source, &corev1.PersistentVolumeClaim{})
 	if err != nil || from == nil || from.Spec.VolumeName == "" {
 		return nil, err
 	}

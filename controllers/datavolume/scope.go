@@ -26,6 +26,8 @@ type scope struct {
 	pod   *corev1.Pod                   // by read, or created by ensurePod; nil while there is none
 	// waiting says why the pass ended early, and failed why it can never succeed.
 	waiting, failed *obstacle
+	// cloning says how far the clone is that is made in the source's namespace.
+	cloning *obstacle
 	// last is what the importer's last run ended with; nil when none has ended. By read.
 	last     *transfer.Result
 	progress transfer.Progress // by read, from the listener
@@ -118,7 +120,7 @@ func (s *scope) done() bool {
 func (s *scope) waitsForConsumer() bool {
 	return s.claim != nil && s.claim.Status.Phase == corev1.ClaimPending && s.class != nil &&
 		s.class.VolumeBindingMode != nil && *s.class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer &&
-		s.claim.Annotations[annotationSelectedNode] == "" && !s.immediate()
+		s.claim.Annotations[annotationSelectedNode] == "" && s.claim.Spec.VolumeName == "" && !s.immediate()
 }
 
 // immediate reports whether the claim is to be bound at once, wherever that is.

@@ -28,6 +28,8 @@ func phase(s *scope) cdiv1.DataVolumePhase {
 		return cdiv1.Failed
 	case s.done():
 		return cdiv1.Succeeded
+	case s.cloning != nil:
+		return cdiv1.CSICloneInProgress
 	case s.waiting != nil || s.claim == nil:
 		return cdiv1.Pending
 	case s.claim.Status.Phase == corev1.ClaimLost:
@@ -105,6 +107,8 @@ func runningCondition(s *scope) cdiv1.DataVolumeCondition {
 		c.Reason, c.Message = reasonCompleted, "Clone Complete"
 	case s.done():
 		c.Reason, c.Message = reasonCompleted, "Import Complete"
+	case s.cloning != nil:
+		c.Reason, c.Message = s.cloning.reason, s.cloning.message
 	case s.waiting != nil:
 		c.Reason, c.Message = s.waiting.reason, s.waiting.message
 	case s.pod != nil:

@@ -397,7 +397,7 @@ func resourceVersions(t *testing.T, c client.Client, _ *hppv1beta1.HostPathProvi
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.After(15 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for !holds() {

@@ -68,9 +68,11 @@ func (l *ledger) forget() {
 // fails does not keep the others from being applied.
 func (r *Reconciler) applyComponents(ctx context.Context, s *scope) error {
 	var problems *multierror.Error
+	s.bundled = true
 	for _, object := range s.wanted {
 		if err := r.applyOne(ctx, object); err != nil {
 			problems = multierror.Append(problems, err)
+			s.bundled = s.bundled && !r.isBundled(object)
 		}
 	}
 	if err := problems.ErrorOrNil(); err != nil {

@@ -3,46 +3,68 @@ package hyperconverged
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	sspv1beta3 "github.com/slipway-vm/slipway/internal/api/ssp/v1beta3"
 )
 
 // planBundles adds tasks and pipelines for the namespaces that are asked for and exist.
 // What is missing outside is waited for, and said; it keeps nothing else from coming up.
 func (r *Reconciler) planBundles(ctx context.Context, s *scope) error {
-	asked := s.hco.Spec.WorkloadSources.TektonNamespaces
-	if len(asked) == 0 || len(r.Options.Bundles) == 0 {
+	if s.paused {
+		return nil
+	}
+	asked := map[string][]string{}
+	var all []string
+	for _, bundle := range r.Options.Bundles {
+		asked[bundle.Name] = namespacesOf(s.settings, bundle.Name, r.Options.Namespace)
+		all = append(all, asked[bundle.Name]...)
+	}
+	if len(all) == 0 {
 		return nil
 	}
 	if _, err := r.Client.RESTMapper().RESTMapping(schema.GroupKind{Group: "tekton.dev", Kind: "Task"}); err != nil {
-		s.waiting = append(s.waiting, "Tekton is not installed in this cluster, and spec.workloadSources.tektonNamespaces asks for tasks; "+
-			"install Tekton Pipelines or remove the field")
+		s.waiting = append(s.waiting, "Tekton is not installed in this cluster, and SSP "+sspv1beta3.Name+" asks for tasks; "+
+			"install Tekton Pipelines, or ask for none in spec.workloadSources of HyperConverged")
 		return nil
 	}
-	var present []string
-	for _, name := range asked {
-		namespace := &metav1.PartialObjectMetadata{}
-		namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-		err := r.Client.Get(ctx, client.ObjectKey{Name: name}, namespace)
-		switch {
-		case apierrors.IsNotFound(err) || err == nil && namespace.DeletionTimestamp != nil:
-			s.waiting = append(s.waiting, fmt.Sprintf("namespace %s of spec.workloadSources.tektonNamespaces does not exist", name))
-		case err != nil:
-			return fmt.Errorf("reading namespace %s: %w", name, err)
-		default:
-			present = append(present, name)
-		}
+	present, err := r.presentNamespaces(ctx, s, all)
+	if err != nil {
+		return err
 	}
 	for _, bundle := range r.Options.Bundles {
-		objects, err := planBundle(bundle, present, r.Options.Values())
+		missing := func(name string) bool { return !slices.Contains(present, name) }
+		objects, err := planBundle(bundle, slices.DeleteFunc(asked[bundle.Name], missing), r.Options.Values())
 		if err != nil {
 			return err
 		}
 		s.wanted = append(s.wanted, objects...)
 	}
 	return nil
+}
+
+// presentNamespaces returns those of the namespaces that exist, and notes what is waited for.
+func (r *Reconciler) presentNamespaces(ctx context.Context, s *scope, asked []string) ([]string, error) {
+	slices.Sort(asked)
+	var present []string
+	for _, name := range slices.Compact(asked) {
+		namespace := &metav1.PartialObjectMetadata{}
+		namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+		err := r.Client.Get(ctx, client.ObjectKey{Name: name}, namespace)
+		switch {
+		case apierrors.IsNotFound(err) || err == nil && namespace.DeletionTimestamp != nil:
+			s.waiting = append(s.waiting, fmt.Sprintf("namespace %s, which gets tasks or pipelines, does not exist", name))
+		case err != nil:
+			return nil, fmt.Errorf("reading namespace %s: %w", name, err)
+		default:
+			present = append(present, name)
+		}
+	}
+	return present, nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/slipway-vm/slipway/controllers/hyperconverged/render"
 	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
+	sspv1beta3 "github.com/slipway-vm/slipway/internal/api/ssp/v1beta3"
 	"github.com/slipway-vm/slipway/internal/names"
 )
 
@@ -26,8 +27,12 @@ type operand struct {
 	acted      []string // paths that a patch may set, since something acts on them
 }
 
-// operands returns the KubeVirt and the CDI object as hco wants them.
+// operands returns the KubeVirt, the CDI and the SSP object as hco wants them.
 func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Unstructured, error) {
+	ssp, err := sspSpec(hco)
+	if err != nil {
+		return nil, err
+	}
 	all := []operand{
 		{
 			object: object(kubeVirtKind.GroupVersion().String(), "KubeVirt", base.Namespace, names.KubeVirtName, map[string]any{
@@ -45,6 +50,14 @@ func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Un
 				"config":            map[string]any{},
 			}),
 			annotation: hcov1.AnnotationCDIPatch,
+		},
+		{
+			object:     object(sspKind.GroupVersion().String(), sspKind.Kind, base.Namespace, sspv1beta3.Name, ssp),
+			annotation: hcov1.AnnotationSSPPatch,
+			acted: []string{
+				"/spec/featureGates/deployTektonTaskResources", "/spec/tektonTasks/namespace", "/spec/tektonTasks/namespaces",
+				"/spec/tektonPipelines/namespace", "/spec/tektonPipelines/namespaces",
+			},
 		},
 	}
 	var objects []*unstructured.Unstructured
@@ -142,13 +155,21 @@ func sameJSON(a, b any) bool {
 	return errLeft == nil && errRight == nil && string(left) == string(right)
 }
 
-// applyOperands writes the KubeVirt and CDI objects and reads them back, for their status.
+// applyOperands writes the KubeVirt, CDI and SSP objects and reads them back, for their status.
 func (r *Reconciler) applyOperands(ctx context.Context, s *scope) error {
 	wanted, err := operands(s.hco, r.Options.Values())
 	if err != nil {
 		return err
 	}
 	for _, o := range wanted {
+		if o.GroupVersionKind() == sspKind {
+			if s.settings, err = settings(o); err != nil {
+				return err
+			}
+			if err := r.overwriteSSP(ctx, s.settings); err != nil {
+				return err
+			}
+		}
 		if err := r.applyOne(ctx, o); err != nil {
 			return fmt.Errorf("applying what clients look for: %w", err)
 		}
@@ -156,7 +177,7 @@ func (r *Reconciler) applyOperands(ctx context.Context, s *scope) error {
 	return r.readOperands(ctx, s)
 }
 
-// readOperands reads the KubeVirt and CDI objects, whose status the operator keeps. One that
+// readOperands reads the KubeVirt, CDI and SSP objects, whose status the operator keeps. One that
 // the cache does not know yet stays nil: its event brings the next pass.
 func (r *Reconciler) readOperands(ctx context.Context, s *scope) error {
 	kubevirt, cdi := &virtv1.KubeVirt{}, &cdiv1.CDI{}
@@ -172,5 +193,5 @@ func (r *Reconciler) readOperands(ctx context.Context, s *scope) error {
 	} else if !apierrors.IsNotFound(err) {
 		return fmt.Errorf("reading CDI %s: %w", names.CDIName, err)
 	}
-	return nil
+	return r.readSSP(ctx, s)
 }

@@ -183,7 +183,10 @@ func newManager(config *rest.Config, options Options, hooks *webhooks) (manager.
 // SetupWithManager watches the HyperConverged object, definitions, and what namespaces and
 // pods there are; the kinds that are installed are watched when they first are.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
-	c, err := controller.New("hyperconverged", mgr, controller.Options{Reconciler: r, MaxConcurrentReconciles: 1})
+	c, err := controller.New("hyperconverged", mgr, controller.Options{
+		Reconciler: r, MaxConcurrentReconciles: 1,
+		SkipNameValidation: new(true), // tests run one operator after the other in one process
+	})
 	if err != nil {
 		return fmt.Errorf("making the controller: %w", err)
 	}
@@ -234,7 +237,7 @@ func asked() predicate.Predicate {
 
 // eventsOf says which events of an installed kind bring a pass; of workloads those of their status do.
 func eventsOf(kind schema.GroupVersionKind) []predicate.Predicate {
-	if kind.Group == virtv1.GroupVersion.Group || kind.Group == cdiv1.SchemeGroupVersion.Group {
+	if kind.Group == virtv1.GroupVersion.Group || kind.Group == cdiv1.SchemeGroupVersion.Group || kind == sspKind {
 		return []predicate.Predicate{asked()}
 	}
 	return nil

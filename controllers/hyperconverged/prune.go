@@ -41,19 +41,20 @@ var prunable = []schema.GroupVersionKind{
 // server itself, once for each new set of wanted objects.
 func (r *Reconciler) prune(ctx context.Context, s *scope) error {
 	keep := identities(s.wanted)
-	fingerprint := fingerprintOf(s.wanted)
+	fingerprint := fmt.Sprintf("%s paused %t", fingerprintOf(s.wanted), s.paused)
 	if r.pruned == fingerprint {
 		return nil
 	}
-	if err := r.pruneExcept(ctx, keep); err != nil {
+	kept := func(object client.Object) bool { return keep[identify(object)] || s.paused && r.isBundled(object) }
+	if err := r.pruneExcept(ctx, kept); err != nil {
 		return err
 	}
 	r.pruned = fingerprint
 	return nil
 }
 
-// pruneExcept deletes the installed objects that are not in keep.
-func (r *Reconciler) pruneExcept(ctx context.Context, keep map[identity]bool) error {
+// pruneExcept deletes the installed objects that are not kept.
+func (r *Reconciler) pruneExcept(ctx context.Context, kept func(client.Object) bool) error {
 	var problems *multierror.Error
 	for _, kind := range prunable {
 		list := &metav1.PartialObjectMetadataList{}
@@ -69,7 +70,7 @@ func (r *Reconciler) pruneExcept(ctx context.Context, keep map[identity]bool) er
 		for i := range list.Items {
 			object := &list.Items[i]
 			object.SetGroupVersionKind(kind)
-			if keep[identify(object)] {
+			if kept(object) {
 				continue
 			}
 			log.FromContext(ctx).Info("deleting what is no longer wanted", "kind", kind.Kind, "object", client.ObjectKeyFromObject(object))

@@ -83,14 +83,14 @@ type step func(context.Context, *scope) error
 
 // steps lists what a pass does, in this order: nothing is written where another
 // installation is; rights before those who use them; operands before the components that read
-// them; what is no longer wanted goes last, when its successor is there.
+// them, and SSP before the tasks that it asks for; what is no longer wanted goes last, when its successor is there.
 func (r *Reconciler) steps() []step {
 	return []step{
 		r.refuseConflicts,
 		r.ensureDefinitions,
 		r.planComponents,
-		r.planBundles,
 		r.applyOperands,
+		r.planBundles,
 		r.applyAndObserve,
 		r.prune,
 	}

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	hppv1beta1 "github.com/slipway-vm/slipway/internal/api/hostpathprovisioner/v1beta1"
+	sspv1beta3 "github.com/slipway-vm/slipway/internal/api/ssp/v1beta3"
 	"github.com/slipway-vm/slipway/internal/names"
 )
 
@@ -50,6 +51,7 @@ func (r *Reconciler) remove(ctx context.Context, s *scope) error {
 	}{
 		{kubeVirtKind, client.ObjectKey{Namespace: r.Options.Namespace, Name: names.KubeVirtName}},
 		{cdiKind, client.ObjectKey{Name: names.CDIName}},
+		{sspKind, client.ObjectKey{Namespace: r.Options.Namespace, Name: sspv1beta3.Name}},
 	} {
 		object := &metav1.PartialObjectMetadata{}
 		object.SetGroupVersionKind(operand.kind)
@@ -62,7 +64,7 @@ func (r *Reconciler) remove(ctx context.Context, s *scope) error {
 	}
 	r.applied.forget()
 	r.pruned = ""
-	if err := r.pruneExcept(ctx, nil); err != nil {
+	if err := r.pruneExcept(ctx, func(client.Object) bool { return false }); err != nil {
 		return err
 	}
 	controllerutil.RemoveFinalizer(s.hco, Finalizer)

@@ -6,6 +6,7 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
+	sspv1beta3 "github.com/slipway-vm/slipway/internal/api/ssp/v1beta3"
 )
 
 // scope is what one pass over the HyperConverged object knows. The comment of each
@@ -21,6 +22,11 @@ type scope struct {
 
 	kubevirt *virtv1.KubeVirt // applyOperands
 	cdi      *cdiv1.CDI       // applyOperands
+	ssp      *sspv1beta3.SSP  // applyOperands
+
+	settings *sspv1beta3.SSPSpec // applyOperands: what the SSP object is to say
+	paused   bool                // applyOperands: tasks and pipelines are left as they are
+	bundled  bool                // applyAndObserve: tasks and pipelines are as they are wanted
 
 	workloads []workload // observe
 	removed   bool       // remove: nothing is left

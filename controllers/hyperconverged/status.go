@@ -43,6 +43,12 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 			problems = multierror.Append(problems, r.tell(ctx, s.cdi, status))
 		}
 	}
+	if s.ssp != nil {
+		status := sspStatus(s, r.Options.Version, now)
+		if !equality.Semantic.DeepEqual(status, s.ssp.Status) {
+			problems = multierror.Append(problems, r.tell(ctx, s.ssp, status))
+		}
+	}
 	if err := problems.ErrorOrNil(); err != nil {
 		return fmt.Errorf("writing status: %w", err)
 	}
@@ -106,7 +112,7 @@ func health(sum summary) string {
 }
 
 func tainted(hco *hcov1.HyperConverged) string {
-	for _, annotation := range []string{hcov1.AnnotationKubeVirtPatch, hcov1.AnnotationCDIPatch} {
+	for _, annotation := range []string{hcov1.AnnotationKubeVirtPatch, hcov1.AnnotationCDIPatch, hcov1.AnnotationSSPPatch} {
 		if hco.Annotations[annotation] != "" {
 			return annotation
 		}
@@ -116,13 +122,17 @@ func tainted(hco *hcov1.HyperConverged) string {
 
 func related(s *scope) []corev1.ObjectReference {
 	references := s.hco.Status.RelatedObjects
-	if s.kubevirt != nil && s.cdi != nil {
+	if s.kubevirt != nil && s.cdi != nil && s.ssp != nil {
 		references = []corev1.ObjectReference{
 			{
 				APIVersion: kubeVirtKind.GroupVersion().String(), Kind: "KubeVirt",
 				Namespace: s.kubevirt.Namespace, Name: s.kubevirt.Name, UID: s.kubevirt.UID,
 			},
 			{APIVersion: cdiKind.GroupVersion().String(), Kind: "CDI", Name: s.cdi.Name, UID: s.cdi.UID},
+			{
+				APIVersion: sspKind.GroupVersion().String(), Kind: sspKind.Kind,
+				Namespace: s.ssp.Namespace, Name: s.ssp.Name, UID: s.ssp.UID,
+			},
 		}
 	}
 	return references

@@ -19,6 +19,7 @@ const (
 	ReasonTainted     = "UnsupportedFeatureAnnotation"
 	messageAllWell    = "Reconcile completed successfully"
 	messageNoComplain = "All components are ready."
+	messageBundles    = "Tasks and pipelines are where they are asked for"
 )
 
 // verdict is one answer with its reason and a sentence for people.

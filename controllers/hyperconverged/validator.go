@@ -47,10 +47,31 @@ func validate(hco *hcov1.HyperConverged, options Options) error {
 	if hco.Namespace != options.Namespace {
 		return fmt.Errorf("metadata.namespace: %q: the operator looks at namespace %s only; create the object there", hco.Namespace, options.Namespace)
 	}
-	if _, err := operands(hco, options.Values()); err != nil {
+	wanted, err := operands(hco, options.Values())
+	if err != nil {
 		return err
 	}
+	for _, object := range wanted {
+		if object.GroupVersionKind() != sspKind {
+			continue
+		}
+		if _, err := settings(object); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// sspValidator admits the SSP object where the operator looks at it: in its namespace. All else
+// of it the definition says.
+func sspValidator(namespace string) admission.HandlerFunc {
+	return func(_ context.Context, request admission.Request) admission.Response {
+		if request.Namespace != namespace {
+			return admission.Denied(fmt.Sprintf("metadata.namespace: %q: the operator looks at the SSP object in namespace %s only; "+
+				"HyperConverged creates it there", request.Namespace, namespace))
+		}
+		return admission.Allowed("")
+	}
 }
 
 func (v *validator) deletion(ctx context.Context, request admission.Request) admission.Response {

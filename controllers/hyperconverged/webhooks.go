@@ -31,6 +31,7 @@ const (
 	webhookSecret   = "virt-operator-certs"
 	pathConvert     = "/convert"
 	pathValidate    = "/validate-hyperconverged"
+	pathSSP         = "/validate-ssp"
 	managerWebhooks = names.ManagerOperator + "-webhooks"
 	validatorName   = "virt-operator-validator"
 )
@@ -89,6 +90,7 @@ func (w *webhooks) register(mgr manager.Manager) {
 	server.Register(pathValidate, &admission.Webhook{Handler: &validator{
 		reader: mgr.GetAPIReader(), decoder: admission.NewDecoder(mgr.GetScheme()), options: w.options,
 	}})
+	server.Register(pathSSP, &admission.Webhook{Handler: sspValidator(w.options.Namespace)})
 }
 
 // NeedLeaderElection says that webhooks are served whoever leads: replicas share their certificates.
@@ -126,7 +128,7 @@ func (w *webhooks) announce(ctx context.Context) error {
 	if err := apply.Object(ctx, w.client, conversion, managerWebhooks); err != nil {
 		return err
 	}
-	configuration := &unstructured.Unstructured{Object: map[string]any{"webhooks": []any{w.validation()}}}
+	configuration := &unstructured.Unstructured{Object: map[string]any{"webhooks": []any{w.validation(), w.validationOfSSP()}}}
 	configuration.SetGroupVersionKind(admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingWebhookConfiguration"))
 	configuration.SetName(validatorName)
 	configuration.SetLabels(map[string]string{names.LabelManagedBy: names.ManagedBy})
@@ -154,6 +156,18 @@ func (w *webhooks) validation() map[string]any {
 		"rules": []any{map[string]any{
 			"apiGroups": []any{"hco.kubevirt.io"}, "apiVersions": []any{"v1"}, "resources": []any{"hyperconvergeds"},
 			"operations": []any{"CREATE", "UPDATE", "DELETE"}, "scope": "Namespaced",
+		}},
+	}
+}
+
+func (w *webhooks) validationOfSSP() map[string]any {
+	return map[string]any{
+		"name": "ssp.virt-operator.kubevirt.io", "admissionReviewVersions": []any{"v1"},
+		"sideEffects": "None", "failurePolicy": "Fail", "matchPolicy": "Equivalent", "timeoutSeconds": int64(10),
+		"clientConfig": w.clientConfig(pathSSP),
+		"rules": []any{map[string]any{
+			"apiGroups": []any{sspKind.Group}, "apiVersions": []any{sspKind.Version}, "resources": []any{"ssps"},
+			"operations": []any{"CREATE"}, "scope": "Namespaced",
 		}},
 	}
 }

@@ -175,6 +175,11 @@ func (r *Reconciler) markAbandoned(ctx context.Context, entries []stepcache.Entr
 		if e.State != stepcache.Filling || e.Abandoned || e.Going {
 			continue
 		}
+		if until := e.BroughtUntil(); !until.IsZero() { // nobody works on it, so nobody has a Lease
+			e.Abandoned = now.After(until)
+			again = earlier(again, until.Add(time.Second))
+			continue
+		}
 		lease := &coordinationv1.Lease{}
 		key := client.ObjectKey{Namespace: e.Namespace, Name: stepcache.LeaseName(e.Key)}
 		err := r.live.Get(ctx, key, lease)

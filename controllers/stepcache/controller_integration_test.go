@@ -47,6 +47,7 @@ func TestSweeper(t *testing.T) {
 		"one in use stays until its clone is done":                 inUse,
 		"one that a worker reads stays until the worker has ended": readByWorker,
 		"what nobody fills any more goes":                          abandoned,
+		"what is being brought needs no Lease, and has its time":   brought,
 		"a policy that cannot be read keeps everything":            badPolicy,
 		"what only says that it is an entry goes":                  notAnEntry,
 		"one that was taken since it was looked at stays":          takenMeanwhile,
@@ -235,6 +236,17 @@ func abandoned(t *testing.T, w *world) {
 	w.gone("held")
 }
 
+func brought(t *testing.T, w *world) {
+	w.entry("brought", time.Hour, func(dv *cdiv1.DataVolume) {
+		dv.Labels[cache.LabelState] = string(cache.Filling)
+		dv.Annotations[cache.AnnotationFrom] = "images/entry"
+	})
+	w.must(w.pass(events.NewFakeRecorder(10), w, time.Now()))
+	w.there("brought")
+	w.must(w.pass(events.NewFakeRecorder(10), w, time.Now().Add(time.Hour)))
+	w.gone("brought")
+}
+
 func (w *world) keyOf(name string) cache.Key {
 	return cache.Key("step1:" + strings.Repeat("0", 63-len(name)) + name + "0")
 }
@@ -247,7 +259,7 @@ func badPolicy(t *testing.T, w *world) {
 	w.must(w.pass(recorder, w, time.Now()))
 	select {
 	case event := <-recorder.Events:
-		if !strings.Contains(event, "maxCuont is not known; write maxCount, maxAge or maxSize") {
+		if !strings.Contains(event, "maxCuont is not known; write maxCount, maxAge, maxSize or from") {
 			t.Errorf("the event says %q", event)
 		}
 	default:

@@ -48,8 +48,7 @@ func stopping(s *scope) bool {
 	if s.vmi == nil || s.vmi.IsFinal() {
 		return false
 	}
-	wanted, err := wantsToRun(s.vm)
-	return s.vmi.DeletionTimestamp != nil || err == nil && !wanted
+	return s.vmi.DeletionTimestamp != nil || s.strategyError == nil && !s.wanted()
 }
 
 func paused(vmi *virtv1.VirtualMachineInstance) bool {
@@ -97,11 +96,9 @@ func starting(s *scope) bool {
 	if s.vmi != nil {
 		return s.vmi.IsUnprocessed() || s.vmi.IsScheduling() || s.vmi.IsScheduled()
 	}
-	wanted, err := wantsToRun(s.vm)
-	return err == nil && wanted && s.startFailure == nil && s.failure == nil
+	return s.wanted() && s.startFailure == nil && s.failure == nil
 }
 
 func crashLooping(s *scope) bool {
-	wanted, err := wantsToRun(s.vm)
-	return err == nil && wanted && s.startFailure != nil && s.startFailure.ConsecutiveFailCount > 0 && (s.vmi == nil || s.vmi.IsFinal())
+	return s.wanted() && s.startFailure != nil && s.startFailure.ConsecutiveFailCount > 0 && (s.vmi == nil || s.vmi.IsFinal())
 }

@@ -40,37 +40,56 @@ func TestPrintable(t *testing.T) {
 		strategy virtv1.VirtualMachineRunStrategy
 		scope    scope
 		want     virtv1.VirtualMachinePrintableStatus
+		hasRun   bool
 	}{
-		"halted without a VMI":                       {virtv1.RunStrategyHalted, scope{}, "Stopped"},
-		"halted, its disk being filled":              {virtv1.RunStrategyHalted, scope{dataVolumes: inPhaseDV(cdiv1.ImportInProgress)}, "Provisioning"},
-		"halted, its disk failed":                    {virtv1.RunStrategyHalted, scope{dataVolumes: inPhaseDV(cdiv1.Failed)}, "DataVolumeError"},
-		"halted, its disk waits for a consumer":      {virtv1.RunStrategyHalted, scope{dataVolumes: inPhaseDV(cdiv1.WaitForFirstConsumer)}, "Stopped"},
-		"halted, its guest still running":            {virtv1.RunStrategyHalted, scope{vmi: vmi(virtv1.Running)}, "Stopping"},
-		"about to be started":                        {virtv1.RunStrategyAlways, scope{}, "Starting"},
-		"pending":                                    {virtv1.RunStrategyAlways, scope{vmi: vmi(virtv1.Pending)}, "Starting"},
-		"scheduled":                                  {virtv1.RunStrategyAlways, scope{vmi: vmi(virtv1.Scheduled)}, "Starting"},
-		"pulling an image":                           {virtv1.RunStrategyAlways, scope{vmi: vmi(virtv1.Scheduling, [3]string{"Provisioning", "True", "PullingImage"})}, "Starting"},
-		"running":                                    {virtv1.RunStrategyAlways, scope{vmi: vmi(virtv1.Running)}, "Running"},
-		"running with a failure of before":           {virtv1.RunStrategyAlways, scope{vmi: vmi(virtv1.Running), startFailure: failing}, "Running"},
-		"paused":                                     {virtv1.RunStrategyAlways, scope{vmi: vmi(virtv1.Running, [3]string{"Paused", "True", "PausedByUser"})}, "Paused"},
-		"being stopped":                              {virtv1.RunStrategyAlways, scope{vmi: deleted(vmi(virtv1.Running))}, "Stopping"},
-		"no node takes it":                           {virtv1.RunStrategyAlways, scope{vmi: vmi(virtv1.Scheduling, [3]string{"PodScheduled", "False", "Unschedulable"})}, "ErrorUnschedulable"},
-		"its image cannot be pulled":                 {virtv1.RunStrategyAlways, scope{vmi: vmi(virtv1.Scheduling, [3]string{"Synchronized", "False", "ErrImagePull"})}, "ErrImagePull"},
-		"its image is tried again later":             {virtv1.RunStrategyAlways, scope{vmi: vmi(virtv1.Scheduling, [3]string{"Synchronized", "False", "ImagePullBackOff"})}, "ImagePullBackOff"},
-		"its claim does not exist":                   {virtv1.RunStrategyAlways, scope{vmi: vmi(virtv1.Pending, [3]string{"Synchronized", "False", "FailedPvcNotFound"})}, "ErrorPvcNotFound"},
-		"its disk's import failed":                   {virtv1.RunStrategyAlways, scope{vmi: vmi(virtv1.Pending, [3]string{"Synchronized", "False", "DataVolumeFailed"})}, "DataVolumeError"},
-		"its claim is unbound":                       {virtv1.RunStrategyAlways, scope{vmi: vmi(virtv1.Pending, [3]string{"Provisioning", "True", "PVCNotBound"})}, "WaitingForVolumeBinding"},
-		"its claim waits for the provisioning pod":   {virtv1.RunStrategyAlways, scope{vmi: vmi(virtv1.Pending, [3]string{"Provisioning", "True", "WaitForFirstConsumer"})}, "WaitingForVolumeBinding"},
-		"a disk that is not its own is being filled": {virtv1.RunStrategyAlways, scope{vmi: vmi(virtv1.Pending, [3]string{"Provisioning", "True", "ImportInProgress"})}, "Provisioning"},
-		"crashed, waiting to be started again":       {virtv1.RunStrategyAlways, scope{startFailure: failing}, "CrashLoopBackOff"},
-		"crashed just now":                           {virtv1.RunStrategyAlways, scope{vmi: vmi(virtv1.Failed), startFailure: failing}, "CrashLoopBackOff"},
-		"the guest powered off":                      {virtv1.RunStrategyAlways, scope{vmi: vmi(virtv1.Succeeded)}, "Stopped"},
-		"nobody knows":                               {virtv1.RunStrategyAlways, scope{vmi: vmi(virtv1.Unknown)}, "Unknown"},
+		"halted without a VMI":                       {virtv1.RunStrategyHalted, scope{}, "Stopped", false},
+		"halted, its disk being filled":              {virtv1.RunStrategyHalted, scope{dataVolumes: inPhaseDV(cdiv1.ImportInProgress)}, "Provisioning", false},
+		"halted, its disk failed":                    {virtv1.RunStrategyHalted, scope{dataVolumes: inPhaseDV(cdiv1.Failed)}, "DataVolumeError", false},
+		"halted, its disk waits for a consumer":      {virtv1.RunStrategyHalted, scope{dataVolumes: inPhaseDV(cdiv1.WaitForFirstConsumer)}, "Stopped", false},
+		"halted, its guest still running":            {virtv1.RunStrategyHalted, scope{vmi: vmi(virtv1.Running)}, "Stopping", false},
+		"about to be started":                        {virtv1.RunStrategyAlways, scope{}, "Starting", false},
+		"pending":                                    {virtv1.RunStrategyAlways, scope{vmi: vmi(virtv1.Pending)}, "Starting", false},
+		"scheduled":                                  {virtv1.RunStrategyAlways, scope{vmi: vmi(virtv1.Scheduled)}, "Starting", false},
+		"pulling an image":                           {virtv1.RunStrategyAlways, scope{vmi: vmi(virtv1.Scheduling, [3]string{"Provisioning", "True", "PullingImage"})}, "Starting", false},
+		"running":                                    {virtv1.RunStrategyAlways, scope{vmi: vmi(virtv1.Running)}, "Running", false},
+		"running with a failure of before":           {virtv1.RunStrategyAlways, scope{vmi: vmi(virtv1.Running), startFailure: failing}, "Running", false},
+		"paused":                                     {virtv1.RunStrategyAlways, scope{vmi: vmi(virtv1.Running, [3]string{"Paused", "True", "PausedByUser"})}, "Paused", false},
+		"being stopped":                              {virtv1.RunStrategyAlways, scope{vmi: deleted(vmi(virtv1.Running))}, "Stopping", false},
+		"no node takes it":                           {virtv1.RunStrategyAlways, scope{vmi: vmi(virtv1.Scheduling, [3]string{"PodScheduled", "False", "Unschedulable"})}, "ErrorUnschedulable", false},
+		"its image cannot be pulled":                 {virtv1.RunStrategyAlways, scope{vmi: vmi(virtv1.Scheduling, [3]string{"Synchronized", "False", "ErrImagePull"})}, "ErrImagePull", false},
+		"its image is tried again later":             {virtv1.RunStrategyAlways, scope{vmi: vmi(virtv1.Scheduling, [3]string{"Synchronized", "False", "ImagePullBackOff"})}, "ImagePullBackOff", false},
+		"its claim does not exist":                   {virtv1.RunStrategyAlways, scope{vmi: vmi(virtv1.Pending, [3]string{"Synchronized", "False", "FailedPvcNotFound"})}, "ErrorPvcNotFound", false},
+		"its disk's import failed":                   {virtv1.RunStrategyAlways, scope{vmi: vmi(virtv1.Pending, [3]string{"Synchronized", "False", "DataVolumeFailed"})}, "DataVolumeError", false},
+		"its claim is unbound":                       {virtv1.RunStrategyAlways, scope{vmi: vmi(virtv1.Pending, [3]string{"Provisioning", "True", "PVCNotBound"})}, "WaitingForVolumeBinding", false},
+		"its claim waits for the provisioning pod":   {virtv1.RunStrategyAlways, scope{vmi: vmi(virtv1.Pending, [3]string{"Provisioning", "True", "WaitForFirstConsumer"})}, "WaitingForVolumeBinding", false},
+		"a disk that is not its own is being filled": {virtv1.RunStrategyAlways, scope{vmi: vmi(virtv1.Pending, [3]string{"Provisioning", "True", "ImportInProgress"})}, "Provisioning", false},
+		"crashed, waiting to be started again":       {virtv1.RunStrategyAlways, scope{startFailure: failing}, "CrashLoopBackOff", false},
+		"crashed just now":                           {virtv1.RunStrategyAlways, scope{vmi: vmi(virtv1.Failed), startFailure: failing}, "CrashLoopBackOff", false},
+		"the guest powered off":                      {virtv1.RunStrategyAlways, scope{vmi: vmi(virtv1.Succeeded)}, "Stopped", false},
+		"once, before its start":                     {virtv1.RunStrategyOnce, scope{}, "Starting", false},
+		"once, running":                              {virtv1.RunStrategyOnce, scope{vmi: vmi(virtv1.Running)}, "Running", true},
+		"once, failed":                               {virtv1.RunStrategyOnce, scope{vmi: vmi(virtv1.Failed)}, "Stopped", true},
+		"once, its VMI was deleted":                  {virtv1.RunStrategyOnce, scope{}, "Stopped", true},
+		"rerun on failure, before its start":         {virtv1.RunStrategyRerunOnFailure, scope{}, "Starting", false},
+		"rerun on failure, the guest powered off":    {virtv1.RunStrategyRerunOnFailure, scope{vmi: vmi(virtv1.Succeeded)}, "Stopped", true},
+		"rerun on failure, crashed just now":         {virtv1.RunStrategyRerunOnFailure, scope{vmi: vmi(virtv1.Failed), startFailure: failing}, "CrashLoopBackOff", true},
+		"rerun on failure, its VMI was deleted":      {virtv1.RunStrategyRerunOnFailure, scope{}, "Stopped", true},
+		"rerun on failure, waiting to be started":    {virtv1.RunStrategyRerunOnFailure, scope{vm: asked(), startFailure: failing}, "CrashLoopBackOff", true},
+		"nobody knows":                               {virtv1.RunStrategyAlways, scope{vmi: vmi(virtv1.Unknown)}, "Unknown", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := c.scope
-			s.vm, s.now = &virtv1.VirtualMachine{}, now
+			s.now = now
+			if s.vm == nil {
+				s.vm = &virtv1.VirtualMachine{}
+			}
 			s.vm.Spec.RunStrategy = new(c.strategy)
+			if s.strategy, s.strategyError = strategyOf(s.vm); s.strategyError != nil {
+				t.Fatal(s.strategyError)
+			}
+			if c.hasRun {
+				s.vm.Status.RunStrategy = c.strategy
+			}
 			if got := printable(&s); got != c.want {
 				t.Errorf("got %s, want %s", got, c.want)
 			}
@@ -79,18 +98,6 @@ func TestPrintable(t *testing.T) {
 	gone := scope{vm: &virtv1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: now}}}, vmi: vmi(virtv1.Running)}
 	if got := printable(&gone); got != virtv1.VirtualMachineStatusTerminating {
 		t.Errorf("a deleted VM: got %s", got)
-	}
-}
-
-func TestRunningTrueIsAlways(t *testing.T) {
-	for running, want := range map[bool]bool{true: true, false: false} {
-		got, err := wantsToRun(&virtv1.VirtualMachine{Spec: virtv1.VirtualMachineSpec{Running: new(running)}})
-		if err != nil || got != want {
-			t.Errorf("running %v: got %v, %v", running, got, err)
-		}
-	}
-	if _, err := wantsToRun(&virtv1.VirtualMachine{Spec: virtv1.VirtualMachineSpec{RunStrategy: new(virtv1.RunStrategyManual)}}); err == nil {
-		t.Error("Manual passed as acted on")
 	}
 }
 

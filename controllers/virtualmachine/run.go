@@ -12,30 +12,18 @@ import (
 	"github.com/slipway-vm/slipway/internal/namespace"
 )
 
-// run starts or stops the VM as its run strategy says. One that ended by itself and is
-// to run always is started again, after its back-off when it failed.
+// run starts or stops the VM as its run strategy says. One that ended by itself is started
+// again when the strategy has it so, after its back-off when it failed.
 func (r *Reconciler) run(ctx context.Context, s *scope) error {
-	wanted, err := wantsToRun(s.vm)
-	if err != nil {
-		return err
-	}
 	switch {
-	case s.vmi == nil && wanted:
+	case s.strategyError != nil:
+		return s.strategyError
+	case s.vmi == nil && s.wanted():
 		return r.start(ctx, s)
-	case s.vmi == nil || s.vmi.DeletionTimestamp != nil:
-		return nil
-	case !wanted:
-		return r.stop(ctx, s)
-	case s.vmi.IsFinal() && failureNoted(s):
+	case s.vmi != nil && s.vmi.DeletionTimestamp == nil && s.mustGo():
 		return r.stop(ctx, s)
 	}
 	return nil
-}
-
-// failureNoted says whether the status already holds what noteFailedStart found, so
-// that the VMI may go.
-func failureNoted(s *scope) bool {
-	return equalFailure(s.startFailure, s.vm.Status.StartFailure)
 }
 
 func (r *Reconciler) start(ctx context.Context, s *scope) error {

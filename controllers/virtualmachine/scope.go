@@ -21,6 +21,9 @@ type scope struct {
 	now time.Time
 	// vmi is the VM's instance; nil when there is none.
 	vmi *virtv1.VirtualMachineInstance
+	// strategy is the VM's run strategy; strategyError says why there is none.
+	strategy      strategy
+	strategyError error
 	// dataVolumes are those of the VM's templates that exist, by name.
 	dataVolumes map[string]*cdiv1.DataVolume
 	// startFailure is set by noteFailedStart.
@@ -42,6 +45,7 @@ func (r *Reconciler) newScope(ctx context.Context, vm *virtv1.VirtualMachine) (*
 		instancetype: referenceOf(vm.Status.InstancetypeRef),
 		preference:   referenceOf(vm.Status.PreferenceRef),
 	}
+	s.strategy, s.strategyError = strategyOf(vm)
 	vmi := &virtv1.VirtualMachineInstance{}
 	err := r.Get(ctx, client.ObjectKeyFromObject(vm), vmi)
 	switch {
@@ -77,19 +81,4 @@ func (s *scope) requeueAfter(d time.Duration) {
 	if s.result.RequeueAfter == 0 || d < s.result.RequeueAfter {
 		s.result.RequeueAfter = max(d, time.Millisecond)
 	}
-}
-
-// wantsToRun says whether the VM's run strategy asks for a VMI.
-func wantsToRun(vm *virtv1.VirtualMachine) (bool, error) {
-	strategy, err := vm.RunStrategy()
-	if err != nil {
-		return false, fmt.Errorf("reading the run strategy: %w", err)
-	}
-	switch strategy {
-	case virtv1.RunStrategyAlways:
-		return true, nil
-	case virtv1.RunStrategyHalted:
-		return false, nil
-	}
-	return false, fmt.Errorf("runStrategy %s is not acted on yet; use Always or Halted", strategy)
 }

@@ -31,34 +31,34 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 // owned returns the fields of status that this controller writes.
 func owned(status *virtv1.VirtualMachineStatus) virtv1.VirtualMachineStatus {
 	return virtv1.VirtualMachineStatus{
-		Created:            status.Created,
-		Ready:              status.Ready,
-		PrintableStatus:    status.PrintableStatus,
-		Conditions:         status.Conditions,
-		StartFailure:       status.StartFailure,
-		ObservedGeneration: status.ObservedGeneration,
-		DesiredGeneration:  status.DesiredGeneration,
-		RunStrategy:        status.RunStrategy,
-		InstancetypeRef:    status.InstancetypeRef,
-		PreferenceRef:      status.PreferenceRef,
+		Created:             status.Created,
+		Ready:               status.Ready,
+		PrintableStatus:     status.PrintableStatus,
+		Conditions:          status.Conditions,
+		StartFailure:        status.StartFailure,
+		ObservedGeneration:  status.ObservedGeneration,
+		DesiredGeneration:   status.DesiredGeneration,
+		RunStrategy:         status.RunStrategy,
+		StateChangeRequests: status.StateChangeRequests,
+		InstancetypeRef:     status.InstancetypeRef,
+		PreferenceRef:       status.PreferenceRef,
 	}
 }
 
 // statusOf computes the VM's status from what the pass knows.
 func statusOf(s *scope) virtv1.VirtualMachineStatus {
 	status := virtv1.VirtualMachineStatus{
-		Created:           s.vmi != nil,
-		PrintableStatus:   printable(s),
-		Conditions:        conditions(s),
-		StartFailure:      s.startFailure,
-		DesiredGeneration: s.vm.Generation,
-		InstancetypeRef:   refOf(s.vm.Spec.Instancetype != nil, s.instancetype),
-		PreferenceRef:     refOf(s.vm.Spec.Preference != nil, s.preference),
+		Created:             s.vmi != nil,
+		PrintableStatus:     printable(s),
+		Conditions:          conditions(s),
+		StartFailure:        s.startFailure,
+		RunStrategy:         recordedStrategy(s),
+		StateChangeRequests: requests(s),
+		DesiredGeneration:   s.vm.Generation,
+		InstancetypeRef:     refOf(s.vm.Spec.Instancetype != nil, s.instancetype),
+		PreferenceRef:       refOf(s.vm.Spec.Preference != nil, s.preference),
 	}
 	status.ObservedGeneration = observed(s)
-	if strategy, err := s.vm.RunStrategy(); err == nil {
-		status.RunStrategy = strategy
-	}
 	if s.vmi != nil {
 		ready := vmiCondition(s.vmi, virtv1.VirtualMachineInstanceReady)
 		status.Ready = ready != nil && ready.Status == corev1.ConditionTrue && s.vmi.IsRunning()

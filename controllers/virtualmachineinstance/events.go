@@ -22,6 +22,7 @@ const (
 	ReasonUnbound          = "PVCNotBound"          // Synchronized or Provisioning: a claim has no volume
 	ReasonErrImagePull     = "ErrImagePull"         // Synchronized: an image cannot be pulled
 	ReasonImagePullBackOff = "ImagePullBackOff"     // Synchronized: it will be tried again
+	ReasonFailedMount      = "FailedMount"          // Synchronized: a volume of the pod, such as a ConfigMap, cannot be mounted
 	ReasonImporting        = "ImportInProgress"     // Provisioning: a disk is being filled
 	ReasonBinding          = "WaitForFirstConsumer" // Provisioning: a disk waits for a node to be chosen
 )

@@ -25,11 +25,17 @@ func (r *Reconciler) noteSlowStart(ctx context.Context, s *scope, waiting *corev
 		s.requeueAfter(slowStart - waited)
 		return nil
 	}
-	pull, err := r.pullOf(ctx, s.pod, waiting)
+	events, err := r.eventsOf(ctx, s.pod)
 	if err != nil {
 		return err
 	}
-	reason, message, next := slowness(waiting, pull, waited, s.now)
+	if problem := mountProblem(events); problem != "" {
+		s.setCondition(conditionSynchronized, corev1.ConditionFalse, ReasonFailedMount, problem+"; the start goes on once that is mended")
+		s.dropCondition(conditionProvisioning)
+		s.requeueAfter(untilNext(waited))
+		return nil
+	}
+	reason, message, next := slowness(waiting, pullIn(events, waiting.Name), waited, s.now)
 	s.setCondition(conditionProvisioning, corev1.ConditionTrue, reason, message)
 	s.requeueAfter(next)
 	return nil
@@ -56,15 +62,35 @@ func untilNext(d time.Duration) time.Duration {
 	return progressStep - d%progressStep
 }
 
-// pullOf returns since when the kubelet pulls the waiting container's image, or nil when
-// it does not. The kubelet says so only in events, which are read when a start is slow.
-func (r *Reconciler) pullOf(ctx context.Context, pod *corev1.Pod, waiting *corev1.ContainerStatus) (*time.Time, error) {
+// eventsOf are the events of pod. What the kubelet waits for it says only in these, which
+// are read when a start is slow.
+func (r *Reconciler) eventsOf(ctx context.Context, pod *corev1.Pod) ([]corev1.Event, error) {
 	list := &corev1.EventList{}
 	selector := fields.Set{"involvedObject.uid": string(pod.UID)}.AsSelector()
 	if err := r.live.List(ctx, list, client.InNamespace(pod.Namespace), client.MatchingFieldsSelector{Selector: selector}); err != nil {
 		return nil, fmt.Errorf("listing the events of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	return pullIn(list.Items, waiting.Name), nil
+	return list.Items, nil
+}
+
+// mountProblem is why the kubelet cannot mount a volume of the pod, such as a ConfigMap
+// that does not exist; empty once it went on to containers.
+func mountProblem(events []corev1.Event) string {
+	var failed, later time.Time
+	message := ""
+	for _, e := range events {
+		at := timeOf(e)
+		switch {
+		case e.Reason == ReasonFailedMount && at.After(failed):
+			failed, message = at, e.Message
+		case e.InvolvedObject.FieldPath != "" && at.After(later):
+			later = at
+		}
+	}
+	if later.After(failed) {
+		return ""
+	}
+	return message
 }
 
 // pullIn finds the start of a pull for container that no later event has ended.

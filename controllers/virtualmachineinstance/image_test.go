@@ -40,6 +40,27 @@ func TestPullIn(t *testing.T) {
 	}
 }
 
+func TestMountProblem(t *testing.T) {
+	const compute = "spec.containers{compute}"
+	failed := event(ReasonFailedMount, "", 2*time.Second)
+	failed.Message = `configmap "answers" not found`
+	older := event(ReasonFailedMount, "", time.Second)
+	older.Message = "something else"
+	for name, c := range map[string]struct {
+		events []corev1.Event
+		want   string
+	}{
+		"no events":             {nil, ""},
+		"a normal start":        {[]corev1.Event{event("Scheduled", "", 0), event("Pulling", compute, 3*time.Second)}, ""},
+		"what was missing last": {[]corev1.Event{failed, older, event("Scheduled", "", 3*time.Second)}, failed.Message},
+		"what came at last":     {[]corev1.Event{failed, event("Pulled", compute, 3*time.Second)}, ""},
+	} {
+		if got := mountProblem(c.events); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
 func TestSlownessCountsInSteps(t *testing.T) {
 	waiting := &corev1.ContainerStatus{Name: "compute", Image: "img", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}}
 	for since, want := range map[time.Duration]struct {

@@ -557,7 +557,7 @@ func (c cluster) gone(t *testing.T, snapshot *snapshotv1.VolumeSnapshot) {
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for !holds() {

@@ -31,7 +31,7 @@ func guestfsRecipe() recipe {
 			if err != nil {
 				return nil, err
 			}
-			return []tree.Entry{binary("usr/bin/slipway", slipway)}, nil
+			return append(fieldPrograms("/usr/bin/slipway"), binary("usr/bin/slipway", slipway)), nil
 		},
 		config: v1.Config{
 			User: "107:107", WorkingDir: "/", Entrypoint: []string{"/usr/bin/slipway"},

@@ -3,8 +3,9 @@
 //
 //	go run ./hack/test [STAGE...]
 //
-// Each stage is a target of the Makefile; its output goes to bin/test/STAGE.log. A
-// cluster that was not running before is stopped again at the end.
+// Each stage is a target of the Makefile, for the end-to-end suites with the suite's name;
+// its output goes to bin/test/STAGE.log. A cluster that was not running before is stopped
+// again at the end.
 package main
 
 import (
@@ -21,16 +22,48 @@ import (
 // logs is where the output of stages is kept.
 const logs = "bin/test"
 
-// stages are all there are, in the order in which they are begun. Two run at a time, for a
-// stage keeps about one core busy.
-var stages = []stage{
-	{name: "cluster-up"},
-	{name: "verify"},
-	{name: "unit"},
-	{name: "images", needs: []string{"cluster-up"}},
-	{name: "e2e", needs: []string{"images"}}, // the longest, so begun as soon as it can be
-	{name: "integration", needs: []string{"cluster-up"}},
-	{name: "lint"},
+// stages are all there are, in the order in which they are begun.
+var stages = slices.Concat(
+	[]stage{
+		{name: "cluster-up"},
+		{name: "verify"},
+		{name: "unit"},
+		{name: "images", needs: []string{"cluster-up"}},
+	},
+	suites, // the longest, so begun as soon as they can be
+	[]stage{
+		suite("faults", suites...),
+		suite("restart", append(slices.Clone(suites), suite("faults"))...),
+		{name: "integration", needs: []string{"cluster-up"}},
+		{name: "lint"},
+	},
+)
+
+// suites are the end-to-end suites that bear each other on one cluster, the long ones first. The
+// longest comes in two parts, of which the second has the specs of a label.
+var suites = []stage{
+	suite("pipelines").only("pipelines", "!"+apart), suite("pipelines").only("publishing", apart),
+	suite("tasks"), suite("storage"), suite("gitops"), suite("lifecycle"), suite("admission"), suite("network"),
+}
+
+// apart is the label of the specs of suite pipelines that make a part of their own.
+const apart = "publishing"
+
+// only makes a part of a suite's stage: the specs that a filter of labels takes.
+func (s stage) only(name, filter string) stage {
+	s.name = "e2e-" + name
+	s.target = append(slices.Clone(s.target), "E2E_ARGS=-ginkgo.label-filter="+filter)
+	return s
+}
+
+// suite is the stage that runs the end-to-end suite name, once the stages of after have ended: one
+// that ends what the others use comes last.
+func suite(name string, after ...stage) stage {
+	s := stage{name: "e2e-" + name, target: []string{"e2e-suite", "E2E=" + name}, needs: []string{"images"}}
+	for _, earlier := range after {
+		s.after = append(s.after, earlier.name)
+	}
+	return s
 }
 
 func main() {

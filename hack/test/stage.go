@@ -12,17 +12,22 @@ import (
 	"time"
 )
 
-// abreast is how many stages run at a time.
-const abreast = 2
+// abreast is how many stages run at a time. Two cores have room for three: guests, pods and
+// runs are waited for most of the time.
+const abreast = 3
 
 // tail is how many of the last lines of a failed stage are shown.
 const tail = 120
 
-// stage is one target of the Makefile.
+// stage is one call of make.
 type stage struct {
 	name string
+	// target is what make is called with; nil for the name alone.
+	target []string
 	// needs are stages that must have passed before.
 	needs []string
+	// after are stages that must have ended before, however they ended.
+	after []string
 }
 
 // result is what became of a stage.
@@ -47,7 +52,7 @@ func runAll(ctx context.Context, chosen []stage) []result {
 			s := waiting[i]
 			waiting = slices.Delete(waiting, i, i+1)
 			if lacking := s.lacking(done); lacking != "" {
-				fmt.Printf("%s  %-12s not run: %s failed\n", clock(), s.name, lacking)
+				fmt.Printf("%s  %-14s not run: %s failed\n", clock(), s.name, lacking)
 				done[s.name] = result{name: s.name, failed: 1}
 				continue
 			}
@@ -68,9 +73,9 @@ func runAll(ctx context.Context, chosen []stage) []result {
 	return results
 }
 
-// ready says whether everything that the stage needs has ended or was not chosen.
+// ready says whether everything that comes before the stage has ended or was not chosen.
 func (s stage) ready(chosen []stage, done map[string]result) bool {
-	for _, need := range s.needs {
+	for _, need := range slices.Concat(s.needs, s.after) {
 		_, ended := done[need]
 		if !ended && slices.ContainsFunc(chosen, func(c stage) bool { return c.name == need }) {
 			return false
@@ -92,7 +97,7 @@ func (s stage) lacking(done map[string]result) string {
 func (s stage) run(ctx context.Context) result {
 	begun := time.Now()
 	path := filepath.Join(logs, s.name+".log")
-	fmt.Printf("%s  %-12s begins; tail -f %s\n", clock(), s.name, path)
+	fmt.Printf("%s  %-14s begins; tail -f %s\n", clock(), s.name, path)
 	err := s.execute(ctx, path)
 	r := result{name: s.name, took: time.Since(begun)}
 	output, readErr := os.ReadFile(path)
@@ -107,10 +112,10 @@ func (s stage) run(ctx context.Context) result {
 		r.passed = 1 // a stage without tests of its own is one check
 	}
 	if r.failed == 0 {
-		fmt.Printf("%s  %-12s passed after %s\n", clock(), s.name, r.took.Round(time.Second))
+		fmt.Printf("%s  %-14s passed after %s\n", clock(), s.name, r.took.Round(time.Second))
 		return r
 	}
-	fmt.Printf("%s  %-12s FAILED after %s: %v; the end of %s:\n%s\n", clock(), s.name, r.took.Round(time.Second), err, path, last(string(output), tail))
+	fmt.Printf("%s  %-14s FAILED after %s: %v; the end of %s:\n%s\n", clock(), s.name, r.took.Round(time.Second), err, path, last(string(output), tail))
 	return r
 }
 
@@ -120,7 +125,11 @@ func (s stage) execute(ctx context.Context, path string) error {
 		return fmt.Errorf("making the log: %w", err)
 	}
 	defer func() { _ = log.Close() }()
-	cmd := exec.CommandContext(ctx, "make", "--no-print-directory", s.name)
+	target := s.target
+	if target == nil {
+		target = []string{s.name}
+	}
+	cmd := exec.CommandContext(ctx, "make", append([]string{"--no-print-directory"}, target...)...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }

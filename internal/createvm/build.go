@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	virtv1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/instancetype"
+
+	"github.com/slipway-vm/slipway/internal/flagparams"
 )
 
 // suffixSize is the length of the random end of a name.
@@ -62,7 +64,7 @@ func (b *builder) spec() *virtv1.VirtualMachineInstanceSpec { return &b.vm.Spec.
 func (b *builder) base() error {
 	memory, err := resource.ParseQuantity(b.Memory)
 	if err != nil {
-		return flagError(flagMemory, "%w; write for example 1Gi", err)
+		return flagparams.Errorf(flagMemory, "%w; write for example 1Gi", err)
 	}
 	strategy, err := b.strategy()
 	if err != nil {
@@ -98,18 +100,18 @@ func (b *builder) strategy() (virtv1.VirtualMachineRunStrategy, error) {
 		}
 		names[i] = string(strategy)
 	}
-	return "", flagError(flagRunStrategy, "invalid run strategy %q, supported values are: %s", b.RunStrategy, strings.Join(names, ", "))
+	return "", flagparams.Errorf(flagRunStrategy, "invalid run strategy %q, supported values are: %s", b.RunStrategy, strings.Join(names, ", "))
 }
 
 // kindAndName reads kind/name, or a name whose kind the API server fills in.
 func kindAndName(flag, what, text string, kinds ...string) (kind, name string, err error) {
-	kind, name, err = prefixed(text)
+	kind, name, err = flagparams.Prefixed(text)
 	if err != nil {
-		return "", "", flagError(flag, "%w", err)
+		return "", "", flagparams.Errorf(flag, "%w", err)
 	}
 	kind = strings.ToLower(kind)
 	if kind != "" && !slices.Contains(kinds, kind) {
-		return "", "", flagError(flag, "invalid %s kind %q, supported values are: %s", what, kind, strings.Join(kinds, ", "))
+		return "", "", flagparams.Errorf(flag, "invalid %s kind %q, supported values are: %s", what, kind, strings.Join(kinds, ", "))
 	}
 	return kind, name, nil
 }
@@ -218,18 +220,18 @@ func (b *builder) inferable(name string) (string, error) {
 // addVolume adds a volume whose name is still free, with a disk if it has a place in the boot order.
 func (b *builder) addVolume(flag string, volume virtv1.Volume, bootOrder *uint) error {
 	if errs := validation.IsDNS1123Label(volume.Name); len(errs) > 0 {
-		return flagError(flag, "invalid name %q: %s", volume.Name, strings.Join(errs, ","))
+		return flagparams.Errorf(flag, "invalid name %q: %s", volume.Name, strings.Join(errs, ","))
 	}
 	spec := b.spec()
 	if slices.ContainsFunc(spec.Volumes, func(v virtv1.Volume) bool { return v.Name == volume.Name }) {
-		return flagError(flag, "there is already a volume with name %q", volume.Name)
+		return flagparams.Errorf(flag, "there is already a volume with name %q", volume.Name)
 	}
 	spec.Volumes = append(spec.Volumes, volume)
 	if bootOrder == nil {
 		return nil
 	}
 	if _, taken := b.bootOrders[*bootOrder]; taken {
-		return flagError(flag, "bootorder %d was specified multiple times", *bootOrder)
+		return flagparams.Errorf(flag, "bootorder %d was specified multiple times", *bootOrder)
 	}
 	b.bootOrders[*bootOrder] = volume.Name
 	spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, virtv1.Disk{Name: volume.Name, BootOrder: bootOrder})

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	virtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/slipway-vm/slipway/internal/flagparams"
 )
 
 // Kinds of --cloud-init.
@@ -60,7 +62,7 @@ func (b *builder) cloudInitKind() (string, error) {
 			b.warnings = append(b.warnings, "--"+flagCloudInit+" is none: no data source is created although other cloud-init options were set")
 		}
 	default:
-		return "", flagError(flagCloudInit, "invalid cloud-init data source type %q, supported values are: %s, %s, %s", b.CloudInit, cloudInitNoCloud, cloudInitConfigDrive, cloudInitNone)
+		return "", flagparams.Errorf(flagCloudInit, "invalid cloud-init data source type %q, supported values are: %s, %s, %s", b.CloudInit, cloudInitNoCloud, cloudInitConfigDrive, cloudInitNone)
 	}
 	return kind, nil
 }
@@ -96,11 +98,11 @@ func (b *builder) password() (string, error) {
 	}
 	data, err := b.ReadFile(b.PasswordFile)
 	if err != nil {
-		return "", flagError(flagPasswordFile, "%w", err)
+		return "", flagparams.Errorf(flagPasswordFile, "%w", err)
 	}
 	password := strings.TrimSpace(string(data))
 	if strings.ContainsAny(password, "\r\n") {
-		return "", flagError(flagPasswordFile, "%s holds more than one line", b.PasswordFile)
+		return "", flagparams.Errorf(flagPasswordFile, "%s holds more than one line", b.PasswordFile)
 	}
 	return password, nil
 }
@@ -129,22 +131,22 @@ func scalar(text string) string {
 // accessCredentials adds the credentials that come from Secrets.
 func (b *builder) accessCredentials() error {
 	for _, text := range b.AccessCreds {
-		p, err := read(flagAccessCred, text, "type", "src", "method", "user")
+		p, err := flagparams.Read(flagAccessCred, text, "type", "src", "method", "user")
 		if err != nil {
 			return err
 		}
-		secret, err := p.localSource("secret")
+		secret, err := p.LocalSource("secret")
 		if err != nil {
 			return err
 		}
 		var credential virtv1.AccessCredential
-		switch strings.ToLower(p.text("type")) {
+		switch strings.ToLower(p.Text("type")) {
 		case "", "ssh":
 			credential, err = b.sshCredential(p, secret)
 		case "password":
 			credential, err = passwordCredential(p, secret)
 		default:
-			err = p.errorf("invalid access credential type %q, supported values are: ssh, password", p.text("type"))
+			err = p.Errorf("invalid access credential type %q, supported values are: ssh, password", p.Text("type"))
 		}
 		if err != nil {
 			return err
@@ -157,31 +159,31 @@ func (b *builder) accessCredentials() error {
 // errUser says that the parameter user has no meaning for the credential.
 var errUser = errors.New("user cannot be specified with selected access credential type and method")
 
-func (b *builder) sshCredential(p *parameters, secret string) (virtv1.AccessCredential, error) {
+func (b *builder) sshCredential(p *flagparams.Params, secret string) (virtv1.AccessCredential, error) {
 	propagation := virtv1.SSHPublicKeyAccessCredentialPropagationMethod{}
-	method := strings.ToLower(p.text("method"))
+	method := strings.ToLower(p.Text("method"))
 	switch method {
 	case "", "ga":
-		user := p.text("user")
+		user := p.Text("user")
 		if user == "" {
 			user = b.User
 		}
 		if user == "" {
-			return virtv1.AccessCredential{}, p.errorf("user must be specified with access credential ssh method ga (\"--user\" flag or param \"user\")")
+			return virtv1.AccessCredential{}, p.Errorf("user must be specified with access credential ssh method ga (\"--user\" flag or param \"user\")")
 		}
 		if !b.changed(flagGAManageSSH) {
 			b.GAManageSSH = true // so that the agent may write the keys
 		}
 		propagation.QemuGuestAgent = &virtv1.QemuGuestAgentSSHPublicKeyAccessCredentialPropagation{Users: []string{user}}
 	case cloudInitNoCloud, cloudInitConfigDrive:
-		if p.text("user") != "" {
-			return virtv1.AccessCredential{}, p.errorf("%w", errUser)
+		if p.Text("user") != "" {
+			return virtv1.AccessCredential{}, p.Errorf("%w", errUser)
 		}
 		if !b.changed(flagCloudInit) && (b.cloudInitBy == "" || b.cloudInitBy == method) {
 			b.CloudInit, b.cloudInitBy = method, method
 		}
 		if !strings.EqualFold(b.CloudInit, method) {
-			return virtv1.AccessCredential{}, p.errorf("method param and value passed to --%s have to match: %s vs %s", flagCloudInit, method, b.CloudInit)
+			return virtv1.AccessCredential{}, p.Errorf("method param and value passed to --%s have to match: %s vs %s", flagCloudInit, method, b.CloudInit)
 		}
 		if method == cloudInitNoCloud {
 			propagation.NoCloud = &virtv1.NoCloudSSHPublicKeyAccessCredentialPropagation{}
@@ -189,7 +191,7 @@ func (b *builder) sshCredential(p *parameters, secret string) (virtv1.AccessCred
 			propagation.ConfigDrive = &virtv1.ConfigDriveSSHPublicKeyAccessCredentialPropagation{}
 		}
 	default:
-		return virtv1.AccessCredential{}, p.errorf("invalid access credentials ssh method %q, supported values are: ga, %s, %s", p.text("method"), cloudInitNoCloud, cloudInitConfigDrive)
+		return virtv1.AccessCredential{}, p.Errorf("invalid access credentials ssh method %q, supported values are: ga, %s, %s", p.Text("method"), cloudInitNoCloud, cloudInitConfigDrive)
 	}
 	return virtv1.AccessCredential{SSHPublicKey: &virtv1.SSHPublicKeyAccessCredential{
 		Source:            virtv1.SSHPublicKeyAccessCredentialSource{Secret: &virtv1.AccessCredentialSecretSource{SecretName: secret}},
@@ -197,12 +199,12 @@ func (b *builder) sshCredential(p *parameters, secret string) (virtv1.AccessCred
 	}}, nil
 }
 
-func passwordCredential(p *parameters, secret string) (virtv1.AccessCredential, error) {
+func passwordCredential(p *flagparams.Params, secret string) (virtv1.AccessCredential, error) {
 	switch {
-	case p.text("method") != "" && !strings.EqualFold(p.text("method"), "ga"):
-		return virtv1.AccessCredential{}, p.errorf("invalid access credentials password method %q, supported values are: ga", p.text("method"))
-	case p.text("user") != "":
-		return virtv1.AccessCredential{}, p.errorf("%w", errUser)
+	case p.Text("method") != "" && !strings.EqualFold(p.Text("method"), "ga"):
+		return virtv1.AccessCredential{}, p.Errorf("invalid access credentials password method %q, supported values are: ga", p.Text("method"))
+	case p.Text("user") != "":
+		return virtv1.AccessCredential{}, p.Errorf("%w", errUser)
 	}
 	return virtv1.AccessCredential{UserPassword: &virtv1.UserPasswordAccessCredential{
 		Source: virtv1.UserPasswordAccessCredentialSource{Secret: &virtv1.AccessCredentialSecretSource{SecretName: secret}},

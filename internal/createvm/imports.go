@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	virtv1 "kubevirt.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"github.com/slipway-vm/slipway/internal/flagparams"
 )
 
 // Types of sources that the deprecated flags name.
@@ -27,7 +29,7 @@ type source struct {
 	params, required []string
 	// sized sources know their size; the others need the parameter size.
 	sized bool
-	fill  func(p *parameters, spec *cdiv1.DataVolumeSpec) error
+	fill  func(p *flagparams.Params, spec *cdiv1.DataVolumeSpec) error
 }
 
 // sources are the types of --volume-import.
@@ -91,34 +93,34 @@ func (b *builder) imports() error {
 }
 
 func (b *builder) importVolume(flag, text string) error {
-	p, err := read(flag, text)
+	p, err := flagparams.Read(flag, text)
 	if err != nil {
 		return err
 	}
-	if err := p.require("type"); err != nil {
+	if err := p.Require("type"); err != nil {
 		return err
 	}
 	all := sources()
-	from, known := all[p.text("type")]
+	from, known := all[p.Text("type")]
 	if !known {
-		return p.errorf("invalid volume import type %q, supported values are: %s", p.text("type"), strings.Join(slices.Sorted(maps.Keys(all)), ", "))
+		return p.Errorf("invalid volume import type %q, supported values are: %s", p.Text("type"), strings.Join(slices.Sorted(maps.Keys(all)), ", "))
 	}
-	if err := p.onlyKnown(append(slices.Clone(from.params), common...)); err != nil {
+	if err := p.Only(append(slices.Clone(from.params), common...)...); err != nil {
 		return err
 	}
-	if err := p.require(from.required...); err != nil {
+	if err := p.Require(from.required...); err != nil {
 		return err
 	}
 	spec := cdiv1.DataVolumeSpec{Storage: &cdiv1.StorageSpec{}}
 	if err := from.fill(p, &spec); err != nil {
 		return err
 	}
-	size, err := p.size()
+	size, err := p.Size()
 	if err != nil {
 		return err
 	}
 	if size == nil && !from.sized {
-		return p.errorf("size must be specified")
+		return p.Errorf("size must be specified")
 	}
 	if size != nil {
 		spec.Storage.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: *size}
@@ -126,17 +128,17 @@ func (b *builder) importVolume(flag, text string) error {
 	return b.addDataVolume(p, spec)
 }
 
-func (b *builder) addDataVolume(p *parameters, spec cdiv1.DataVolumeSpec) error {
-	order, err := p.bootOrder()
+func (b *builder) addDataVolume(p *flagparams.Params, spec cdiv1.DataVolumeSpec) error {
+	order, err := p.BootOrder()
 	if err != nil {
 		return err
 	}
-	name := p.text("name")
+	name := p.Text("name")
 	if name == "" {
 		name = "imported-volume-" + b.Suffix()
 	}
 	volume := virtv1.Volume{Name: name, VolumeSource: virtv1.VolumeSource{DataVolume: &virtv1.DataVolumeSource{Name: name}}}
-	if err := b.addVolume(p.flag, volume, order); err != nil {
+	if err := b.addVolume(p.Flag, volume, order); err != nil {
 		return err
 	}
 	b.vm.Spec.DataVolumeTemplates = append(b.vm.Spec.DataVolumeTemplates, virtv1.DataVolumeTemplateSpec{
@@ -145,90 +147,82 @@ func (b *builder) addDataVolume(p *parameters, spec cdiv1.DataVolumeSpec) error 
 	return nil
 }
 
-func blank(_ *parameters, spec *cdiv1.DataVolumeSpec) error {
+func blank(_ *flagparams.Params, spec *cdiv1.DataVolumeSpec) error {
 	spec.Source = &cdiv1.DataVolumeSource{Blank: &cdiv1.DataVolumeBlankImage{}}
 	return nil
 }
 
-func gcs(p *parameters, spec *cdiv1.DataVolumeSpec) error {
-	spec.Source = &cdiv1.DataVolumeSource{GCS: &cdiv1.DataVolumeSourceGCS{URL: p.text("url"), SecretRef: p.text("secretref")}}
+func gcs(p *flagparams.Params, spec *cdiv1.DataVolumeSpec) error {
+	spec.Source = &cdiv1.DataVolumeSource{GCS: &cdiv1.DataVolumeSourceGCS{URL: p.Text("url"), SecretRef: p.Text("secretref")}}
 	return nil
 }
 
-func http(p *parameters, spec *cdiv1.DataVolumeSpec) error {
+func http(p *flagparams.Params, spec *cdiv1.DataVolumeSpec) error {
 	spec.Source = &cdiv1.DataVolumeSource{HTTP: &cdiv1.DataVolumeSourceHTTP{
-		URL: p.text("url"), SecretRef: p.text("secretref"), CertConfigMap: p.text("certconfigmap"),
-		ExtraHeaders: p.list("extraheaders"), SecretExtraHeaders: p.list("secretextraheaders"),
+		URL: p.Text("url"), SecretRef: p.Text("secretref"), CertConfigMap: p.Text("certconfigmap"),
+		ExtraHeaders: p.List("extraheaders"), SecretExtraHeaders: p.List("secretextraheaders"),
 	}}
 	return nil
 }
 
-func imageio(p *parameters, spec *cdiv1.DataVolumeSpec) error {
+func imageio(p *flagparams.Params, spec *cdiv1.DataVolumeSpec) error {
 	spec.Source = &cdiv1.DataVolumeSource{Imageio: &cdiv1.DataVolumeSourceImageIO{
-		URL: p.text("url"), DiskID: p.text("diskid"), SecretRef: p.text("secretref"), CertConfigMap: p.text("certconfigmap"),
+		URL: p.Text("url"), DiskID: p.Text("diskid"), SecretRef: p.Text("secretref"), CertConfigMap: p.Text("certconfigmap"),
 	}}
 	return nil
 }
 
-func registry(p *parameters, spec *cdiv1.DataVolumeSpec) error {
+func registry(p *flagparams.Params, spec *cdiv1.DataVolumeSpec) error {
 	from := &cdiv1.DataVolumeSourceRegistry{
-		URL: p.optional("url"), ImageStream: p.optional("imagestream"),
-		SecretRef: p.optional("secretref"), CertConfigMap: p.optional("certconfigmap"),
+		URL: p.Optional("url"), ImageStream: p.Optional("imagestream"),
+		SecretRef: p.Optional("secretref"), CertConfigMap: p.Optional("certconfigmap"),
 	}
-	switch method := cdiv1.RegistryPullMethod(p.text("pullmethod")); method {
+	switch method := cdiv1.RegistryPullMethod(p.Text("pullmethod")); method {
 	case "":
 	case cdiv1.RegistryPullPod, cdiv1.RegistryPullNode:
 		from.PullMethod = &method
 	default:
-		return p.errorf("pullmethod must be set to pod or node")
+		return p.Errorf("pullmethod must be set to pod or node")
 	}
 	if (from.URL == nil) == (from.ImageStream == nil) {
-		return p.errorf("exactly one of url or imagestream must be defined")
+		return p.Errorf("exactly one of url or imagestream must be defined")
 	}
 	spec.Source = &cdiv1.DataVolumeSource{Registry: from}
 	return nil
 }
 
-func s3(p *parameters, spec *cdiv1.DataVolumeSpec) error {
+func s3(p *flagparams.Params, spec *cdiv1.DataVolumeSpec) error {
 	spec.Source = &cdiv1.DataVolumeSource{S3: &cdiv1.DataVolumeSourceS3{
-		URL: p.text("url"), SecretRef: p.text("secretref"), CertConfigMap: p.text("certconfigmap"),
+		URL: p.Text("url"), SecretRef: p.Text("secretref"), CertConfigMap: p.Text("certconfigmap"),
 	}}
 	return nil
 }
 
-func vddk(p *parameters, spec *cdiv1.DataVolumeSpec) error {
+func vddk(p *flagparams.Params, spec *cdiv1.DataVolumeSpec) error {
 	spec.Source = &cdiv1.DataVolumeSource{VDDK: &cdiv1.DataVolumeSourceVDDK{
-		URL: p.text("url"), UUID: p.text("uuid"), Thumbprint: p.text("thumbprint"), SecretRef: p.text("secretref"),
-		BackingFile: p.text("backingfile"), InitImageURL: p.text("initimageurl"),
+		URL: p.Text("url"), UUID: p.Text("uuid"), Thumbprint: p.Text("thumbprint"), SecretRef: p.Text("secretref"),
+		BackingFile: p.Text("backingfile"), InitImageURL: p.Text("initimageurl"),
 	}}
 	return nil
 }
 
-func claim(p *parameters, spec *cdiv1.DataVolumeSpec) error {
-	namespace, name, err := p.remoteSource(sourceClaim)
+func claim(p *flagparams.Params, spec *cdiv1.DataVolumeSpec) error {
+	namespace, name, err := p.RemoteSource(sourceClaim)
 	spec.Source = &cdiv1.DataVolumeSource{PVC: &cdiv1.DataVolumeSourcePVC{Namespace: namespace, Name: name}}
 	return err
 }
 
-func snapshot(p *parameters, spec *cdiv1.DataVolumeSpec) error {
-	namespace, name, err := p.remoteSource("snapshot")
+func snapshot(p *flagparams.Params, spec *cdiv1.DataVolumeSpec) error {
+	namespace, name, err := p.RemoteSource("snapshot")
 	spec.Source = &cdiv1.DataVolumeSource{Snapshot: &cdiv1.DataVolumeSourceSnapshot{Namespace: namespace, Name: name}}
 	return err
 }
 
-func dataSource(p *parameters, spec *cdiv1.DataVolumeSpec) error {
-	namespace, name, err := p.source()
+func dataSource(p *flagparams.Params, spec *cdiv1.DataVolumeSpec) error {
+	namespace, name, err := p.Source()
 	spec.SourceRef = &cdiv1.DataVolumeSourceRef{Kind: cdiv1.DataVolumeDataSource, Name: name}
 	if namespace != "" {
 		spec.SourceRef.Namespace = &namespace
 	}
 	return err
-}
-
-// remoteSource is source for what must be named with its namespace.
-func (p *parameters) remoteSource(kind string) (namespace, name string, err error) {
-	if namespace, name, err = p.source(); err == nil && namespace == "" {
-		err = p.errorf("namespace of %s %q must be specified; write src:NAMESPACE/%s", kind, name, name)
-	}
-	return namespace, name, err
 }

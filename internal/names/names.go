@@ -54,6 +54,10 @@ const (
 	AnnotationDigest = Domain + "content-digest"
 	// LabelPod says what a pod of Slipway is for: launcher, provisioner or importer.
 	LabelPod = Domain + "pod"
+	// LabelTaskRun is the uid of the TaskRun that made an object; an annotation where labels are the manifest's.
+	LabelTaskRun = Domain + "taskrun-uid"
+	// LabelTemporary is the uid of the TaskRun that a Secret was made for and goes with.
+	LabelTemporary = Domain + "temporary-of"
 )
 
 // QEMUUser is the uid and gid of every process that touches a guest's memory or disks.

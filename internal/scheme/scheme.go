@@ -16,6 +16,7 @@ import (
 	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
 	hcov1beta1 "github.com/slipway-vm/slipway/internal/api/hco/v1beta1"
 	hppv1beta1 "github.com/slipway-vm/slipway/internal/api/hostpathprovisioner/v1beta1"
+	sspv1beta3 "github.com/slipway-vm/slipway/internal/api/ssp/v1beta3"
 )
 
 // New returns a scheme with the types of Kubernetes, of the field's APIs and our own.
@@ -25,7 +26,7 @@ func New() *runtime.Scheme {
 		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme,
 		virtv1.AddToScheme, instancetypev1beta1.AddToScheme, cdiv1.AddToScheme,
 		templatev1.AddToScheme, tektonv1.AddToScheme, snapshotv1.AddToScheme,
-		hcov1.AddToScheme, hcov1beta1.AddToScheme, hppv1beta1.AddToScheme,
+		hcov1.AddToScheme, hcov1beta1.AddToScheme, hppv1beta1.AddToScheme, sspv1beta3.AddToScheme,
 	} {
 		utilruntime.Must(add(s))
 	}

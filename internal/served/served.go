@@ -16,8 +16,13 @@ import (
 	"github.com/slipway-vm/slipway/internal/names"
 )
 
-// retry is how long a run that failed waits for the next, unless the definition changes before.
-const retry = time.Minute
+// A run that failed waits from firstRetry, doubled up to lastRetry, for the next, unless the
+// definition changes before. The first are soon, for an API server serves a kind a moment
+// after it says so; a run of more than lastRetry counts as one that went well.
+const (
+	firstRetry = time.Second
+	lastRetry  = time.Minute
+)
 
 // Kind is a kind that a CustomResourceDefinition serves.
 type Kind struct {
@@ -56,21 +61,39 @@ func (k Kind) serve(ctx context.Context, c client.WithWatch, seen state, run fun
 		stop()
 		watched <- err
 	}()
-	if err := run(serving, seen.ours); err != nil && serving.Err() == nil {
-		log.FromContext(ctx).Error(err, "Serving a kind failed, it is tried again", "definition", k.Definition, "after", retry)
-		pause := time.NewTimer(retry)
-		defer pause.Stop()
-		select {
-		case <-pause.C:
-		case <-serving.Done():
-		}
-	}
+	k.retry(serving, func() error { return run(serving, seen.ours) })
 	ended := serving.Err() != nil
 	stop()
 	if err := <-watched; err != nil && ended && ctx.Err() == nil {
 		return err
 	}
 	return nil
+}
+
+// retry calls run until it returns no error, or until ctx ends.
+func (k Kind) retry(ctx context.Context, run func() error) {
+	for delay := firstRetry; ctx.Err() == nil; delay = min(2*delay, lastRetry) {
+		began := time.Now()
+		err := run()
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		if time.Since(began) > lastRetry {
+			delay = firstRetry
+		}
+		log.FromContext(ctx).Error(err, "Serving a kind failed, it is tried again", "definition", k.Definition, "after", delay)
+		pause(ctx, delay)
+	}
+}
+
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }
 
 // await watches the definition until it is as wanted.

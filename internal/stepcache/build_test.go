@@ -71,9 +71,10 @@ func TestBuilders(t *testing.T) {
 	host := &Host{Namespace: "builds", Name: "run-pod", Image: "registry.example.com/guestfs:v1", Program: "/usr/bin/slipway", Pod: &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{UID: "d00f"}, Spec: corev1.PodSpec{NodeName: "node-1", ImagePullSecrets: []corev1.LocalObjectReference{{Name: "pull"}}},
 	}}
-	golden(t, "worker-restores", buildWorker(host, &entry, "debian-2"))
+	golden(t, "worker-restores", buildWorker(host, &entry, Target{Claim: "debian-2"}))
 	entry.Mode = corev1.PersistentVolumeBlock
-	golden(t, "worker-checks-block", buildWorker(host, &entry, ""))
+	golden(t, "worker-checks-block", buildWorker(host, &entry, Target{}))
+	golden(t, "worker-rewrites-block", buildWorker(host, &entry, Target{Claim: "debian-2", Block: true}))
 }
 
 func TestEntriesThatAreNone(t *testing.T) {

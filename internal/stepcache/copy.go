@@ -18,14 +18,17 @@ import (
 const (
 	HowReflink = "reflink" // it shares its blocks
 	HowCopy    = "copy"    // its data was copied, holes were not
+	HowRewrite = "rewrite" // what differed was written onto the device
 )
 
 // Work is what a worker pod does with an entry's disk.
 type Work struct {
 	// Entry is the path of the entry's disk, Digest what its content must be.
 	Entry, Digest string
-	// Target is the path of the disk file to put in place; empty to look at the entry only.
-	Target string
+	// Target is the path of the disk file to replace, or with InPlace of the device to write onto;
+	// empty to look at the entry only.
+	Target  string
+	InPlace bool
 	// Report is the file that takes what the work came to: the termination log.
 	Report string
 }
@@ -34,16 +37,20 @@ type Work struct {
 type report struct {
 	How      string `json:"how,omitempty"`
 	Poisoned bool   `json:"poisoned,omitempty"`
-	Failure  string `json:"failure,omitempty"`
+	// Half says that the target is neither the disk before nor the entry's.
+	Half    bool   `json:"half,omitempty"`
+	Failure string `json:"failure,omitempty"`
 }
 
 // ErrPoisoned is the error of an entry whose content is not the one that was cached.
 var ErrPoisoned = errors.New("the entry's content is not what was cached")
 
-// Do does the work and reports what it came to. The target is replaced as a whole or not at all.
+// Do does the work and reports what it came to. A file is replaced as a whole or not at all; a
+// device is changed only once the entry's content was found right, and says when it is half done.
 func (w Work) Do(ctx context.Context) error {
 	how, err := w.do(ctx)
-	r := report{How: how, Poisoned: errors.Is(err, ErrPoisoned)}
+	half := errors.Is(err, errHalf)
+	r := report{How: how, Poisoned: errors.Is(err, ErrPoisoned) && !half, Half: half}
 	if err != nil {
 		r.Failure = err.Error()
 	}
@@ -64,6 +71,9 @@ func (w Work) do(ctx context.Context) (string, error) {
 			return "", err
 		}
 		return "", w.check(found)
+	}
+	if w.InPlace {
+		return HowRewrite, w.rewrite(ctx)
 	}
 	staged := filepath.Join(filepath.Dir(w.Target), "."+filepath.Base(w.Target)+".step-cache")
 	how, found, err := copyDisk(ctx, w.Entry, staged)

@@ -134,6 +134,100 @@ func TestWorkReplacesTheDiskAsAWholeOrNotAtAll(t *testing.T) {
 	}
 }
 
+func TestADeviceIsRewrittenWhereItDiffers(t *testing.T) {
+	const block = digest.BlockSize
+	folder := t.TempDir()
+	entry, target := filepath.Join(folder, "entry"), filepath.Join(folder, "target")
+	content := sparse(t, entry, 6*block+512, 0, 3*block, 6*block)
+	before := sparse(t, target, 6*block+512, 0, 1*block, 5*block)
+	want, err := DiskDigest(context.Background(), entry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	work := Work{Entry: entry, Digest: want, Target: target, InPlace: true, Report: filepath.Join(folder, "report")}
+
+	poisoned := work
+	poisoned.Digest = base
+	if err := poisoned.Do(context.Background()); !errors.Is(err, ErrPoisoned) {
+		t.Errorf("an entry of another content: %v", err)
+	}
+	if got := readReport(t, work.Report); !got.Poisoned || got.Half {
+		t.Errorf("the report of a poisoned entry: %+v", got)
+	}
+	small := work
+	small.Target = filepath.Join(folder, "small")
+	sparse(t, small.Target, 5*block, 0)
+	if err := small.Do(context.Background()); err == nil || !strings.Contains(err.Error(), "the entry's disk") || readReport(t, work.Report).Half {
+		t.Errorf("a device of another size: %v", err)
+	}
+	if got, _ := os.ReadFile(target); !bytes.Equal(got, before) {
+		t.Fatal("the device was changed for nothing")
+	}
+
+	if err := work.Do(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := os.ReadFile(target); !bytes.Equal(got, content) {
+		t.Error("the device is not the entry's disk")
+	}
+	if got := readReport(t, work.Report); got.How != HowRewrite || got.Half {
+		t.Errorf("the report: %+v", got)
+	}
+}
+
+// A device that is left in between says so, and is finished by another try.
+func TestADeviceThatIsHalfRewrittenSaysSo(t *testing.T) {
+	const block = digest.BlockSize
+	folder := t.TempDir()
+	entry, target := filepath.Join(folder, "entry"), filepath.Join(folder, "target")
+	content := sparse(t, entry, 4*block, 0, 3*block)
+	sparse(t, target, 4*block, 1*block)
+	want, err := DiskDigest(context.Background(), entry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := os.Open(entry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer source.Close()
+	file, err := os.OpenFile(target, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if _, err := file.WriteAt(content[:block], 0); err != nil { // the first block was written, then the pod was killed
+		t.Fatal(err)
+	}
+	d := &device{File: file, buffers: make(chan []byte, readers)}
+	ended, stop := context.WithCancel(context.Background())
+	stop()
+	if _, err := d.become(ended, source); !errors.Is(err, context.Canceled) {
+		t.Errorf("a try that is ended: %v", err)
+	}
+	work := Work{Entry: entry, Digest: want, Target: target, InPlace: true, Report: filepath.Join(folder, "report")}
+	if err := work.Do(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := os.ReadFile(target); !bytes.Equal(got, content) {
+		t.Error("another try did not finish the device")
+	}
+
+	// Writing fails in the middle: the report says that the device is neither disk.
+	sparse(t, target, 4*block, 1*block)
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	closed := &device{File: file, buffers: make(chan []byte, readers)}
+	closed.changed.Store(true)
+	if err := closed.half(errors.New("input/output error")); !errors.Is(err, errHalf) {
+		t.Errorf("a write that failed: %v", err)
+	}
+	if err := (&device{}).half(errors.New("input/output error")); errors.Is(err, errHalf) {
+		t.Errorf("a read that failed before any write: %v", err)
+	}
+}
+
 func readReport(t *testing.T, path string) report {
 	t.Helper()
 	data, err := os.ReadFile(path)

@@ -39,6 +39,15 @@ const (
 	AnnotationRunUID = names.Domain + "step-cache-run-uid"
 )
 
+// Annotations of claims that disk tasks work on, by which a retry knows how far the try before came.
+const (
+	// AnnotationHalf is on a claim while an entry is put into it, with the digest of the disk before,
+	// the entry's key and digest. Until it is gone a device may be neither disk.
+	AnnotationHalf = names.Domain + "step-cache-half"
+	// AnnotationDone says which TaskRun did its step on the claim last: its uid, whether by an entry, and the key.
+	AnnotationDone = names.Domain + "step-cache-done"
+)
+
 // KindWorker is the value of names.LabelPod on pods that read or copy an entry.
 const KindWorker = "step-cache"
 

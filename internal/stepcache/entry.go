@@ -36,6 +36,8 @@ type Entry struct {
 	// Run is the TaskRun that made it, as namespace/name, and RunUID its uid.
 	Run    string
 	RunUID string
+	// From is the entry of another namespace, as namespace/name, that it was brought from; empty for none.
+	From string
 	// Going says that it is being deleted.
 	Going bool
 	// InUse and Abandoned are what a sweeper found out besides: something reads the entry at the
@@ -50,6 +52,7 @@ func newEntry(dv *cdiv1.DataVolume) (e Entry, ok bool) {
 		Key: Key(dv.Annotations[AnnotationKey]), State: State(dv.Labels[LabelState]),
 		Step: dv.Annotations[AnnotationStep], Digest: dv.Annotations[AnnotationDigest],
 		Made: dv.CreationTimestamp.Time, Run: dv.Annotations[AnnotationRun], RunUID: dv.Annotations[AnnotationRunUID],
+		From:  dv.Annotations[AnnotationFrom],
 		Going: dv.DeletionTimestamp != nil, Mode: corev1.PersistentVolumeFilesystem,
 	}
 	e.Filled = ReadTime(dv, AnnotationFilled, e.Made)

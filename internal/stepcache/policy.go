@@ -61,8 +61,11 @@ func (p *Policy) set(key, value string) error {
 		return p.setAge(value)
 	case ConfigSize:
 		return p.setSize(value)
+	case ConfigFrom:
+		_, err := ParseFrom(value) // what is kept does not depend on it
+		return err
 	}
-	return fmt.Errorf("%s is not known; write %s, %s or %s", key, ConfigCount, ConfigAge, ConfigSize)
+	return fmt.Errorf("%s is not known; write %s, %s, %s or %s", key, ConfigCount, ConfigAge, ConfigSize, ConfigFrom)
 }
 
 func (p *Policy) setCount(value string) error {

@@ -141,7 +141,7 @@ func TestParsePolicy(t *testing.T) {
 		{"maxAge", "30d"}:    `maxAge: "30d" is no duration above zero; write for example 720h`,
 		{"maxAge", "0s"}:     `maxAge: "0s" is no duration`,
 		{"maxSize", "big"}:   `maxSize: "big" is no size`,
-		{"maxCuont", "1"}:    `maxCuont is not known; write maxCount, maxAge or maxSize`,
+		{"maxCuont", "1"}:    `maxCuont is not known; write maxCount, maxAge, maxSize or from`,
 	} {
 		if _, err := ParsePolicy(maps.Collect(func(yield func(string, string) bool) { yield(bad[0], bad[1]) })); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v; want %q", bad, err, want)

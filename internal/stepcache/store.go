@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -43,6 +44,12 @@ type Store struct {
 	Now func() time.Time
 	// Patience is how long a Lease that nobody renews is respected; zero for its duration.
 	Patience time.Duration
+
+	// from are the namespaces whose entries are looked at as well, refused the entries of theirs that
+	// were found to be of no use.
+	readFrom sync.Once
+	from     []string
+	refused  map[string]bool
 }
 
 func (s *Store) now() time.Time {
@@ -69,10 +76,14 @@ type Query struct {
 	Mode  corev1.PersistentVolumeMode
 }
 
-// Find returns the newest entry that answers q, or nil.
+// Find returns the newest entry of the namespace that answers q, or nil.
 func (s *Store) Find(ctx context.Context, q Query) (*Entry, error) {
+	return s.findIn(ctx, s.Run.Namespace, q)
+}
+
+func (s *Store) findIn(ctx context.Context, namespace string, q Query) (*Entry, error) {
 	var list cdiv1.DataVolumeList
-	err := s.Client.List(ctx, &list, client.InNamespace(s.Run.Namespace), client.MatchingLabels{LabelState: string(Ready), LabelKey: q.Key.Label()})
+	err := s.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{LabelState: string(Ready), LabelKey: q.Key.Label()})
 	if err != nil {
 		return nil, fmt.Errorf("looking for the entries of key %s: %w", q.Key.Short(), err)
 	}
@@ -147,7 +158,7 @@ func (s *Store) Take(ctx context.Context, q Query) (*Entry, *Lock, error) {
 // take finds an entry and tells that it is in use.
 func (s *Store) take(ctx context.Context, q Query) (*Entry, error) {
 	for {
-		entry, err := s.Find(ctx, q)
+		entry, err := s.FindOrBring(ctx, q)
 		if entry == nil || err != nil {
 			return nil, err
 		}
@@ -178,12 +189,20 @@ func (s *Store) Save(ctx context.Context, lock *Lock, result Result) (*Entry, er
 	if err := s.Client.Get(ctx, key, claim); err != nil {
 		return nil, fmt.Errorf("reading claim %s: %w", key, err)
 	}
+	if class := claim.Spec.StorageClassName; class != nil && *class == "" {
+		return nil, fmt.Errorf("%w: claim %s has no storage class, so its volume was made by hand and nothing clones it", ErrNoClone, key)
+	}
 	dv := buildEntry(filling{key: lock.Key, step: result.Step, digest: result.Digest, source: claim, run: s.Run, now: s.now()})
+	return s.fill(ctx, lock, dv)
+}
+
+// fill creates an entry and waits until it is ready. What does not become so is removed.
+func (s *Store) fill(ctx context.Context, lock *Lock, dv *cdiv1.DataVolume) (*Entry, error) {
 	if err := s.Client.Create(ctx, dv, client.FieldOwner(FieldManager)); err != nil {
 		return nil, fmt.Errorf("creating the entry: %w", err)
 	}
-	s.Log.Info("keeping the step's result", "entry", dv.Name, "key", lock.Key.Short())
-	err := s.complete(ctx, lock, dv)
+	s.Log.Info("keeping the step's result", "entry", dv.Name, "key", Key(dv.Annotations[AnnotationKey]).Short())
+	err := s.unlessRefused(ctx, client.ObjectKeyFromObject(dv), func(ctx context.Context) error { return s.complete(ctx, lock, dv) })
 	if err != nil {
 		return nil, errors.Join(err, s.drop(ctx, dv))
 	}
@@ -196,7 +215,7 @@ func (s *Store) complete(ctx context.Context, lock *Lock, dv *cdiv1.DataVolume) 
 	if err := s.AwaitClone(ctx, dv); err != nil {
 		return err
 	}
-	if !lock.Held() {
+	if lock != nil && !lock.Held() {
 		return errLost
 	}
 	before := dv.DeepCopy()
@@ -264,6 +283,7 @@ func (s *Store) dropEarlier(ctx context.Context, key Key) error {
 
 // Remove deletes an entry that must not be used again.
 func (s *Store) Remove(ctx context.Context, e *Entry) error {
+	s.refuse(e)
 	return s.drop(ctx, &cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name, UID: e.UID}})
 }
 

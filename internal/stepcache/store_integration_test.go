@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -51,6 +52,9 @@ func TestStore(t *testing.T) {
 		"an entry that is deleted under a run is gone for it": deletedUnderRun,
 		"a label that is cut off is no key":                   cutKey,
 		"a worker's report is the outcome":                    workerReports,
+		"a worker on a device may leave it half rewritten":    workerOnDevice,
+		"storage that refuses to clone is not waited for":     refusingStorage,
+		"a volume without a class is not cloned":              volumeWithoutClass,
 		"a worker that cannot start says why":                 workerWithoutNode,
 		"this run's pod tells image and digest":               ownPod,
 	} {
@@ -491,9 +495,9 @@ func workerReports(t *testing.T, w *world) {
 		"no space": {corev1.PodFailed, report{Failure: "no space left on device"}, "", false, "no space left"},
 	} {
 		w.plays(c.phase, c.report)
-		how, err := s.Restore(t.Context(), h, e, "disk")
-		if how != c.how || errors.Is(err, ErrPoisoned) != c.poisoned || (err != nil) != (c.fails != "") || err != nil && !strings.Contains(err.Error(), c.fails) {
-			t.Errorf("%s: %q, %v", name, how, err)
+		done, err := s.Restore(t.Context(), h, e, Target{Claim: "disk"})
+		if how := done.How; how != c.how || done.Half || errors.Is(err, ErrPoisoned) != c.poisoned || (err != nil) != (c.fails != "") || err != nil && !strings.Contains(err.Error(), c.fails) {
+			t.Errorf("%s: %+v, %v", name, done, err)
 		}
 	}
 	var left corev1.PodList
@@ -501,6 +505,93 @@ func workerReports(t *testing.T, w *world) {
 	if len(left.Items) > 0 {
 		t.Errorf("%d worker pods stay", len(left.Items))
 	}
+}
+
+// Who knows nothing of a device takes it for half rewritten.
+func workerOnDevice(t *testing.T, w *world) {
+	s := w.run("run")
+	w.host("run-pod")
+	h, err := s.FindHost(t.Context(), "run-pod", "/usr/bin/slipway")
+	w.must(err)
+	e := &Entry{Namespace: w.namespace, Name: "step-1", Digest: base}
+	for name, c := range map[string]struct {
+		phase       corev1.PodPhase
+		report      report
+		half, fails bool
+	}{
+		"rewritten":        {corev1.PodSucceeded, report{How: HowRewrite}, false, false},
+		"poisoned":         {corev1.PodFailed, report{Poisoned: true, Failure: "got other"}, false, true},
+		"another size":     {corev1.PodFailed, report{Failure: "the device has 1 bytes"}, false, true},
+		"a write failed":   {corev1.PodFailed, report{Half: true, Failure: "input/output error"}, true, true},
+		"killed, says nil": {corev1.PodFailed, report{}, true, true},
+	} {
+		w.plays(c.phase, c.report)
+		done, err := s.Restore(t.Context(), h, e, Target{Claim: "disk", Block: true})
+		if done.Half != c.half || (err != nil) != c.fails {
+			t.Errorf("%s: %+v, %v", name, done, err)
+		}
+	}
+	// One that no node took has written nothing; the node of this one is named by nobody.
+	ctx, stop := context.WithTimeoutCause(t.Context(), 2*time.Second, errors.New("the time is over"))
+	defer stop()
+	if done, err := s.Restore(ctx, h, e, Target{Claim: "disk", Block: true}); err == nil || done.Half {
+		t.Errorf("a worker that no node takes: %+v, %v", done, err)
+	}
+}
+
+func refusingStorage(t *testing.T, w *world) {
+	watcher, err := w.Watch(t.Context(), &cdiv1.DataVolumeList{}, client.InNamespace(w.namespace))
+	w.must(err)
+	t.Cleanup(watcher.Stop)
+	go func() {
+		for event := range watcher.ResultChan() {
+			dv, ok := event.Object.(*cdiv1.DataVolume)
+			if !ok || event.Type != "ADDED" {
+				continue
+			}
+			for n, said := range []string{"not enough space", "CSI driver does not support clone operation: controller CLONE_VOLUME capability is not reported"} {
+				if err := w.Create(context.Background(), provisionerSays(dv, n, said)); err != nil && t.Context().Err() == nil {
+					t.Errorf("playing the provisioner: %v", err)
+				}
+			}
+		}
+	}()
+	s := w.run("run")
+	_, lock := w.takes(s, Query{Key: w.key})
+	begun := time.Now()
+	_, err = s.Save(t.Context(), lock, Result{Claim: "disk", Digest: base})
+	if !errors.Is(err, ErrNoClone) || !strings.Contains(err.Error(), "CLONE_VOLUME capability is not reported") {
+		t.Errorf("after %s: %v", time.Since(begun), err)
+	}
+	if left := w.volumes(); len(left) > 0 {
+		t.Errorf("it left %+v", left[0].ObjectMeta)
+	}
+	w.must(lock.Release(t.Context()))
+}
+
+// provisionerSays is the event of a provisioner on the claim of a DataVolume.
+func provisionerSays(dv *cdiv1.DataVolume, n int, message string) *corev1.Event {
+	return &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: dv.Namespace, Name: fmt.Sprintf("%s.%d", dv.Name, n)},
+		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: dv.Namespace, Name: dv.Name},
+		Type:           corev1.EventTypeWarning, Reason: "ProvisioningFailed", Message: message,
+	}
+}
+
+func volumeWithoutClass(t *testing.T, w *world) {
+	byHand := w.read("disk").DeepCopy()
+	byHand.ObjectMeta = metav1.ObjectMeta{Namespace: w.namespace, Name: "by-hand"}
+	byHand.Spec.StorageClassName = new("")
+	w.must(w.Create(t.Context(), byHand))
+	s := w.run("run")
+	_, lock := w.takes(s, Query{Key: w.key})
+	if _, err := s.Save(t.Context(), lock, Result{Claim: "by-hand", Digest: base}); !errors.Is(err, ErrNoClone) || !strings.Contains(err.Error(), "has no storage class") {
+		t.Error(err)
+	}
+	if left := w.volumes(); len(left) > 0 {
+		t.Errorf("it left %+v", left[0].ObjectMeta)
+	}
+	w.must(lock.Release(t.Context()))
 }
 
 func workerWithoutNode(t *testing.T, w *world) {

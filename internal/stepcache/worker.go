@@ -29,6 +29,7 @@ const (
 	entryDir        = "/entry"
 	entryDevice     = "/dev/step-cache-entry"
 	targetDir       = "/target"
+	targetDevice    = "/dev/step-cache-target"
 )
 
 // Host is the pod that a run is in. Its worker pods have its image and go with it.
@@ -82,8 +83,16 @@ func imageDigest(id string) string {
 	return id[at:]
 }
 
-// buildWorker returns the pod that reads the entry, and puts its disk into target unless that is empty.
-func buildWorker(h *Host, e *Entry, target string) *corev1.Pod {
+// Target is the claim that an entry's disk is put into.
+type Target struct {
+	// Claim is its name; empty for none.
+	Claim string
+	// Block says that it is a device.
+	Block bool
+}
+
+// buildWorker returns the pod that reads the entry, and puts its disk into the target if there is one.
+func buildWorker(h *Host, e *Entry, target Target) *corev1.Pod {
 	user := int64(names.QEMUUser)
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -118,19 +127,13 @@ func buildWorker(h *Host, e *Entry, target string) *corev1.Pod {
 			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		},
 	}
-	addClaim(pod, "entry", e.Name)
-	if e.Mode == corev1.PersistentVolumeBlock {
-		container.VolumeDevices = []corev1.VolumeDevice{{Name: "entry", DevicePath: entryDevice}}
-		container.Args = append(container.Args, "--entry="+entryDevice)
-	} else {
-		container.VolumeMounts = []corev1.VolumeMount{{Name: "entry", MountPath: entryDir, ReadOnly: true}}
-		container.Args = append(container.Args, "--entry="+entryDir+"/"+names.DiskFile)
-	}
-	if target != "" {
-		addClaim(pod, "target", target)
-		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: "target", MountPath: targetDir})
-		container.Args = append(container.Args, "--target="+targetDir+"/"+names.DiskFile)
+	addDisk(pod, &container, "entry", Target{Claim: e.Name, Block: e.Mode == corev1.PersistentVolumeBlock})
+	if target.Claim != "" {
+		addDisk(pod, &container, "target", target)
 		pod.Spec.Affinity = beside(h.Pod.Spec.NodeName)
+	}
+	if target.Block {
+		container.Args = append(container.Args, "--in-place")
 	}
 	pod.Spec.Containers = []corev1.Container{container}
 	return pod
@@ -145,40 +148,61 @@ func beside(node string) *corev1.Affinity {
 	}}}
 }
 
-func addClaim(pod *corev1.Pod, volume, claim string) {
-	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{
-		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+// addDisk gives the container the disk of a claim, and its program the disk's path by the flag of
+// that name. The program writes to the target only.
+func addDisk(pod *corev1.Pod, container *corev1.Container, name string, of Target) {
+	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: of.Claim},
 	}})
+	folder, device := entryDir, entryDevice
+	if name == "target" {
+		folder, device = targetDir, targetDevice
+	}
+	if of.Block {
+		container.VolumeDevices = append(container.VolumeDevices, corev1.VolumeDevice{Name: name, DevicePath: device})
+		container.Args = append(container.Args, "--"+name+"="+device)
+		return
+	}
+	container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: folder, ReadOnly: name == "entry"})
+	container.Args = append(container.Args, "--"+name+"="+folder+"/"+names.DiskFile)
 }
 
 // Verify reads the entry in a pod; ErrPoisoned means that its content is another one.
 func (s *Store) Verify(ctx context.Context, h *Host, e *Entry) error {
-	_, err := s.work(ctx, h, e, "")
+	_, err := s.work(ctx, h, e, Target{})
 	return err
 }
 
-// Restore puts the entry's disk in the place of the one in the claim, which h has mounted as a
-// file system, as a whole or not at all; how says how. ErrPoisoned is as for Verify.
-func (s *Store) Restore(ctx context.Context, h *Host, e *Entry, claim string) (how string, err error) {
-	return s.work(ctx, h, e, claim)
+// Outcome is what came of putting an entry's disk into a claim.
+type Outcome struct {
+	// How says how it was done.
+	How string
+	// Half says, with an error, that the claim's device may be neither the disk before nor the entry's.
+	Half bool
 }
 
-func (s *Store) work(ctx context.Context, h *Host, e *Entry, target string) (how string, err error) {
+// Restore puts the entry's disk in the place of the one in the target, which h has mounted: a file
+// as a whole or not at all, a device block by block. ErrPoisoned is as for Verify.
+func (s *Store) Restore(ctx context.Context, h *Host, e *Entry, target Target) (Outcome, error) {
+	return s.work(ctx, h, e, target)
+}
+
+func (s *Store) work(ctx context.Context, h *Host, e *Entry, target Target) (o Outcome, err error) {
 	pod := buildWorker(h, e, target)
 	if err := s.Client.Create(ctx, pod, client.FieldOwner(FieldManager)); err != nil {
-		return "", fmt.Errorf("creating the pod that reads entry %s: %w", e.Name, err)
+		return o, fmt.Errorf("creating the pod that reads entry %s: %w", e.Name, err)
 	}
 	defer func() { err = errors.Join(err, s.dropPod(ctx, pod)) }()
 	starting, stop := context.WithTimeoutCause(ctx, startBound, errors.New("it did not start in time"))
 	defer stop()
 	err = s.awaitPod(starting, pod, func(p corev1.PodPhase) bool { return p != corev1.PodPending })
-	if err != nil {
-		return "", err
+	if err == nil {
+		err = s.awaitPod(ctx, pod, func(p corev1.PodPhase) bool { return p == corev1.PodSucceeded || p == corev1.PodFailed })
 	}
-	if err := s.awaitPod(ctx, pod, func(p corev1.PodPhase) bool { return p == corev1.PodSucceeded || p == corev1.PodFailed }); err != nil {
-		return "", err
+	if err != nil { // nobody knows how far it came once it is on a node
+		return Outcome{Half: target.Block && pod.Spec.NodeName != ""}, err
 	}
-	return outcome(pod, e)
+	return outcome(pod, e, target)
 }
 
 // awaitPod waits until the pod is in a phase as asked for; pod is then as it was seen last.
@@ -204,22 +228,23 @@ func (s *Store) awaitPod(ctx context.Context, pod *corev1.Pod, as func(corev1.Po
 }
 
 // outcome reads what the pod ended with.
-func outcome(pod *corev1.Pod, e *Entry) (string, error) {
+func outcome(pod *corev1.Pod, e *Entry, target Target) (Outcome, error) {
 	r := report{}
 	for _, status := range pod.Status.ContainerStatuses {
 		if ended := status.State.Terminated; ended != nil {
 			if err := json.Unmarshal([]byte(ended.Message), &r); err != nil {
-				return "", fmt.Errorf("pod %s ended with code %d and no report (%s)", pod.Name, ended.ExitCode, ended.Reason)
+				return Outcome{Half: target.Block}, fmt.Errorf("pod %s ended with code %d and no report (%s)", pod.Name, ended.ExitCode, ended.Reason)
 			}
 		}
 	}
+	o := Outcome{How: r.How, Half: r.Half || target.Block && r == report{}}
 	switch {
 	case r.Poisoned:
-		return "", fmt.Errorf("entry %s: %w: %s", e.Name, ErrPoisoned, r.Failure)
+		return o, fmt.Errorf("entry %s: %w: %s", e.Name, ErrPoisoned, r.Failure)
 	case r.Failure != "" || pod.Status.Phase != corev1.PodSucceeded:
-		return "", fmt.Errorf("pod %s failed: %s%s", pod.Name, r.Failure, pod.Status.Message)
+		return o, fmt.Errorf("pod %s failed: %s%s", pod.Name, r.Failure, pod.Status.Message)
 	}
-	return r.How, nil
+	return o, nil
 }
 
 func (s *Store) dropPod(ctx context.Context, pod *corev1.Pod) error {

@@ -62,8 +62,10 @@ var clockFields = join(
 var deviceFields = join(
 	each("domain.devices.", "useVirtioTransitional autoattachPodInterface autoattachGraphicsDevice autoattachSerialConsole logSerialConsole "+
 		"autoattachMemBalloon autoattachInputDevice rng blockMultiQueue watchdog.name watchdog.i6300esb.action "+
-		"inputs[].bus inputs[].type inputs[].name panicDevices[].model video.type"),
+		"inputs[].bus inputs[].type inputs[].name video.type"),
 	[]Field{
+		{Path: "domain.devices.panicDevices[].model", Only: []string{"isa", "hyperv", "pvpanic"}, Note: "isa when left out. A panic of the guest ends the VMI as Failed with the reason and event GuestPanicked. " +
+			"hyperv is left out under software emulation."},
 		{Path: "domain.devices.disableHotplug", Note: "Nothing is plugged into a running machine yet, so it always holds."},
 		{Path: "domain.devices.networkInterfaceMultiqueue", Note: "A queue pair for each virtual CPU on virtio interfaces."},
 		{Path: "domain.devices.autoattachVSOCK", Only: []string{"false"}},
@@ -96,4 +98,8 @@ var volumeFields = join(
 	each("volumes[].", "name dataVolume.name persistentVolumeClaim.claimName persistentVolumeClaim.readOnly emptyDisk.capacity"),
 	each("volumes[].containerDisk.", "image imagePullSecret path imagePullPolicy"),
 	each("volumes[].cloudInitNoCloud.", "secretRef userDataBase64 userData networkDataSecretRef networkDataBase64 networkData"),
+	[]Field{
+		{Path: "volumes[].sysprep.configMap", Note: "All its keys are on the disc, labelled unattendCD; one is autounattend.xml or unattend.xml, in any case."},
+		{Path: "volumes[].sysprep.secret", Note: "As configMap."},
+	},
 )

@@ -11,18 +11,13 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/diskfs/go-diskfs/backend/file"
-	"github.com/diskfs/go-diskfs/filesystem/iso9660"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/slipway-vm/slipway/runtime/iso"
 )
 
 // Label is the volume label by which cloud-init knows the disk.
 const Label = "cidata"
-
-const (
-	sector  = 2048    // the unit of ISO 9660, in bytes
-	padding = 1 << 20 // images are a multiple of this, in bytes; what is added is sparse
-)
 
 // Keys of Secrets with cloud-init data; both spellings are in use.
 var (
@@ -95,51 +90,14 @@ type metaData struct {
 }
 
 // WriteISO makes the image at path, whose folder also takes a temporary copy.
-func WriteISO(path string, data Data) (err error) {
+func WriteISO(path string, data Data) error {
 	meta, err := json.Marshal(metaData{InstanceID: data.InstanceID, LocalHostname: data.Hostname})
 	if err != nil {
 		return fmt.Errorf("encoding meta-data: %w", err)
 	}
-	workspace, err := os.MkdirTemp(filepath.Dir(path), ".cidata-")
-	if err != nil {
-		return fmt.Errorf("making a folder for %s: %w", path, err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(workspace)) }()
 	files := map[string][]byte{"meta-data": meta, "user-data": data.UserData}
 	if len(data.NetworkData) > 0 {
 		files["network-config"] = data.NetworkData
 	}
-	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(workspace, name), content, 0o600); err != nil {
-			return fmt.Errorf("writing %s: %w", name, err)
-		}
-	}
-	return pack(path, workspace)
-}
-
-// pack writes the files of workspace into a new image at path. Their names do not
-// fit plain ISO 9660: Linux reads them by Rock Ridge, others by Joliet.
-func pack(path, workspace string) (err error) {
-	image, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o660)
-	if err != nil {
-		return fmt.Errorf("creating image: %w", err)
-	}
-	defer func() { err = errors.Join(err, image.Close()) }()
-	iso, err := iso9660.Create(file.New(image, false), 0, 0, sector, workspace)
-	if err != nil {
-		return fmt.Errorf("making %s: %w", path, err)
-	}
-	if err := iso.Finalize(iso9660.FinalizeOptions{RockRidge: true, Joliet: true, VolumeIdentifier: Label}); err != nil {
-		return fmt.Errorf("making %s: %w", path, err)
-	}
-	info, err := image.Stat()
-	if err != nil {
-		return fmt.Errorf("making %s: %w", path, err)
-	}
-	// The image ends with its last file's last byte. Guests read whole sectors, and some
-	// look for other file systems further on before they take it for what it is.
-	if err := image.Truncate((info.Size() + padding - 1) / padding * padding); err != nil {
-		return fmt.Errorf("making %s: %w", path, err)
-	}
-	return nil
+	return iso.Write(path, Label, files)
 }

@@ -67,7 +67,7 @@ func TestISOIsReadWithItsLongNames(t *testing.T) {
 	if err := cloudinit.WriteISO(path, data); err != nil {
 		t.Fatal(err)
 	}
-	left, err := filepath.Glob(filepath.Join(filepath.Dir(path), ".cidata-*"))
+	left, err := filepath.Glob(filepath.Join(filepath.Dir(path), ".iso-*"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v %v", left, err)
 	}

@@ -10,7 +10,7 @@ type bootSequence map[string]uint
 
 // bootOrders takes the orders that the VMI gives. Where it gives none at all, disks
 // are tried in the order of the spec, then CD-ROMs; a disk that is data by its nature
-// (cloud-init, an empty disk) is not tried.
+// (cloud-init, Windows' answers, an empty disk) is not tried.
 func bootOrders(vmi *v1.VirtualMachineInstance) bootSequence {
 	orders := bootSequence{}
 	for _, nic := range vmi.Spec.Domain.Devices.Interfaces {
@@ -43,7 +43,7 @@ func dataVolumes(vmi *v1.VirtualMachineInstance) map[string]bool {
 	data := map[string]bool{}
 	for i := range vmi.Spec.Volumes {
 		volume := &vmi.Spec.Volumes[i]
-		data[volume.Name] = volume.CloudInitNoCloud != nil || volume.EmptyDisk != nil
+		data[volume.Name] = volume.CloudInitNoCloud != nil || volume.Sysprep != nil || volume.EmptyDisk != nil
 	}
 	return data
 }

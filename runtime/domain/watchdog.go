@@ -24,15 +24,3 @@ func watchdog(in Input, domain *libvirtxml.Domain) error {
 	}}
 	return nil
 }
-
-// panicDevices tell libvirt of a crash of the guest's kernel.
-func panicDevices(in Input, domain *libvirtxml.Domain) error {
-	for _, spec := range in.VMI.Spec.Domain.Devices.PanicDevices {
-		device := libvirtxml.DomainPanic{}
-		if spec.Model != nil {
-			device.Model = string(*spec.Model)
-		}
-		domain.Devices.Panics = append(domain.Devices.Panics, device)
-	}
-	return nil
-}

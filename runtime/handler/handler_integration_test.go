@@ -241,7 +241,7 @@ func (w *world) get(t *testing.T, vmi *v1.VirtualMachineInstance) {
 
 func (w *world) eventually(t *testing.T, vmi *v1.VirtualMachineInstance, what string, met func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		if w.get(t, vmi); met() {
 			return
 		}
@@ -255,7 +255,7 @@ func (w *world) eventually(t *testing.T, vmi *v1.VirtualMachineInstance, what st
 func (w *world) events(t *testing.T, vmi *v1.VirtualMachineInstance, reasons ...string) {
 	t.Helper()
 	missing := ""
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		list := &corev1.EventList{}
 		must(t, w.client.List(t.Context(), list))
 		seen := map[string]bool{}

@@ -112,7 +112,7 @@ func (p *testProcess) expect(t *testing.T, lines ...string) {
 			if got != want {
 				t.Fatalf("the launcher says %q, want %q", got, want)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("the launcher is silent, want %q", want)
 		}
 	}
@@ -136,7 +136,7 @@ func makeNetwork(t *testing.T, pid int) {
 	own, err := os.Readlink("/proc/self/ns/net")
 	must(t, err)
 	path := fmt.Sprintf("/proc/%d/ns/net", pid)
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		if now, err := os.Readlink(path); err == nil && now != own {
 			break
 		}

@@ -86,7 +86,7 @@ func everything(s *protocol.Sync) {
 	devices.AutoattachInputDevice = &multiqueue
 	devices.Inputs = []v1.Input{{Name: "t", Type: v1.InputTypeTablet, Bus: v1.InputBusUSB}, {Name: "k", Type: v1.InputTypeKeyboard, Bus: v1.InputBusVirtio}}
 	devices.Watchdog = &v1.Watchdog{Name: "w", WatchdogDevice: v1.WatchdogDevice{I6300ESB: &v1.I6300ESBWatchdog{}}}
-	devices.PanicDevices = []v1.PanicDevice{{}}
+	devices.PanicDevices = []v1.PanicDevice{{}, {Model: new(v1.Pvpanic)}}
 	policy := v1.IOThreadsPolicyAuto
 	vmi.Spec.Domain.IOThreadsPolicy = &policy
 	for name, device := range map[string]v1.DiskDevice{
@@ -113,4 +113,5 @@ func windows(s *protocol.Sync) {
 		Timer:       &v1.Timer{HPET: &v1.HPETTimer{Enabled: new(bool)}, Hyperv: &v1.HypervTimer{}, RTC: &v1.RTCTimer{TickPolicy: v1.RTCTickPolicyCatchup}},
 	}
 	s.VMI.Spec.Domain.Devices.Interfaces[0].Model = "e1000e"
+	s.VMI.Spec.Domain.Devices.PanicDevices = []v1.PanicDevice{{Model: new(v1.Hyperv)}, {Model: new(v1.Isa)}}
 }

@@ -10,6 +10,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"github.com/slipway-vm/slipway/runtime/guestagent"
+	"github.com/slipway-vm/slipway/runtime/launcher/console"
 	"github.com/slipway-vm/slipway/runtime/launcher/hypervisor"
 	"github.com/slipway-vm/slipway/runtime/launcher/link"
 	"github.com/slipway-vm/slipway/runtime/protocol"
@@ -39,6 +40,7 @@ type machine struct {
 	qemu     int                 // process id
 	images   map[string]*os.File // container disks, open for QEMU
 	leases   leases
+	console  *console.Log // nil when nothing is kept of it
 	stopping stopping
 	agent    agentWatch
 }
@@ -156,8 +158,8 @@ func (m *machine) condition(ctx context.Context, status hypervisor.Status) {
 }
 
 func (m *machine) crashMessage(ctx context.Context, status hypervisor.Status) string {
-	if status.Reason == "GuestPanicked" {
-		return "the guest's kernel panicked; its serial console tells more"
+	if status.Reason == hypervisor.ReasonGuestPanicked {
+		return panicMessage(m.console)
 	}
 	message := m.endings.of(ctx, m.qemu)
 	if message == "" {
@@ -165,6 +167,22 @@ func (m *machine) crashMessage(ctx context.Context, status hypervisor.Status) st
 	}
 	if tail := m.hv.LogTail(); tail != "" {
 		message += "; it said: " + tail
+	}
+	return message
+}
+
+// panicMessage tells of a panic, with the last words on the guest's serial console.
+func panicMessage(log *console.Log) string {
+	message := "the guest's kernel panicked"
+	if log == nil {
+		return message
+	}
+	panicked, said := log.LastWords()
+	if panicked != "" {
+		message += ": " + panicked
+	}
+	if said != "" {
+		message += "; the last on its serial console: " + said
 	}
 	return message
 }

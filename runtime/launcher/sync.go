@@ -127,6 +127,7 @@ func (m *machine) openConsole(ctx context.Context, vmi *v1.VirtualMachineInstanc
 	if err != nil {
 		return err
 	}
+	m.console = log
 	go log.Copy(ctx)
 	return nil
 }

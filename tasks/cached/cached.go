@@ -38,8 +38,8 @@ const (
 	ResultDigest = "digest"
 )
 
-// saveBound is how long a result may take to be kept: where storage clones, it is seconds, and
-// where it cannot, every step waits as long as this in vain.
+// saveBound is how long a result may take to be kept: where storage clones, it is seconds. Storage
+// that says that it cannot is not waited for; one that says nothing, as long as this.
 const saveBound = 3 * time.Minute
 
 // Params are the parameters of a task that uses the cache.
@@ -72,6 +72,8 @@ func None(call *declare.Call) error {
 func Rules() []rbacv1.PolicyRule {
 	return append(RestoreRules(), rbacv1.PolicyRule{
 		APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "list", "watch", "create", "update", "delete"},
+	}, rbacv1.PolicyRule{
+		APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"watch"},
 	})
 }
 
@@ -80,6 +82,7 @@ func RestoreRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{"cdi.kubevirt.io"}, Resources: []string{"datavolumes"}, Verbs: []string{"list", "watch", "create", "patch", "delete"}},
 		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch", "create", "delete"}},
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{stepcache.ConfigName}, Verbs: []string{"get"}},
 	}
 }
 

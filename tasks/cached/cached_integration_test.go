@@ -51,6 +51,8 @@ type stage struct {
 	change, fetch, restore *declare.Task
 	// worked is how often the tool ran.
 	worked atomic.Int32
+	// block says that the claims' disks are devices.
+	block bool
 	// tool replaces what the tool does.
 	tool func(ctx context.Context, disk, commands string) error
 }
@@ -68,7 +70,7 @@ func newStage(t *testing.T, r *rehearsal.Stage) *stage {
 		Params: append([]declare.Param{{Name: "pvc", Required: true}, {Name: "virtCommands"}}, cached.Params()...),
 		Run: func(ctx context.Context, call *declare.Call) error {
 			disk := s.disk(call.String("pvc"))
-			step := cached.DiskStep{Tool: "virt-customize", Commands: call.String("virtCommands"), Disk: disk, Claim: call.String("pvc")}
+			step := cached.DiskStep{Tool: "virt-customize", Commands: call.String("virtCommands"), Disk: disk, Claim: call.String("pvc"), Block: s.block}
 			return cached.Disk(ctx, call, step, func(ctx context.Context) error {
 				s.worked.Add(1)
 				return s.tool(ctx, disk, call.String("virtCommands"))
@@ -103,7 +105,10 @@ func newStage(t *testing.T, r *rehearsal.Stage) *stage {
 }
 
 // appendCommands is a tool whose work can be seen.
-func appendCommands(_ context.Context, disk, commands string) error {
+func appendCommands(ctx context.Context, disk, commands string) error {
+	if ctx.Err() != nil {
+		return ctx.Err() // as a program is not started then
+	}
 	file, err := os.OpenFile(disk, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		return err
@@ -145,6 +150,12 @@ func TestTasksRoundTheCache(t *testing.T) {
 	r := open(t)
 	for name, test := range map[string]func(*testing.T, *stage){
 		"a disk's step is done once":                    diskOnce,
+		"a device's step is done once":                  deviceOnce,
+		"a device that a killed pod left is finished":   deviceKilled,
+		"a device half-way to a lost entry is refused":  deviceLost,
+		"a poisoned entry leaves a device as it was":    devicePoisoned,
+		"storage without clones ends the wait":          diskWithoutClones,
+		"an entry deleted under a run is done anew":     diskEntryDeleted,
 		"a changed byte is a miss":                      diskMisses,
 		"two runs at the same moment do the work once":  diskTwoRuns,
 		"a poisoned entry is removed and the step done": diskPoisoned,
@@ -162,6 +173,8 @@ func TestTasksRoundTheCache(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { test(t, newStage(t, r)) })
 	}
+	t.Run("a run whose pod is killed does its step once", func(t *testing.T) { killed(t, r) })
+	t.Run("a run whose pod is killed restores its chain once", func(t *testing.T) { restoreKilled(t, r) })
 }
 
 func diskOnce(t *testing.T, s *stage) {
@@ -304,7 +317,7 @@ func diskCancelled(t *testing.T, s *stage) {
 	ended, stop := context.WithCancel(context.Background())
 	s.tool = func(_ context.Context, disk, commands string) error {
 		stop()
-		return errors.Join(appendCommands(ended, disk, commands[:2]), ended.Err())
+		return errors.Join(appendCommands(context.Background(), disk, commands[:2]), ended.Err())
 	}
 	if o := s.run(s.change, map[string]any{"pvc": "a", "virtCommands": "hello"}); o.Err == nil || len(s.entries()) != 0 {
 		t.Errorf("%v, %d entries", o.Err, len(s.entries()))

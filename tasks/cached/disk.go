@@ -2,9 +2,9 @@ package cached
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -24,6 +24,8 @@ type DiskStep struct {
 	Tool, Commands, Options string
 	// Disk is where the disk is in this pod, Claim the claim that it is in.
 	Disk, Claim string
+	// Block says that the disk is a device.
+	Block bool
 }
 
 // DataFolders are where the files of a task's optional workspaces are.
@@ -67,6 +69,9 @@ type diskRun struct {
 	options Options
 	begun   time.Time
 	work    func(context.Context) error
+	// base is the digest of the disk before the step, and stepKey the step's key, once it is computed.
+	base    string
+	stepKey stepcache.Key
 }
 
 func (d *diskRun) run(ctx context.Context) (digest string, hit bool, err error) {
@@ -74,59 +79,120 @@ func (d *diskRun) run(ctx context.Context) (digest string, hit bool, err error) 
 		d.store.Log.Warn("the step cache is not used", "cause", "this pod has no access to the API")
 		return "", false, d.work(ctx)
 	}
-	if err := d.checkClaim(ctx); err != nil {
+	claim, err := d.checkClaim(ctx)
+	if err != nil {
 		return "", false, err
 	}
+	if by, rest, _ := strings.Cut(claim[stepcache.AnnotationDone], " "); d.call.TaskRunUID != "" && by == string(d.call.TaskRunUID) {
+		return d.resume(ctx, rest)
+	}
+	if half := claim[stepcache.AnnotationHalf]; half != "" {
+		if digest, hit, err := d.finish(ctx, half); hit || err != nil {
+			return digest, hit, err
+		}
+	}
 	if d.options.Mode == Off {
-		d.note(ctx, "")
-		return "", false, d.work(ctx)
+		return "", false, d.doWork(ctx)
 	}
 	key, host, err := d.key(ctx)
 	if err != nil {
 		d.store.Log.Warn("the step cache is not used", "cause", err.Error())
-		d.note(ctx, "")
-		return "", false, d.work(ctx)
+		return "", false, d.doWork(ctx)
 	}
 	entry, lock, err := d.take(ctx, key, host)
 	if err != nil {
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || errors.Is(err, errHalf) {
 			return "", false, fmt.Errorf("looking into the step cache: %w", err)
 		}
 		d.store.Log.Warn("the step cache is not used", "cause", err.Error())
 	}
 	if entry != nil {
-		d.note(ctx, entry.Digest)
-		return entry.Digest, true, nil
+		return entry.Digest, true, d.noteHit(ctx, entry.Digest)
 	}
 	defer release(ctx, d.store.Log, lock)
-	d.note(ctx, "")
-	if err := d.work(ctx); err != nil {
+	if err := d.doWork(ctx); err != nil {
 		return "", false, err
 	}
-	digest, err = stepcache.DiskDigest(ctx, d.Disk)
+	return d.keep(ctx, lock), false, nil
+}
+
+// doWork does the step, and notes on the claim that it is done: a retry does not do it again.
+func (d *diskRun) doWork(ctx context.Context) error {
+	d.note(ctx, "")
+	if err := d.work(ctx); err != nil {
+		return err
+	}
+	if err := d.annotate(ctx, map[string]string{stepcache.AnnotationDone: d.done(false)}); err != nil {
+		d.store.Log.Warn("a retry would do the step again", "cause", err.Error())
+	}
+	return nil
+}
+
+// done is what AnnotationDone says of this run.
+func (d *diskRun) done(hit bool) string {
+	if d.call.TaskRunUID == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s %t %s", d.call.TaskRunUID, hit, d.stepKey)
+}
+
+// keep notes what the step left, keeps it when the right to do so is this run's, and returns its digest.
+func (d *diskRun) keep(ctx context.Context, lock *stepcache.Lock) string {
+	digest, err := stepcache.DiskDigest(ctx, d.Disk)
 	if err != nil {
 		d.store.Log.Warn("the step's result is not kept", "cause", err.Error())
-		return "", false, nil
+		return ""
 	}
 	d.note(ctx, digest)
 	if lock != nil {
 		save(ctx, d.store, lock, stepcache.Result{Step: d.Tool, Claim: d.Claim, Digest: digest})
 	}
-	return digest, false, nil
+	return digest
 }
 
-// checkClaim refuses to change an entry of the cache. That the claim cannot be read is the work's to say.
-func (d *diskRun) checkClaim(ctx context.Context) error {
-	claim := &corev1.PersistentVolumeClaim{}
-	err := d.store.Client.Get(ctx, client.ObjectKey{Namespace: d.call.Namespace, Name: d.Claim}, claim)
-	if err == nil && claim.Labels[stepcache.LabelState] != "" {
-		return declare.Coded(declare.CodeUsage, fmt.Errorf("pvc: claim %s is an entry of the step cache, which nothing may change; clone it and name the clone", d.Claim))
+// resume ends a run whose earlier try was killed after its step was done.
+func (d *diskRun) resume(ctx context.Context, how string) (digest string, hit bool, err error) {
+	d.store.Log.Info("an earlier try of this run did the step", "claim", d.Claim)
+	by, key, _ := strings.Cut(how, " ")
+	hit = by == "true"
+	if key == "" || d.options.Mode == Off {
+		return "", hit, nil
 	}
-	return nil
+	var lock *stepcache.Lock
+	if !hit {
+		_, lock, err = d.store.Take(ctx, stepcache.Query{Key: stepcache.Key(key)})
+		if err != nil {
+			d.store.Log.Warn("the step cache is not used", "cause", err.Error())
+		}
+		defer release(ctx, d.store.Log, lock)
+	}
+	return d.keep(ctx, lock), hit, nil
+}
+
+// checkClaim refuses to change an entry of the cache, and returns the claim's annotations. That the
+// claim cannot be read is the work's to say.
+func (d *diskRun) checkClaim(ctx context.Context) (map[string]string, error) {
+	claim := &corev1.PersistentVolumeClaim{}
+	if d.store.Client.Get(ctx, client.ObjectKey{Namespace: d.call.Namespace, Name: d.Claim}, claim) != nil {
+		return nil, nil
+	}
+	if claim.Labels[stepcache.LabelState] != "" {
+		return nil, declare.Coded(declare.CodeUsage, fmt.Errorf("pvc: claim %s is an entry of the step cache, which nothing may change; clone it and name the clone", d.Claim))
+	}
+	return claim.Annotations, nil
 }
 
 // key computes the step's key from the disk and all else as it is now.
 func (d *diskRun) key(ctx context.Context) (stepcache.Key, *stepcache.Host, error) {
+	base, err := stepcache.DiskDigest(ctx, d.Disk)
+	if err != nil {
+		return "", nil, err
+	}
+	return d.keyOn(ctx, base)
+}
+
+// keyOn computes the step's key on a disk of that digest.
+func (d *diskRun) keyOn(ctx context.Context, base string) (stepcache.Key, *stepcache.Host, error) {
 	host, err := Host(ctx, d.store)
 	if err != nil {
 		return "", nil, err
@@ -135,57 +201,82 @@ func (d *diskRun) key(ctx context.Context) (stepcache.Key, *stepcache.Host, erro
 	if err != nil {
 		return "", nil, err
 	}
-	base, err := stepcache.DiskDigest(ctx, d.Disk)
-	if err != nil {
-		return "", nil, err
-	}
+	d.base = base
 	step := NewStep(d.Tool, d.Options, d.Commands, host, inputs)
 	step.Base = base
-	key, err := step.Key()
-	return key, host, err
+	d.stepKey, err = step.Key()
+	return d.stepKey, host, err
 }
 
 // take puts a cached result into the claim and returns its entry; or it returns the right to do
 // the work, or neither when there is an entry that cannot be had.
 func (d *diskRun) take(ctx context.Context, key stepcache.Key, host *stepcache.Host) (*stepcache.Entry, *stepcache.Lock, error) {
 	query := stepcache.Query{Key: key, Since: d.options.Since(d.begun)}
-	if info, err := os.Stat(d.Disk); err == nil && !info.Mode().IsRegular() {
-		// A device cannot be replaced as a whole: a copy that ends half-way would leave neither disk.
-		d.store.Log.Info("a cached result is not put into a claim of volumeMode Block; doing the step")
-		query.Since = d.begun.Add(time.Hour * 24 * 365)
-	}
 	for {
 		entry, lock, err := d.store.Take(ctx, query)
 		if entry == nil || err != nil {
 			return nil, lock, err
 		}
-		how, err := d.store.Restore(ctx, host, entry, d.Claim)
-		switch {
-		case err == nil:
-			d.store.Log.Info("taken from the step cache", "entry", entry.Name, "by", how, "of", entry.Filled, "run", entry.Run)
+		err = d.put(ctx, host, entry)
+		if err == nil {
 			return entry, nil, nil
-		case errors.Is(err, stepcache.ErrPoisoned):
-			d.store.Log.Warn("removing an entry of the step cache", "entry", entry.Name, "cause", err.Error())
-			if err := d.store.Remove(ctx, entry); err != nil {
-				return nil, nil, err
-			}
-		default:
+		}
+		if errors.Is(err, stepcache.ErrPoisoned) && !errors.Is(err, errHalf) {
+			err = d.remove(ctx, entry, err)
+		} else if d.arrived(ctx, entry, err) {
+			return entry, nil, nil
+		}
+		if err != nil {
 			return nil, nil, err
 		}
 	}
 }
 
+// arrived looks whether the entry's disk is in the claim though the pod that put it there was lost:
+// the work would be done on it a second time.
+func (d *diskRun) arrived(ctx context.Context, entry *stepcache.Entry, cause error) bool {
+	if d.Block || ctx.Err() != nil {
+		return false
+	}
+	found, err := stepcache.DiskDigest(ctx, d.Disk)
+	if err != nil || found != entry.Digest {
+		return false
+	}
+	d.store.Log.Warn("taken from the step cache, by a pod that was lost afterwards", "entry", entry.Name, "cause", cause.Error())
+	return true
+}
+
+// remove deletes an entry whose content is not what was cached.
+func (d *diskRun) remove(ctx context.Context, entry *stepcache.Entry, cause error) error {
+	d.store.Log.Warn("removing an entry of the step cache", "entry", entry.Name, "cause", cause.Error())
+	return d.store.Remove(ctx, entry)
+}
+
 // note writes onto the claim what its content is; nothing while it changes. Without it clones of
 // the claim would be taken for the disk that was imported.
 func (d *diskRun) note(ctx context.Context, digest string) {
-	value := "null"
-	if digest != "" {
-		value = fmt.Sprintf("%q", digest)
+	if err := d.annotate(ctx, map[string]string{names.AnnotationDigest: digest}); err != nil {
+		d.store.Log.Warn("the claim's content is not noted on it", "claim", d.Claim, "cause", err.Error())
+	}
+}
+
+// annotate sets annotations of the claim, and removes those whose value is empty.
+func (d *diskRun) annotate(ctx context.Context, values map[string]string) error {
+	annotations := map[string]*string{}
+	for name, value := range values {
+		annotations[name] = nil
+		if value != "" {
+			annotations[name] = &value
+		}
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
+	if err != nil {
+		return fmt.Errorf("annotating claim %s: %w", d.Claim, err)
 	}
 	claim := &corev1.PersistentVolumeClaim{}
 	claim.Namespace, claim.Name = d.call.Namespace, d.Claim
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%s}}}`, names.AnnotationDigest, value)
 	if err := d.store.Client.Patch(ctx, claim, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(stepcache.FieldManager)); err != nil {
-		d.store.Log.Warn("the claim's content is not noted on it", "claim", d.Claim, "cause", err.Error())
+		return fmt.Errorf("annotating claim %s: %w", d.Claim, err)
 	}
+	return nil
 }

@@ -44,6 +44,9 @@ type node struct {
 	file, etag string
 	imports    int
 	workers    int
+	// kill has the next worker on a device killed after its first block; hold keeps storage from cloning.
+	kill bool
+	hold string
 }
 
 func newNode(t *testing.T, c client.WithWatch, namespace string) *node {
@@ -143,6 +146,16 @@ func (n *node) volume(object client.Object, deleted bool) error {
 		return client.IgnoreNotFound(n.Delete(context.Background(), claim))
 	}
 	content, digest := "", ""
+	n.mu.Lock()
+	hold := n.hold
+	n.mu.Unlock()
+	if from := dv.Spec.Source.PVC; from != nil && hold != "" {
+		return n.Create(context.Background(), &corev1.Event{
+			ObjectMeta:     metav1.ObjectMeta{Namespace: dv.Namespace, Name: dv.Name},
+			InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: dv.Namespace, Name: dv.Name},
+			Type:           corev1.EventTypeWarning, Reason: "ProvisioningFailed", Message: hold,
+		})
+	}
 	if from := dv.Spec.Source.PVC; from != nil {
 		data, err := os.ReadFile(n.disk(from.Name))
 		if err != nil {
@@ -189,10 +202,19 @@ func (n *node) worker(object client.Object, deleted bool) error {
 		}
 	}
 	for _, arg := range pod.Spec.Containers[0].Args {
+		work.InPlace = work.InPlace || arg == "--in-place"
 		if digest, ok := strings.CutPrefix(arg, "--digest="); ok {
 			work.Digest = digest
 		}
 	}
+	n.mu.Lock()
+	kill := n.kill && work.InPlace
+	n.kill = n.kill && !kill
+	n.mu.Unlock()
+	if kill {
+		return n.killWorker(pod, work)
+	}
+	before := pod.DeepCopy()
 	pod.Status.Phase = corev1.PodSucceeded
 	if work.Do(context.Background()) != nil {
 		pod.Status.Phase = corev1.PodFailed
@@ -202,7 +224,33 @@ func (n *node) worker(object client.Object, deleted bool) error {
 		return err
 	}
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: string(message)}}}}
-	return client.IgnoreNotFound(n.Status().Update(context.Background(), pod))
+	return n.report(pod, before)
+}
+
+// report writes what has become of a pod since before, as a kubelet does: whatever else changed.
+func (n *node) report(pod, before *corev1.Pod) error {
+	return client.IgnoreNotFound(n.Status().Patch(context.Background(), pod, client.MergeFrom(before)))
+}
+
+// killWorker ends a worker that has written the first bytes of the entry onto the device.
+func (n *node) killWorker(pod *corev1.Pod, work stepcache.Work) error {
+	from, err := os.ReadFile(work.Entry)
+	if err != nil {
+		return err
+	}
+	to, err := os.ReadFile(work.Target)
+	if err != nil {
+		return err
+	}
+	const written = 3
+	half := append(append([]byte(nil), from[:written]...), to[written:]...)
+	if err := os.WriteFile(work.Target, half, 0o644); err != nil {
+		return err
+	}
+	before := pod.DeepCopy()
+	pod.Status.Phase = corev1.PodFailed
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "Error"}}}}
+	return n.report(pod, before)
 }
 
 // pod makes the pod that the tasks of this process run in.

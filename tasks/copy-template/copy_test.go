@@ -74,7 +74,7 @@ func mustYAML(t *testing.T, object *unstructured.Unstructured) []byte {
 func TestDuplicateRefuses(t *testing.T) {
 	base := map[string]any{"name": "t", "labels": map[string]any{"template.kubevirt.io/type": "base"}}
 	for want, objects := range map[string][]any{
-		"template c contains unexpected object: v1, Pod": {map[string]any{"apiVersion": "v1", "kind": "Pod"}},
+		"template t contains unexpected object: v1, Pod": {map[string]any{"apiVersion": "v1", "kind": "Pod"}},
 		"no VM object found in the template":             {},
 	} {
 		source := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "template.openshift.io/v1", "kind": "Template", "metadata": base, "objects": objects}}

@@ -88,16 +88,16 @@ func duplicate(source *unstructured.Unstructured, target client.ObjectKey) (*dup
 	if !base {
 		return c, nil
 	}
-	return c, c.stripVM()
+	return c, c.stripVM(source.GetName())
 }
 
-// stripVM takes from the VirtualMachine what it says of the common template.
-func (c *duplicated) stripVM() error {
+// stripVM takes from the VirtualMachine what it says of the common template, whose name is source.
+func (c *duplicated) stripVM(source string) error {
 	vm, err := vmtemplate.VirtualMachine(c.template)
 	if err != nil {
 		if objects, _, _ := unstructured.NestedSlice(c.template.Object, "objects"); len(objects) > 0 {
 			first, _ := objects[0].(map[string]any)
-			return fmt.Errorf("template %s contains unexpected object: %v, %v: %w", c.template.GetName(), first["apiVersion"], first["kind"], err)
+			return fmt.Errorf("template %s contains unexpected object: %v, %v: %w", source, first["apiVersion"], first["kind"], err)
 		}
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -74,10 +73,9 @@ type options struct {
 }
 
 func readOptions(call *declare.Call) (options, error) {
-	trimmed := func(name string) string { return strings.TrimSpace(call.String(name)) }
 	o := options{
-		source: client.ObjectKey{Namespace: call.NamespaceOr("sourceTemplateNamespace"), Name: trimmed("sourceTemplateName")},
-		target: client.ObjectKey{Namespace: call.NamespaceOr("targetTemplateNamespace"), Name: trimmed("targetTemplateName")},
+		source: client.ObjectKey{Namespace: call.NamespaceOr("sourceTemplateNamespace"), Name: call.Name("sourceTemplateName")},
+		target: client.ObjectKey{Namespace: call.NamespaceOr("targetTemplateNamespace"), Name: call.Name("targetTemplateName")},
 		kind:   call.String(vmtemplate.ParamKind),
 	}
 	var errs [3]error

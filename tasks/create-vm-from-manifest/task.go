@@ -117,7 +117,7 @@ func read(call *declare.Call) (*virtv1.VirtualMachine, error) {
 		}
 		return nil, errors.New("only one of vm-manifest or virtctl should be specified: " + problem + "; set the parameter manifest, or the parameter virtctl")
 	}
-	if manifest != "" {
+	if strings.TrimSpace(manifest) != "" {
 		return decode(manifest)
 	}
 	return build(call, flags)

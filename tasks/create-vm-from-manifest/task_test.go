@@ -64,6 +64,10 @@ func TestRead(t *testing.T) {
 	if err != nil || vm.GenerateName != "vm-" || vm.UID != "" || vm.ResourceVersion != "" || vm.Status.Ready {
 		t.Errorf("got %+v, %v", vm, err)
 	}
+	blank, err := readWith(t, map[string]string{"PARAM_MANIFEST": " \n", "PARAM_VIRTCTL": "--name flags"})
+	if err != nil || blank.Name != "flags" {
+		t.Errorf("a blank manifest beside flags: got %+v, %v", blank, err)
+	}
 	// The names that flags leave out are the same in every try of a TaskRun.
 	const flags = "--volume-import type:ds,src:debian --ssh-key 'ssh-ed25519 A b'"
 	run := map[string]string{"PARAM_VIRTCTL": flags, "TASK_RUN_UID": "u1"}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	templatev1 "github.com/openshift/api/template/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -74,12 +73,15 @@ Exit codes: 1 the template or its parameters are wrong, ` + newvm.Codes,
 }
 
 func run(ctx context.Context, call *declare.Call) error {
-	values, err := vmtemplate.Pairs(call.Array("templateParams"))
+	values, err := declare.Pairs(call.Array("templateParams"))
 	if err != nil {
 		return newvm.Usage(fmt.Errorf("invalid template-params: %w", err))
 	}
 	if err := vmtemplate.CheckKind(call.String(vmtemplate.ParamKind)); err != nil {
 		return newvm.Usage(err)
+	}
+	if call.Name("templateName") == "" { // in the words of the field's program, which three tasks share
+		return newvm.Usage(errors.New("only one of vm-manifest, template-name or virtctl should be specified: templateName is empty; name a template"))
 	}
 	tmpl, err := read(ctx, call)
 	if err != nil {
@@ -96,7 +98,7 @@ func run(ctx context.Context, call *declare.Call) error {
 func read(ctx context.Context, call *declare.Call) (*templatev1.Template, error) {
 	key := client.ObjectKey{
 		Namespace: call.NamespaceOr("templateNamespace"),
-		Name:      strings.TrimSpace(call.String("templateName")),
+		Name:      call.Name("templateName"),
 	}
 	found, err := vmtemplate.Get(ctx, call.Client, call.String(vmtemplate.ParamKind), key)
 	if err != nil {

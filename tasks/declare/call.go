@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -87,9 +88,12 @@ func (c *Call) Duration(name string) (time.Duration, error) {
 	return d, nil
 }
 
+// Name returns the value of a parameter that names something, without spaces around it.
+func (c *Call) Name(name string) string { return strings.TrimSpace(c.strings[name]) }
+
 // NamespaceOr returns the value of the parameter, or the first of others that is set, or the TaskRun's namespace.
 func (c *Call) NamespaceOr(name string, others ...string) string {
-	for _, value := range append([]string{c.strings[name]}, others...) {
+	for _, value := range append([]string{c.Name(name)}, others...) {
 		if value != "" {
 			return value
 		}

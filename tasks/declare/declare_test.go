@@ -83,7 +83,7 @@ func TestExecuteReadsParameters(t *testing.T) {
 		if call.String("pvc") != "disk" || call.String("SECRET_NAME") != "none" || call.Namespace != "ns" {
 			t.Errorf("strings are %v", call.strings)
 		}
-		if !slices.Equal(call.Array("words"), []string{"a b", "--flag", ""}) || !slices.Equal(call.Array("more"), []string{`params."words"`}) {
+		if !slices.Equal(call.Array("words"), []string{"a b", "--flag", ""}) || !slices.Equal(call.Array("more"), []string{`params."words"`, `params."words"@u2`}) {
 			t.Errorf("arrays are %q", call.arrays)
 		}
 		if owner, err := call.Owner(); err != nil || owner.Name != "run" || owner.Kind != "TaskRun" {
@@ -95,7 +95,7 @@ func TestExecuteReadsParameters(t *testing.T) {
 		return call.Result("name", "made")
 	})
 	vars := map[string]string{"PARAM_PVC": "disk", "PARAM_TARGET": "t", "TASK_NAMESPACE": "ns", "TASK_RUN_NAME": "run", "TASK_RUN_UID": "u1", "TASK_RESULTS_DIR": dir}
-	err := task.Execute(t.Context(), environment(vars, `params."words"@u1`, "a b", "--flag", "", `params."more"@u1`, `params."words"`))
+	err := task.Execute(t.Context(), environment(vars, `params."words"@u1`, "a b", "--flag", "", `params."more"@u1`, `params."words"`, `params."words"@u2`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,6 +167,20 @@ func TestOwnerIsOfTheSameNamespace(t *testing.T) {
 	}
 	if _, err := call.OwnerIn("other"); err == nil || !strings.Contains(err.Error(), "cannot own an object in namespace other") {
 		t.Errorf("an owner in another namespace: %v", err)
+	}
+}
+
+func TestNamespaceOr(t *testing.T) {
+	call := &Call{Namespace: "run", strings: map[string]string{"given": "  openshift ", "blank": "  "}}
+	for _, c := range []struct {
+		param, other, want string
+	}{{"given", "manifest", "openshift"}, {"blank", "manifest", "manifest"}, {"blank", "", "run"}, {"none", "", "run"}} {
+		if got := call.NamespaceOr(c.param, c.other); got != c.want {
+			t.Errorf("%s beside %q is %q, want %q", c.param, c.other, got, c.want)
+		}
+	}
+	if got := call.Name("given"); got != "openshift" {
+		t.Errorf("the name is %q", got)
 	}
 }
 

@@ -17,7 +17,8 @@ func Task() *declare.Task {
 		Title:   "Execute in a VM",
 		Summary: "Runs a command or a script in a VirtualMachine over SSH; its exit code is the task's.",
 		Details: `
-The VirtualMachine is started when it does not run. The task waits for its start, for its address on the pod network and
+The VirtualMachine is started when it does not run: one that is Halted is made to run Always. One that runs Once or Manual, or RerunOnFailure and has
+succeeded, and that has ended, is its user's to start, and the task says so at once. The task waits for its start, for its address on the pod network and
 for the guest's SSH server, and says at the timeout which of them was missing.
 
 Words of command and args reach the guest as they are: nothing splits or expands them. Variables, pipes and lists of

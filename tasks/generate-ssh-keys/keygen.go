@@ -37,6 +37,8 @@ type keygenOptions struct {
 	bits       int
 	comment    string
 	passphrase string
+	// rounds says that a number of rounds for the passphrase was asked for.
+	rounds bool
 }
 
 // parseKeygenOptions reads options as a shell would give them to ssh-keygen. comment is the key's
@@ -52,8 +54,8 @@ func parseKeygenOptions(text, comment string) (keygenOptions, error) {
 		if option == "-q" {
 			continue // it prints nothing anyway
 		}
-		if !slices.Contains([]string{"-t", "-b", "-C", "-N"}, option) {
-			return o, fmt.Errorf("unknown option -- %s; -t, -b, -C and -N are known", strings.TrimLeft(option, "-"))
+		if !slices.Contains([]string{"-t", "-b", "-C", "-N", "-a"}, option) {
+			return o, fmt.Errorf("unknown option -- %s; -t, -b, -C, -N, -a and -q are known", strings.TrimLeft(option, "-"))
 		}
 		if i+1 == len(words) {
 			return o, fmt.Errorf("option requires an argument -- %s", option[1:])
@@ -62,6 +64,9 @@ func parseKeygenOptions(text, comment string) (keygenOptions, error) {
 		if err := o.set(option, words[i]); err != nil {
 			return o, err
 		}
+	}
+	if o.rounds && o.passphrase != "" {
+		return o, errors.New("-a with a passphrase (-N) is not supported; leave -a out, and the usual number of rounds is taken")
 	}
 	return o, nil
 }
@@ -74,6 +79,11 @@ func (o *keygenOptions) set(option, value string) error {
 		o.comment = value
 	case "-N":
 		o.passphrase = value
+	case "-a":
+		if rounds, err := strconv.Atoi(value); err != nil || rounds < 1 {
+			return fmt.Errorf("-a %s is no number of rounds", value)
+		}
+		o.rounds = true
 	case "-b":
 		bits, err := strconv.Atoi(value)
 		if err != nil {

@@ -171,12 +171,16 @@ func (p *pair) createPrivate(ctx context.Context, keys *keyPair) (*corev1.Secret
 	return secret, nil
 }
 
-// mark is the label of what the TaskRun makes.
+// mark are the labels of what the TaskRun makes. By the second one virt-controller finds what goes with a cancelled run.
 func (p *pair) mark() map[string]string {
 	if p.call.TaskRunUID == "" {
 		return nil
 	}
-	return map[string]string{labelRun: string(p.call.TaskRunUID)}
+	marks := map[string]string{labelRun: string(p.call.TaskRunUID)}
+	if len(p.owners) > 0 {
+		marks[names.LabelTemporary] = string(p.call.TaskRunUID)
+	}
+	return marks
 }
 
 // addPublic adds the public key to its Secret, which may hold others', and makes it when it does not exist.

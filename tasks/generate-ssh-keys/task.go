@@ -48,8 +48,8 @@ Secret could not be read, 250 or 249 the public or private key's Secret could no
 			{Name: "publicKeySecretNamespace", Description: "Its namespace; by default the TaskRun's.", Kind: "namespace"},
 			{Name: "privateKeySecretName", Description: "Secret to make for the private key; by default its name is generated.", Object: declare.Secret},
 			{Name: "privateKeySecretNamespace", Description: "Its namespace; by default the TaskRun's.", Kind: "namespace"},
-			{Name: "privateKeyConnectionOptions", Description: "Further keys of the private key's Secret, each as KEY:VALUE, such as user:debian or disable-strict-host-key-checking:true.", Array: true, Kind: "connection-options"},
-			{Name: "additionalSSHKeygenOptions", Description: "Options of ssh-keygen: -t rsa|ecdsa|ed25519, -b bits, -C comment, -N passphrase. By default an RSA key of 4096 bits. execute-in-vm takes keys without a passphrase.", Kind: "ssh-keygen-options"},
+			{Name: "privateKeyConnectionOptions", Description: "Further keys of the private key's Secret, each as KEY:VALUE, such as user:debian or disable-strict-host-key-checking:true; an item without a colon continues the value before it after a space.", Array: true, Kind: "connection-options"},
+			{Name: "additionalSSHKeygenOptions", Description: "Options of ssh-keygen: -t rsa|ecdsa|ed25519, -b bits, -C comment, -N passphrase, -q, and -a rounds for a key without a passphrase, which needs none. By default an RSA key of 4096 bits. execute-in-vm takes keys without a passphrase.", Kind: "ssh-keygen-options"},
 			{Name: "setOwnerReference", Description: "Make the TaskRun own the Secrets that the task makes, so that they go with the run. All must be in one namespace.", Default: "false", Kind: "boolean"},
 		},
 		Results: []declare.Result{
@@ -102,16 +102,11 @@ func run(ctx context.Context, call *declare.Call) error {
 func newPair(call *declare.Call) (*pair, error) {
 	p := &pair{
 		call:    call,
-		public:  client.ObjectKey{Namespace: call.NamespaceOr("publicKeySecretNamespace"), Name: call.String("publicKeySecretName")},
-		private: client.ObjectKey{Namespace: call.NamespaceOr("privateKeySecretNamespace"), Name: call.String("privateKeySecretName")},
+		public:  client.ObjectKey{Namespace: call.NamespaceOr("publicKeySecretNamespace"), Name: call.Name("publicKeySecretName")},
+		private: client.ObjectKey{Namespace: call.NamespaceOr("privateKeySecretNamespace"), Name: call.Name("privateKeySecretName")},
 	}
-	for what, name := range map[string]string{"public-key-secret-name": p.public.Name, "private-key-secret-name": p.private.Name} {
-		if problems := validation.IsDNS1123Subdomain(name); name != "" && len(problems) > 0 {
-			return nil, fmt.Errorf("invalid %s value: %s", what, problems[0])
-		}
-	}
-	if p.public == p.private && p.public.Name != "" {
-		return nil, fmt.Errorf("publicKeySecretName and privateKeySecretName are both %s; the two halves go into two Secrets", p.public)
+	if err := p.checkNames(); err != nil {
+		return nil, err
 	}
 	var err error
 	if p.options, err = connectionOptions(call.Array("privateKeyConnectionOptions")); err != nil {
@@ -129,18 +124,34 @@ func newPair(call *declare.Call) (*pair, error) {
 	return p, err
 }
 
-// connectionOptions reads items of the form KEY:VALUE.
+// checkNames checks the names of the Secrets and their namespaces, in the words that clients know.
+func (p *pair) checkNames() error {
+	for _, named := range []struct{ what, name string }{
+		{"public-key-secret-name", p.public.Name}, {"public-key-secret-namespace", p.public.Namespace},
+		{"private-key-secret-name", p.private.Name}, {"private-key-secret-namespace", p.private.Namespace},
+	} {
+		if problems := validation.IsDNS1123Subdomain(named.name); named.name != "" && len(problems) > 0 {
+			return fmt.Errorf("invalid %s value: %s", named.what, problems[0])
+		}
+	}
+	if p.public == p.private && p.public.Name != "" {
+		return fmt.Errorf("publicKeySecretName and privateKeySecretName are both %s; the two halves go into two Secrets", p.public)
+	}
+	return nil
+}
+
+// connectionOptions reads items of the form KEY:VALUE into keys of a Secret.
 func connectionOptions(items []string) (map[string][]byte, error) {
-	options := map[string][]byte{}
-	for _, item := range items {
-		key, value, ok := strings.Cut(item, ":")
-		key = strings.TrimSpace(key)
-		switch {
-		case !ok || key == "":
-			return nil, fmt.Errorf("privateKeyConnectionOptions: %q is not of the form KEY:VALUE", item)
-		case len(validation.IsConfigMapKey(key)) > 0:
-			return nil, fmt.Errorf("privateKeyConnectionOptions: %q is no key of a Secret: %s", key, validation.IsConfigMapKey(key)[0])
-		case key == corev1.SSHAuthPrivateKey:
+	pairs, err := declare.Pairs(items)
+	if err != nil {
+		return nil, fmt.Errorf("privateKeyConnectionOptions: %w", err)
+	}
+	options := make(map[string][]byte, len(pairs))
+	for key, value := range pairs {
+		if problems := validation.IsConfigMapKey(key); len(problems) > 0 {
+			return nil, fmt.Errorf("privateKeyConnectionOptions: %q is no key of a Secret: %s", key, problems[0])
+		}
+		if key == corev1.SSHAuthPrivateKey {
 			return nil, errors.New("privateKeyConnectionOptions: " + key + " is what this task makes; leave it out")
 		}
 		options[key] = []byte(strings.TrimSpace(value))

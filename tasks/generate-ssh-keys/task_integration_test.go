@@ -170,7 +170,7 @@ func refuses(t *testing.T, w *world) {
 		"invalid public-key-secret-name value: a lowercase RFC 1123 subdomain must consist of":  {255, params{"publicKeySecretName": "public secret"}},
 		"invalid private-key-secret-name value: a lowercase RFC 1123 subdomain must consist of": {255, params{"privateKeySecretName": "private secret"}},
 		"are both " + w.ns + "/one":                                {255, params{"privateKeySecretName": "one", "publicKeySecretName": "one"}},
-		`"user" is not of the form KEY:VALUE`:                      {255, params{"privateKeyConnectionOptions": []string{"user"}}},
+		`no key found before "user"; pair should be in "KEY:VAL"`:  {255, params{"privateKeyConnectionOptions": []string{"user"}}},
 		`setOwnerReference: "yes" is neither`:                      {255, params{"setOwnerReference": "yes"}},
 		"cannot own an object in namespace default":                {255, params{"setOwnerReference": "true", "publicKeySecretNamespace": "default"}},
 		"additionalSSHKeygenOptions: unknown option -- 3":          {254, params{"additionalSSHKeygenOptions": "-3 unknown-param test"}},

@@ -16,6 +16,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/slipway-vm/slipway/internal/taskdisk"
 	"github.com/slipway-vm/slipway/tasks/cached"
 	"github.com/slipway-vm/slipway/tasks/claim"
 	"github.com/slipway-vm/slipway/tasks/declare"
@@ -83,8 +84,9 @@ When a command fails, its output is in the log and the task ends with the exit c
 or options give in clear are printed as ***; files keep them out of the TaskRun too (`+"`root-password file:/data01/password`"+`).
 When an earlier run did the same to the same disk, its result is taken from the step cache: docs/step-cache.md has all of it.
 
-The warning that the random seed could not be set comes for guests that keep none in their disk before their first boot; they
-make one then, and nothing is lost.
+The warning that the random seed could not be set has this cause: the tool looks for the file of a seed that the guest has, or
+for the folder where older releases of its distribution keep one (Debian: /var/lib/urandom). A guest with systemd whose disk was never
+booted has neither. It makes its seed at its first boot; one in a golden image would be the same in all its clones. Nothing is lost.
 
 Other exit codes: 254 the appliance is missing from the image, 253 the tool could not be started or was ended by a signal,
 255 a parameter is wrong or the disk cannot be used.`, t.Name)
@@ -110,14 +112,20 @@ func (t Tool) Run(ctx context.Context, call *declare.Call) error {
 	defer func() { _ = os.Remove(script) }()
 	args := append([]string{"--format", "raw", "--add", disk, "--commands-from-file", script}, options.args...)
 	step := cached.DiskStep{
-		Tool: t.Name, Commands: options.commands, Options: call.String(paramOptions), Disk: disk, Claim: call.String(paramClaim),
+		Tool: t.Name, Commands: options.commands, Options: call.String(paramOptions), Disk: disk, Claim: call.String(paramClaim), Block: disk == taskdisk.Device,
 	}
 	if err := errors.Join(call.Result("exitCode", "0"), call.Result("stdout", "")); err != nil { // where the disk is in the step cache
 		return declare.Coded(codeTool, err)
 	}
 	return cached.Disk(ctx, call, step, func(ctx context.Context) error {
 		call.Log.Info("running "+t.Name, "disk", disk)
-		return t.report(call, options, func(out io.Writer) error { return runTool(ctx, out, t.Name, args) })
+		if options.verbose {
+			call.Log.Debug("executing virt command with options: " + redact(strings.Join(args, " "), options.secrets()))
+		}
+		begun := time.Now()
+		err := t.report(call, options, func(out io.Writer) error { return runTool(ctx, out, t.Name, args) })
+		call.Log.Info(t.Name+" has ended", "took", time.Since(begun).Round(time.Millisecond).String())
+		return err
 	})
 }
 

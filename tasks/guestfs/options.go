@@ -17,6 +17,8 @@ type options struct {
 	args []string
 	// commands are its commands, one a line.
 	commands string
+	// verbose says that all is printed.
+	verbose bool
 }
 
 // read reads the parameters.
@@ -30,7 +32,7 @@ func read(call *declare.Call) (options, error) {
 	if err != nil {
 		return options{}, err
 	}
-	if verbose {
+	if o.verbose = verbose; verbose {
 		o.args = append(o.args, "--verbose", "-x")
 	}
 	more, err := split(call.String(paramOptions))

@@ -23,12 +23,20 @@ type redactor struct {
 }
 
 func newRedactor(out io.Writer, secrets []string) *redactor {
+	return &redactor{out: out, replace: replacer(secrets)}
+}
+
+// replacer puts *** in the place of secrets.
+func replacer(secrets []string) *strings.Replacer {
 	pairs := make([]string, 0, 2*len(secrets))
 	for _, secret := range secrets {
 		pairs = append(pairs, secret, "***")
 	}
-	return &redactor{out: out, replace: strings.NewReplacer(pairs...)}
+	return strings.NewReplacer(pairs...)
 }
+
+// redact returns text without secrets.
+func redact(text string, secrets []string) string { return replacer(secrets).Replace(text) }
 
 // Write takes part of the output; what follows its last line end is held back, since a
 // secret may go on in the next part.

@@ -31,6 +31,11 @@ func create(ctx context.Context, call *declare.Call, o options, object client.Ob
 	if err := prepare(call, o, object); err != nil {
 		return nil, err
 	}
+	if source, ok := object.(*cdiv1.DataSource); ok {
+		if err := release(ctx, call, source); err != nil {
+			return nil, err
+		}
+	}
 	earlier, err := madeBefore(ctx, call, object)
 	if err != nil {
 		return nil, err

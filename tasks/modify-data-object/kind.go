@@ -70,7 +70,7 @@ func remove(ctx context.Context, c client.WithWatch, object client.Object) error
 	}
 	err := c.Delete(ctx, object, options)
 	if apierrors.IsConflict(err) {
-		return fmt.Errorf("deleting %s %s: another has its name now; run the task again", kind, key)
+		return fmt.Errorf("deleting %s %s: it is gone, and another of its name already exists; run the task again", kind, key)
 	}
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting %s %s: %w", kind, key, err)

@@ -3,6 +3,7 @@ package modifydataobject
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -24,8 +25,8 @@ type options struct {
 func readOptions(call *declare.Call) (options, error) {
 	o := options{
 		manifest:   call.String("manifest"),
-		removeKind: call.String("deleteObjectKind"),
-		removeName: call.String("deleteObjectName"),
+		removeKind: call.Name("deleteObjectKind"),
+		removeName: call.Name("deleteObjectName"),
 	}
 	var errs [5]error
 	o.wait, errs[0] = call.Bool("waitForSuccess")
@@ -38,12 +39,12 @@ func readOptions(call *declare.Call) (options, error) {
 	}
 	switch {
 	case o.remove && o.removeKind == "":
-		return o, errors.New("object-kind param has to be specified")
+		return o, errors.New("delete-object-kind param has to be specified")
 	case o.remove && o.removeName == "":
-		return o, errors.New("object-name param has to be specified")
+		return o, errors.New("delete-object-name param has to be specified")
 	case o.remove && newObject(o.removeKind) == nil:
-		return o, fmt.Errorf("deleteObjectKind: %q is not known; DataVolume, DataSource and PersistentVolumeClaim are", o.removeKind)
-	case !o.remove && o.manifest == "":
+		return o, fmt.Errorf("delete-object-kind param has to have values DataVolume or DataSource, or PersistentVolumeClaim: %q is not known", o.removeKind)
+	case !o.remove && strings.TrimSpace(o.manifest) == "":
 		return o, errors.New("data-object-manifest param has to be specified")
 	}
 	return o, nil

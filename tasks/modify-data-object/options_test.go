@@ -1,9 +1,40 @@
 package modifydataobject
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 )
+
+func TestTimedOut(t *testing.T) {
+	over, cancel := options{timeout: time.Nanosecond}.bounded(t.Context())
+	defer cancel()
+	<-over.Done()
+	call := fmt.Errorf("getting DataVolume a: %w", context.DeadlineExceeded)
+	for name, test := range map[string]struct {
+		over bool
+		err  error
+		want string
+	}{
+		"in the midst of a call":    {true, call, "timed out waiting for the condition: getting DataVolume a: context deadline exceeded"},
+		"said already":              {true, fmt.Errorf("%w: it was last seen", errTimeout), "timed out waiting for the condition: it was last seen"},
+		"an error of another cause": {false, errors.New("forbidden"), "forbidden"},
+	} {
+		ctx := t.Context()
+		if test.over {
+			ctx = over
+		}
+		if got := timedOut(ctx, test.err); got.Error() != test.want {
+			t.Errorf("%s: %v, want %s", name, got, test.want)
+		}
+	}
+	if err := timedOut(over, nil); err != nil {
+		t.Error(err)
+	}
+}
 
 func TestDecode(t *testing.T) {
 	object, err := decode("apiVersion: cdi.kubevirt.io/v1beta1\nkind: DataVolume\nmetadata: {generateName: a-}\nspec: {source: {blank: {}}}\n")

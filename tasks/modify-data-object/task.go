@@ -4,6 +4,7 @@ package modifydataobject
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -102,7 +103,7 @@ func run(ctx context.Context, call *declare.Call) error {
 		ctx, cancel := o.bounded(ctx)
 		defer cancel()
 		if err := removeObject(ctx, call, o); err != nil {
-			return declare.Coded(codeDelete, err)
+			return declare.Coded(codeDelete, timedOut(ctx, err))
 		}
 		return declare.Coded(codeResults, errors.Join(call.Result("name", o.removeName), call.Result("namespace", call.NamespaceOr("namespace"))))
 	}
@@ -135,7 +136,7 @@ func (o options) importCached(ctx context.Context, call *declare.Call, volume *c
 		// CDI collected the DataVolume of an earlier try: its claim is all that there is.
 		return &cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Namespace: made.GetNamespace(), Name: made.GetName()}}, err
 	})
-	return declare.Coded(codeCreate, err)
+	return declare.Coded(codeCreate, timedOut(ctx, err))
 }
 
 // produce creates the object, writes the results, and waits if asked to.
@@ -151,7 +152,7 @@ func (o options) produce(ctx context.Context, call *declare.Call, object client.
 func (o options) make(ctx context.Context, call *declare.Call, object client.Object) (client.Object, error) {
 	made, err := create(ctx, call, o, object)
 	if err != nil {
-		return nil, declare.Coded(codeCreate, err)
+		return nil, declare.Coded(codeCreate, timedOut(ctx, err))
 	}
 	if err := errors.Join(call.Result("name", made.GetName()), call.Result("namespace", made.GetNamespace())); err != nil {
 		return made, declare.Coded(codeResults, err)
@@ -168,6 +169,15 @@ func (o options) bounded(ctx context.Context) (context.Context, context.CancelFu
 		return context.WithCancel(ctx)
 	}
 	return context.WithTimeoutCause(ctx, o.timeout, errTimeout)
+}
+
+// timedOut says of an error that came because the time was over, for one in the midst of a call
+// to the API server tells of a deadline only.
+func timedOut(ctx context.Context, err error) error {
+	if err == nil || !errors.Is(context.Cause(ctx), errTimeout) || errors.Is(err, errTimeout) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", errTimeout, err)
 }
 
 // DataVolume makes the DataVolume of the parameter manifest, and waits for it when waitForSuccess

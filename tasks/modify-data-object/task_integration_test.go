@@ -42,7 +42,7 @@ func TestTask(t *testing.T) {
 	stage := rehearsal.Open(t, "../../controllers/hyperconverged/components/crds")
 	for _, call := range []string{
 		"patch datavolumes", "get pods", "list pods", "watch pods", "create pods", "delete pods",
-		"get leases", "list leases", "watch leases", "create leases", "update leases", "delete leases",
+		"get leases", "list leases", "watch leases", "create leases", "update leases", "delete leases", "watch events", "get configmaps",
 	} {
 		stage.Unused(t, task, call, "the step cache uses it for imports; tasks/cached tests that")
 	}
@@ -230,7 +230,7 @@ func replaces(t *testing.T, w *world) {
 	if err := w.Client.Update(t.Context(), busy); err != nil {
 		t.Fatal(err)
 	}
-	replace["timeout"] = "2s"
+	replace["timeout"] = "12s"
 	ended(t, w.run(t, "c", replace), 2, "timed out waiting for the condition: waited until PersistentVolumeClaim "+w.ns+"/disk is gone, which a pod or VM may still use")
 }
 
@@ -259,7 +259,7 @@ func replacesDataSource(t *testing.T, w *world) {
 		}
 	}})
 	ended(t, o, 0, "")
-	ended(t, w.run(t, "d", params{"manifest": strings.Replace(source, "golden", "never", 1), "waitForSuccess": "true", "timeout": "1s"}), 2, "timed out waiting for the condition: DataSource "+w.ns+"/never was last seen without the condition Ready")
+	ended(t, w.run(t, "d", params{"manifest": strings.Replace(source, "golden", "never", 1), "waitForSuccess": "true", "timeout": "8s"}), 2, "timed out waiting for the condition: DataSource "+w.ns+"/never was last seen without the condition Ready")
 }
 
 func saysWhyItFailed(t *testing.T, w *world) {
@@ -312,7 +312,7 @@ func deletes(t *testing.T, w *world) {
 	if err := w.Client.Create(t.Context(), busy); err != nil {
 		t.Fatal(err)
 	}
-	ended(t, w.run(t, "c", params{"deleteObject": "true", "deleteObjectKind": "PersistentVolumeClaim", "deleteObjectName": "busy", "timeout": "1s"}), 4, "is gone, which a pod or VM may still use")
+	ended(t, w.run(t, "c", params{"deleteObject": "true", "deleteObjectKind": "PersistentVolumeClaim", "deleteObjectName": "busy", "timeout": "8s"}), 4, "is gone, which a pod or VM may still use")
 }
 
 func owns(t *testing.T, w *world) {
@@ -371,17 +371,17 @@ func refuses(t *testing.T, w *world) {
 		return params{"deleteObject": "true", "deleteObjectKind": kind, "deleteObjectName": name}
 	}
 	for said, p := range map[string]params{
-		"data-object-manifest param has to be specified":              {},
-		"could not read data object manifest":                         {"manifest": "metadata: {name: malformed}"},
-		"could not identify data object, wrong group or kind: v1 Pod": {"manifest": "apiVersion: v1\nkind: Pod\n"},
-		"invalid: metadata.name: Required value: name":                {"manifest": strings.Replace(blank, "{name: disk}", "{}", 1)},
-		"object-kind param has to be specified":                       remove("", "x"),
-		"object-name param has to be specified":                       remove("DataSource", ""),
-		`deleteObjectKind: "Pod" is not known`:                        remove("Pod", "x"),
-		`waitForSuccess: "yes" is neither "true" nor "false"`:         {"manifest": blank, "waitForSuccess": "yes"},
-		`allowReplace: "1" is neither`:                                {"manifest": blank, "allowReplace": "1"},
-		`setOwnerReference: "TRUE" is neither`:                        {"manifest": blank, "setOwnerReference": "TRUE"},
-		`timeout: "never" is no duration above zero`:                  {"manifest": blank, "timeout": "never"},
+		"data-object-manifest param has to be specified":                                                                {},
+		"could not read data object manifest":                                                                           {"manifest": "metadata: {name: malformed}"},
+		"could not identify data object, wrong group or kind: v1 Pod":                                                   {"manifest": "apiVersion: v1\nkind: Pod\n"},
+		"invalid: metadata.name: Required value: name":                                                                  {"manifest": strings.Replace(blank, "{name: disk}", "{}", 1)},
+		"delete-object-kind param has to be specified":                                                                  remove("", "x"),
+		"delete-object-name param has to be specified":                                                                  remove("DataSource", ""),
+		`delete-object-kind param has to have values DataVolume or DataSource, or PersistentVolumeClaim: "Pod"`:         remove("Pod", "x"),
+		`waitForSuccess: "yes" is neither "true" nor "false"`:                                                           {"manifest": blank, "waitForSuccess": "yes"},
+		`allowReplace: "1" is neither`:                                                                                  {"manifest": blank, "allowReplace": "1"},
+		`setOwnerReference: "TRUE" is neither`:                                                                          {"manifest": blank, "setOwnerReference": "TRUE"},
+		`timeout: "never" is no duration above zero`:                                                                    {"manifest": blank, "timeout": "never"},
 		`could not read data object manifest: error unmarshaling JSON: while decoding JSON: json: unknown field "spce"`: {"manifest": strings.Replace(blank, "spec:", "spce:", 1)},
 	} {
 		ended(t, w.run(t, "a", p), 255, said)

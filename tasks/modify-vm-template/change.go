@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-vm/slipway/tasks/declare"
-	"github.com/slipway-vm/slipway/tasks/vmtemplate"
 )
 
 // change is what the parameters ask for.
@@ -111,7 +110,7 @@ func checkMemory(text string) error {
 
 // pairs reads items of the form KEY:VALUE. The values of labels hold no spaces.
 func pairs(list []string, labels bool) (map[string]string, error) {
-	read, err := vmtemplate.Pairs(list)
+	read, err := declare.Pairs(list)
 	if err != nil {
 		return nil, err
 	}

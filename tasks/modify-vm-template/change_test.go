@@ -63,7 +63,7 @@ func TestApply(t *testing.T) {
 		"replaced-and-added": {"template", map[string]any{
 			"disks":               []string{`{"name":"root","disk":{"bus":"virtio"}}`, `{"name":"data","disk":{"bus":"virtio"}}`},
 			"volumes":             []string{`{"name":"data","persistentVolumeClaim":{"claimName":"${DATA}"}}`, `{"name":"cd","containerDisk":{"image":"newer"}}`},
-			"datavolumeTemplates": []string{`{"metadata":{"name":"${NAME}-root"},"spec":{"sourceRef":{"kind":"DataSource","name":"debian"},"storage":{}}}`, `{"metadata":{"name":"more"},"spec":{"source":{"blank":{}},"storage":{"resources":{"requests":{"storage":"1Gi"}}}}}`},
+			"datavolumeTemplates": []string{`{"apiVersion":"cdi.kubevirt.io/v1beta1","kind":"DataVolume","metadata":{"name":"${NAME}-root"},"spec":{"sourceRef":{"kind":"DataSource","name":"debian"},"storage":{}}}`, `{"metadata":{"name":"more"},"spec":{"source":{"blank":{}},"storage":{"resources":{"requests":{"storage":"1Gi"}}}}}`},
 			"templateParameters":  []string{`{"name":"CORES","value":"2"}`, `{"name":"DATA","description":"Claim","required":true}`},
 		}},
 		"deleted": {"template", map[string]any{"deleteDisks": "true", "deleteVolumes": "true", "deleteTemplateParameters": "true"}},
@@ -121,16 +121,19 @@ func TestReadRefuses(t *testing.T) {
 		params map[string]any
 		want   []string
 	}{
-		"numbers that are none": {map[string]any{"cpuSockets": "two", "cpuCores": "-1", "cpuThreads": "0x2"}, []string{"wrong cpu sockets value", "wrong cpu cores value", "wrong cpu threads value"}},
-		"a memory that is none": {map[string]any{"memory": "lots"}, []string{"wrong memory value"}},
+		"numbers that are none": {
+			map[string]any{"cpuSockets": "wrong cpu sockets", "cpuCores": "-1", "cpuThreads": "0x2"},
+			[]string{"wrong cpu sockets value", `parsing "wrong cpu sockets": invalid syntax`, "wrong cpu cores value", `parsing "-1": invalid syntax`, "wrong cpu threads value"},
+		},
+		"a memory that is none": {map[string]any{"memory": "wrong memory value"}, []string{"wrong memory value", "quantities must match the regular expression"}},
 		"a memory of nothing":   {map[string]any{"memory": "0"}, []string{"wrong memory value", "not above zero"}},
 		"pairs without keys": {
 			map[string]any{"templateLabels": []string{"x"}, "templateAnnotations": []string{"x"}, "vmLabels": []string{"x"}, "vmAnnotations": []string{"x"}},
-			[]string{"wrong template labels: no key found before \"x\"", "wrong template annotations", "wrong vm labels", "wrong vm annotations"},
+			[]string{`wrong template labels: no key found before "x"; pair should be in "KEY:VAL" format`, "wrong template annotations: no key", "wrong vm labels: no key", "wrong vm annotations: no key"},
 		},
 		"no JSON": {
-			map[string]any{"disks": []string{"x"}, "volumes": []string{"{"}, "datavolumeTemplates": []string{"[]"}, "templateParameters": []string{"1"}},
-			[]string{"wrong disk definition: x: each item is one JSON object", "wrong volume definition", "wrong datavolume template definition", "wrong parameter definition"},
+			map[string]any{"disks": []string{"wrong"}, "volumes": []string{"{key: value}"}, "datavolumeTemplates": []string{"[]"}, "templateParameters": []string{"1"}},
+			[]string{"wrong disk definition: wrong: each item is one JSON object: invalid character 'w' looking for beginning of value", "wrong volume definition", "invalid character 'k'", "wrong datavolume template definition", "wrong parameter definition"},
 		},
 		"unknown fields":         {map[string]any{"disks": []string{`{"name":"a","colour":"red"}`}, "templateParameters": []string{`{"name":"a","fallback":"b"}`}}, []string{`unknown field "colour"`, `unknown field "fallback"`}},
 		"no names":               {map[string]any{"disks": []string{`{}`}, "datavolumeTemplates": []string{`{"spec":{}}`}}, []string{"name is required", "metadata.name is required"}},

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -36,7 +35,7 @@ delete parameters name goes before anything is added. Items are read strictly, u
 
 The template is written as it was read, with the changes: a write of another in between is kept, and the changes are made anew. A retry changes nothing more.
 
-With deleteTemplate all other parameters are ignored. A template that is gone already is no error then.
+With deleteTemplate all other parameters are ignored. A template that does not exist is an error then, except in a retry: an earlier try deleted it.
 
 Exit codes: 1 a parameter is wrong, 2 the template cannot be changed so, 3 it could not be read or written, 4 results.`,
 		Image:      declare.Slipway,
@@ -105,7 +104,7 @@ func listParams() []declare.Param {
 }
 
 func run(ctx context.Context, call *declare.Call) error {
-	key := client.ObjectKey{Namespace: call.NamespaceOr("templateNamespace"), Name: strings.TrimSpace(call.String("templateName"))}
+	key := client.ObjectKey{Namespace: call.NamespaceOr("templateNamespace"), Name: call.Name("templateName")}
 	kind := call.String(vmtemplate.ParamKind)
 	if key.Name == "" {
 		return usage(errors.New("template-name param has to be specified"))
@@ -149,8 +148,8 @@ func removeTemplate(ctx context.Context, call *declare.Call, kind string, key cl
 		call.Log.Info("deleting "+found.GetKind(), "name", key.String())
 		err = call.Client.Delete(ctx, found)
 	}
-	if apierrors.IsNotFound(err) {
-		call.Log.Info("the template is gone already", "name", key.String())
+	if apierrors.IsNotFound(err) && call.Retry {
+		call.Log.Info("an earlier try deleted the template", "name", key.String())
 		return nil
 	}
 	if err != nil {

@@ -57,7 +57,7 @@ func Params() []declare.Param {
 		return declare.Param{Name: name, Array: true, Description: what + " to add as volumes and disks, each as NAME or VOLUME:NAME; a volume of that name is replaced." + more}
 	}
 	return []declare.Param{
-		{Name: "startVM", Description: "Start the VirtualMachine, whatever its manifest says.", Kind: "boolean"},
+		{Name: "startVM", Description: "Start the VirtualMachine, whatever its manifest says. Any value but true counts as false.", Kind: "boolean"},
 		{Name: "runStrategy", Description: "Run strategy of the VirtualMachine, instead of its manifest's."},
 		{Name: "setOwnerReference", Description: "Make the run own the VirtualMachine, so that it goes with the run.", Default: "false", Kind: "boolean"},
 		volumes("dataVolumes", "DataVolumes", ""),
@@ -94,11 +94,21 @@ type options struct {
 
 func readOptions(call *declare.Call) (options, error) {
 	o := options{strategy: virtv1.VirtualMachineRunStrategy(strings.TrimSpace(call.String("runStrategy")))}
-	var errs [3]error
-	o.start, errs[0] = call.Bool("startVM")
-	o.own, errs[1] = call.Bool("setOwnerReference")
-	o.volumes, errs[2] = readVolumes(call)
+	o.start = started(call)
+	var errs [2]error
+	o.own, errs[0] = call.Bool("setOwnerReference")
+	o.volumes, errs[1] = readVolumes(call)
 	return o, errors.Join(errs[:]...)
+}
+
+// started says whether the VM shall be started. What is no boolean is "false" as in the field's
+// tasks, whose clients count on it, but it is told.
+func started(call *declare.Call) bool {
+	start, err := call.Bool("startVM")
+	if err != nil {
+		call.Log.Warn("the VirtualMachine is not started: " + err.Error())
+	}
+	return start
 }
 
 // Create makes vm and the objects beside it, as the shared parameters ask, writes the results,

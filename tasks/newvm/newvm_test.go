@@ -154,11 +154,10 @@ func TestOptionsRefuse(t *testing.T) {
 		arrays map[string][]string
 		want   string
 	}{
-		"a start that is none":   {map[string]string{"PARAM_START_VM": "yes"}, nil, `startVM: "yes" is neither`},
 		"an owner that is none":  {map[string]string{"PARAM_SET_OWNER_REFERENCE": "1"}, nil, `setOwnerReference: "1" is neither`},
 		"a volume of nothing":    {nil, map[string][]string{"dataVolumes": {"root:"}}, `dataVolumes: "root:" names nothing`},
 		"a volume twice":         {nil, map[string][]string{"dataVolumes": {"a"}, "persistentVolumeClaims": {"a"}}, "there is already a volume a"},
-		"all problems, together": {map[string]string{"PARAM_START_VM": "yes"}, map[string][]string{"ownDataVolumes": {""}}, "names nothing"},
+		"all problems, together": {map[string]string{"PARAM_SET_OWNER_REFERENCE": "1"}, map[string][]string{"ownDataVolumes": {""}}, "names nothing"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -166,6 +165,22 @@ func TestOptionsRefuse(t *testing.T) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
 		})
+	}
+}
+
+// The field's tasks start a VM only for "true", and refuse nothing else.
+func TestStartsOnlyForTrue(t *testing.T) {
+	for value, want := range map[string]bool{"true": true, "false": false, "": false, "invalid_value": false, "True": false} {
+		o, err := read(t, map[string]string{"PARAM_START_VM": value}, nil)
+		if err != nil || o.start != want {
+			t.Errorf("%q: start is %v, %v; want %v", value, o.start, err, want)
+		}
+	}
+	var log bytes.Buffer
+	task := &declare.Task{Params: Params(), Run: func(_ context.Context, call *declare.Call) error { _, err := readOptions(call); return err }}
+	err := task.Execute(t.Context(), declare.Environment{Log: declare.NewLog(&log), LookupEnv: func(name string) (string, bool) { return "yes", name == "PARAM_START_VM" }})
+	if err != nil || !strings.Contains(log.String(), `startVM: \"yes\" is neither`) {
+		t.Errorf("got %v, logged %s", err, log.String())
 	}
 }
 

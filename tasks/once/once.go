@@ -19,8 +19,9 @@ import (
 	"github.com/slipway-vm/slipway/tasks/declare"
 )
 
-// LabelRun marks what a TaskRun made, by which its retry knows it.
-const LabelRun = names.Domain + "taskrun-uid"
+// AnnotationRun marks what a TaskRun made, by which its retry knows it. It is no label: an object's
+// labels stay those of its manifest, to the last one.
+const AnnotationRun = names.Domain + "taskrun-uid"
 
 // manager owns the fields that tasks write.
 const manager = "slipway-tasks"
@@ -41,12 +42,12 @@ func Create(ctx context.Context, call *declare.Call, object client.Object, named
 		return false, fmt.Errorf("finding the kind of %T: %w", object, err)
 	}
 	if call.TaskRunUID != "" {
-		labels := object.GetLabels()
-		if labels == nil {
-			labels = map[string]string{}
+		annotations := object.GetAnnotations()
+		if annotations == nil {
+			annotations = map[string]string{}
 		}
-		labels[LabelRun] = string(call.TaskRunUID)
-		object.SetLabels(labels)
+		annotations[AnnotationRun] = string(call.TaskRunUID)
+		object.SetAnnotations(annotations)
 	}
 	generate := object.GetName() == "" && object.GetGenerateName() != "" && call.TaskRunUID != ""
 	base := object.GetGenerateName()
@@ -94,7 +95,7 @@ func existing(ctx context.Context, call *declare.Call, object client.Object, gvk
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("looking for that of an earlier try: %w", err)
-	case found.GetLabels()[LabelRun] != string(call.TaskRunUID):
+	case found.GetAnnotations()[AnnotationRun] != string(call.TaskRunUID):
 		return false, fmt.Errorf("it is not of this TaskRun: %w", taken)
 	case found.GetDeletionTimestamp() != nil:
 		return false, fmt.Errorf("that of an earlier try is being deleted: %w", taken)

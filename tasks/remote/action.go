@@ -67,7 +67,7 @@ const NoAction = "no action was specified: at least one of the following options
 
 // ReadAction reads and checks the parameters.
 func ReadAction(call *declare.Call) (*Action, error) {
-	name := call.String("vmName")
+	name := call.Name("vmName")
 	if name == "" {
 		return nil, errors.New("missing value for vm-name option")
 	}
@@ -79,7 +79,7 @@ func ReadAction(call *declare.Call) (*Action, error) {
 		return nil, errors.New("only one of command|script options is allowed")
 	}
 	if script != "" && len(call.Array("args")) > 0 {
-		return nil, errors.New("args belong to command, and script is given; put them into the script")
+		return nil, errors.New("only one of command-args|script options is allowed: args belong to command, so put them into the script")
 	}
 	text := script
 	if len(command) > 0 {

@@ -71,7 +71,10 @@ func TestParseSecretRefuses(t *testing.T) {
 		"no host key":                  {full(map[string]string{"disable-strict-host-key-checking": ""}), "host-public-key or disable-strict-host-key-checking=true secret attribute is required"},
 		"a bad host key":               {full(map[string]string{"host-public-key": "nonsense"}), "is no public key"},
 		"an unknown option":            {full(map[string]string{"additional-ssh-options": "-J jump"}), "option -J is not supported"},
-		"a bad port":                   {full(map[string]string{"additional-ssh-options": "-p 70000"}), "is no port"},
+		"a bad port":                   {full(map[string]string{"additional-ssh-options": "-p 70000"}), "Bad port '70000'"},
+		"a port that is no number":     {full(map[string]string{"additional-ssh-options": "-p 22.0"}), "Bad port '22.0'"},
+		"no port after its flag":       {full(map[string]string{"additional-ssh-options": "-p -C"}), "ssh option requires an argument -- p"},
+		"no port at the end":           {full(map[string]string{"additional-ssh-options": "-C -p"}), "ssh option requires an argument -- p"},
 		"a key that is none":           {full(map[string]string{"ssh-privatekey": "nonsense"}), "is no private key"},
 	}
 	for name, c := range cases {

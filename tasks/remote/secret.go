@@ -130,11 +130,14 @@ func (a *Access) readOptions(text string) error {
 		if slices.Contains(plainFlags, flag) {
 			continue
 		}
-		if len(flag) > 2 && (strings.HasPrefix(flag, "-p") || strings.HasPrefix(flag, "-o")) {
+		switch {
+		case len(flag) > 2 && (strings.HasPrefix(flag, "-p") || strings.HasPrefix(flag, "-o")):
 			flag, value = flag[:2], flag[2:]
-		} else if i+1 < len(words) {
+		case i+1 < len(words) && !strings.HasPrefix(words[i+1], "-"):
 			i++
 			value = words[i]
+		case flag == "-p" || flag == "-o":
+			return fmt.Errorf("additional-ssh-options secret attribute: ssh option requires an argument -- %s", flag[1:])
 		}
 		if flag == "-o" {
 			name, setting, _ := strings.Cut(value, "=")
@@ -152,7 +155,7 @@ func (a *Access) setOption(option, value string) error {
 	switch option {
 	case "-p", "port":
 		if err != nil || number < 1 || number > 65535 {
-			return fmt.Errorf("%q is no port", value)
+			return fmt.Errorf("Bad port '%s'; write a number from 1 to 65535", value) //nolint:staticcheck // ssh's own words, which clients match
 		}
 		a.Port = number
 	case "connecttimeout":

@@ -150,7 +150,7 @@ func executes(t *testing.T, s *rehearsal.Stage) {
 			t.Fatal(err)
 		}
 	}
-	ended(t, w.run(t, execute, map[string]any{"vmName": "manual", "command": []string{"true"}}), 253, "its runStrategy is Manual: start it first")
+	ended(t, w.run(t, execute, map[string]any{"vmName": "manual", "command": []string{"true"}}), 253, "with runStrategy Manual it does not start again by itself: start it first")
 	ended(t, w.run(t, execute, map[string]any{"vmName": "old", "command": []string{"true"}}), 0)
 	if err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(old), old); err != nil || old.Spec.Running == nil || !*old.Spec.Running || old.Spec.RunStrategy != nil {
 		t.Errorf("a VM with running has %v and %v, %v", old.Spec.Running, old.Spec.RunStrategy, err)
@@ -225,7 +225,7 @@ func refuses(t *testing.T, s *rehearsal.Stage) {
 		"both":                       {nil, params{"script": "x", "command": []string{"x"}}, 255, "only one of command|script options is allowed"},
 		"no action":                  {[]*declare.Task{execute}, params{}, 255, none},
 		"args alone":                 {[]*declare.Task{execute}, params{"args": []string{"x"}}, 255, none},
-		"args with script":           {nil, params{"script": "x", "args": []string{"x"}}, 255, "args belong to command"},
+		"args with script":           {nil, params{"script": "x", "args": []string{"x"}}, 255, "only one of command-args|script options is allowed"},
 		"nothing to do":              {[]*declare.Task{cleanup}, params{"stop": "false"}, 255, none},
 		"stop is no bool":            {[]*declare.Task{cleanup}, params{"stop": "yes"}, 255, `stop: "yes" is neither "true" nor "false"`},
 		"delete is no bool":          {[]*declare.Task{cleanup}, params{"delete": "1"}, 255, `delete: "1" is neither`},

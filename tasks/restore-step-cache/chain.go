@@ -232,7 +232,7 @@ func (c *chain) last(ctx context.Context) (entry *stepcache.Entry, done int, sin
 
 // find finds an entry and tells that it is in use; an entry that is gone meanwhile is none.
 func (c *chain) find(ctx context.Context, query stepcache.Query) (*stepcache.Entry, error) {
-	entry, err := c.store.Find(ctx, query)
+	entry, err := c.store.FindOrBring(ctx, query)
 	if entry == nil || err != nil {
 		return nil, err
 	}

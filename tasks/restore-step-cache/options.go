@@ -72,7 +72,21 @@ func readVolume(call *declare.Call) (*cdiv1.DataVolume, error) {
 		}
 		dv.Labels[labelRun] = string(call.TaskRunUID)
 	}
-	return dv, nil
+	return dv, own(call, dv)
+}
+
+// own makes the TaskRun own the volume, if it shall.
+func own(call *declare.Call, dv *cdiv1.DataVolume) error {
+	wanted, err := call.Bool("setOwnerReference")
+	if err != nil || !wanted {
+		return err
+	}
+	owner, err := call.Owner()
+	if err != nil {
+		return err
+	}
+	dv.OwnerReferences = append(dv.OwnerReferences, owner)
+	return nil
 }
 
 // readStep reads "task [options]" and the lines of commands below it.

@@ -56,6 +56,7 @@ is cached, and the log says why. Exit codes: 2 a disk could not be restored, 255
 			{Name: "dataSource", Kind: "name", Description: "DataSource that the pipeline publishes; empty for none."},
 			{Name: "recipe", Array: true, Description: "What else decides whether the DataSource is up to date, such as the script that checks the image."},
 			{Name: "template", Kind: "name", Description: "Template whose content does so, too; empty for none."},
+			{Name: "setOwnerReference", Description: "Make the TaskRun own a restored disk, so that the disk goes with the run, until a DataSource publishes it.", Default: "false", Kind: "boolean"},
 			{Name: "timeout", Default: "30m", Kind: "duration", Description: "The longest time that a restored disk may take."},
 		}, cached.Params()...),
 		Results: append([]declare.Result{

@@ -72,7 +72,7 @@ func (v *VM) Start(ctx context.Context) (*virtv1.VirtualMachineInstance, error) 
 			return nil, err
 		}
 	}
-	s := &start{vm: v, strategy: strategy, last: "that there is a VirtualMachineInstance"}
+	s := &start{vm: v, strategy: strategy, begins: begins(vm, strategy), last: "that there is a VirtualMachineInstance"}
 	err = await.Object(ctx, v.Client, &virtv1.VirtualMachineInstanceList{}, v.Key, s.check)
 	if err != nil && ctx.Err() != nil {
 		return nil, fmt.Errorf("starting VirtualMachine %s: %w: waited for %s", v.Key, errWait, s.last)
@@ -87,19 +87,21 @@ func (v *VM) Start(ctx context.Context) (*virtv1.VirtualMachineInstance, error) 
 type start struct {
 	vm       *VM
 	strategy virtv1.VirtualMachineRunStrategy
-	running  *virtv1.VirtualMachineInstance
+	// begins says that the VM starts by itself when it has no instance.
+	begins  bool
+	running *virtv1.VirtualMachineInstance
 	// last is what the wait waits for.
 	last string
 }
 
 func (s *start) check(vmi *virtv1.VirtualMachineInstance, exists bool) (bool, error) {
 	switch {
-	case !exists && !restarts(s.strategy):
-		return false, fmt.Errorf("it does not run, and its runStrategy is %s: start it first, for example with virtctl start", s.strategy)
+	case !exists && !s.begins:
+		return false, fmt.Errorf("it does not run, and with runStrategy %s it does not start again by itself: %s", s.strategy, startItFirst)
 	case !exists:
 		return false, nil
-	case vmi.IsFinal() && !restarts(s.strategy):
-		return false, fmt.Errorf("its VirtualMachineInstance ended in phase %s, and its runStrategy is %s: start it first, for example with virtctl start", vmi.Status.Phase, s.strategy)
+	case vmi.IsFinal() && vmi.DeletionTimestamp == nil && !restarts(s.strategy, vmi.Status.Phase):
+		return false, fmt.Errorf("its VirtualMachineInstance ended in phase %s, and with runStrategy %s it does not start again by itself: %s", vmi.Status.Phase, s.strategy, startItFirst)
 	}
 	next := "its VirtualMachineInstance to run; it is " + describe(vmi)
 	if vmi.Status.Phase == virtv1.Running {
@@ -113,9 +115,38 @@ func (s *start) check(vmi *virtv1.VirtualMachineInstance, exists bool) (bool, er
 	return vmi.Status.Phase == virtv1.Running && vmi.DeletionTimestamp == nil && Address(vmi) != "", nil
 }
 
-// restarts says whether a VM of this strategy is started without being asked, or was by us.
-func restarts(strategy virtv1.VirtualMachineRunStrategy) bool {
-	return strategy != virtv1.RunStrategyManual && strategy != virtv1.RunStrategyOnce
+// startItFirst is what to do about a VM that only its user starts.
+const startItFirst = "start it first, for example with virtctl start, or let it run Always"
+
+// begins says whether a VM without an instance gets one by itself, or by what this package did.
+func begins(vm *virtv1.VirtualMachine, strategy virtv1.VirtualMachineRunStrategy) bool {
+	switch strategy {
+	case virtv1.RunStrategyManual:
+		return startRequested(vm)
+	case virtv1.RunStrategyOnce, virtv1.RunStrategyRerunOnFailure: // once, since it took this strategy
+		return vm.Status.RunStrategy != strategy || startRequested(vm)
+	}
+	return true
+}
+
+func startRequested(vm *virtv1.VirtualMachine) bool {
+	for _, request := range vm.Status.StateChangeRequests {
+		if request.Action == virtv1.StartRequest {
+			return true
+		}
+	}
+	return false
+}
+
+// restarts says whether a VM of this strategy, whose instance ended in the phase, gets another one.
+func restarts(strategy virtv1.VirtualMachineRunStrategy, ended virtv1.VirtualMachineInstancePhase) bool {
+	switch strategy {
+	case virtv1.RunStrategyManual, virtv1.RunStrategyOnce:
+		return false
+	case virtv1.RunStrategyRerunOnFailure:
+		return ended == virtv1.Failed
+	}
+	return true
 }
 
 // describe says in a few words what an instance is like.

@@ -128,6 +128,9 @@ func makesFromManifest(t *testing.T, s *rehearsal.Stage) {
 		t.Errorf("results %v, printed:\n%s\nlogged:\n%s", o.Results, o.Out, o.Log)
 	}
 	vm := get(t, s, ns, "vm", &virtv1.VirtualMachine{})
+	if len(vm.Labels) != 0 {
+		t.Errorf("the VM has labels that its manifest has not: %v", vm.Labels)
+	}
 	if *vm.Spec.RunStrategy != virtv1.RunStrategyAlways || vm.Spec.Template.ObjectMeta.Labels["vm.kubevirt.io/name"] != "vm" || vm.Spec.Template.Spec.Volumes[0].CloudInitNoCloud.UserData != "hush" {
 		t.Errorf("the VM is %+v", vm.Spec)
 	}
@@ -147,7 +150,12 @@ func makesFromManifest(t *testing.T, s *rehearsal.Stage) {
 	}
 	ends(t, run("u4", nil), 2, "only one of vm-manifest or virtctl should be specified")
 	ends(t, run("u4", map[string]any{"manifest": "blabla"}), 2, "could not read VM manifest: error unmarshaling")
-	ends(t, run("u4", map[string]any{"manifest": named("a"), "startVM": "yes"}), 2, `startVM: "yes" is neither`)
+	if o := succeeds(t, run("u5", map[string]any{"manifest": named("lenient"), "startVM": "invalid_value"})); !strings.Contains(o.Log, `startVM: \"invalid_value\" is neither`) {
+		t.Errorf("it logged:\n%s", o.Log)
+	}
+	if vm := get(t, s, ns, "lenient", &virtv1.VirtualMachine{}); *vm.Spec.RunStrategy != virtv1.RunStrategyHalted {
+		t.Errorf("it runs %s", *vm.Spec.RunStrategy)
+	}
 	ends(t, run("u4", map[string]any{"manifest": fmt.Sprintf(manifest, "")}), 2, "neither metadata.name nor metadata.generateName")
 	ends(t, run("u4", map[string]any{"virtctl": "--colour red"}), 2, "unknown flag: --colour")
 	ends(t, run("u4", map[string]any{"manifest": named("A_B")}), 4, "A_B")
@@ -249,7 +257,7 @@ parameters: [{name: PASSWORD, generate: expression, from: "[a-z]{9}"}], objects:
 		t.Helper()
 		succeeds(t, o)
 		all := vms(t, s, run.Namespace)
-		if len(all) != 1 || all[0].Name != o.Results["name"] || all[0].Labels[once.LabelRun] != "u1" {
+		if len(all) != 1 || all[0].Name != o.Results["name"] || all[0].Annotations[once.AnnotationRun] != "u1" {
 			t.Fatalf("%d VMs, results %v", len(all), o.Results)
 		}
 		dv := get(t, s, run.Namespace, "dv", &cdiv1.DataVolume{})
@@ -365,7 +373,7 @@ func fillsIn(t *testing.T, s *rehearsal.Stage) {
 	run := func(uid string, params map[string]any) rehearsal.Outcome {
 		return s.Run(t, rehearsal.Run{Task: fromTemplate, Namespace: ns, Name: "run", UID: uid, Params: params})
 	}
-	params := map[string]any{"templateName": "t", "templateParams": []string{"NAME:vm", "CORES:3"}, "startVM": "true"}
+	params := map[string]any{"templateName": "  t ", "templateNamespace": "  " + ns + "  ", "templateParams": []string{"NAME:vm", "CORES:3"}, "startVM": "true"}
 	o := succeeds(t, run("u1", params))
 	if o.Results["name"] != "vm" || !strings.Contains(o.Log, "made vm") {
 		t.Errorf("results %v, logged:\n%s", o.Results, o.Log)
@@ -386,6 +394,7 @@ func fillsIn(t *testing.T, s *rehearsal.Stage) {
 		t.Error("a retry changed the password")
 	}
 	ends(t, run("u2", params), 4, `virtualmachines.kubevirt.io "vm" already exists`)
+	ends(t, run("u3", map[string]any{"templateName": " "}), 2, "only one of vm-manifest, template-name or virtctl should be specified")
 	ends(t, run("u3", map[string]any{"templateName": "t"}), 1, "required params are missing values: NAME")
 	ends(t, run("u3", map[string]any{"templateName": "t", "templateParams": []string{"NAME:a", "ALIAS:b"}}), 1, "it has no parameter ALIAS")
 	ends(t, run("u3", map[string]any{"templateName": "t", "templateParams": []string{"V1"}}), 2, `invalid template-params: no key found before "V1"; pair should be in "KEY:VAL" format`)
@@ -461,7 +470,8 @@ func modifies(t *testing.T, s *rehearsal.Stage) {
 	if err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(tmpl), tmpl); !apierrors.IsNotFound(err) {
 		t.Errorf("the template is there: %v", err)
 	}
-	succeeds(t, run(map[string]any{"deleteTemplate": "true"}))
+	ends(t, run(map[string]any{"deleteTemplate": "true"}), 3, `templates.template.openshift.io "t" not found`)
+	succeeds(t, s.Run(t, rehearsal.Run{Task: modifying, Namespace: ns, Name: "run", UID: "u1", Retry: 1, Params: map[string]any{"templateName": "t", "deleteTemplate": "true"}}))
 	ends(t, run(map[string]any{}), 3, `templates.template.openshift.io "t" not found`)
 }
 

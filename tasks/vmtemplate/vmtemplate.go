@@ -1,5 +1,5 @@
 // Package vmtemplate is what the tasks on templates share: finding a template of either
-// kind, the VirtualMachine in it, and items of the form KEY:VALUE.
+// kind, and the VirtualMachine in it.
 package vmtemplate
 
 import (
@@ -134,26 +134,6 @@ func VirtualMachine(template *unstructured.Unstructured) (map[string]any, error)
 		}
 	}
 	return nil, errors.New("no VM object found in the template")
-}
-
-// Pairs reads items of the form KEY:VALUE; an item without a key continues the value before it, after a space.
-func Pairs(items []string) (map[string]string, error) {
-	pairs := map[string]string{}
-	last := ""
-	for _, item := range items {
-		key, value, ok := strings.Cut(item, ":")
-		key = strings.TrimSpace(key)
-		switch {
-		case ok && key != "":
-			last = key
-			pairs[key] = value
-		case last == "":
-			return nil, fmt.Errorf("no key found before %q; pair should be in \"KEY:VAL\" format", item)
-		default:
-			pairs[last] += " " + item
-		}
-	}
-	return pairs, nil
 }
 
 // writes is how often Update tries to write before it says that others keep writing too.

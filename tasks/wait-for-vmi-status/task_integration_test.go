@@ -54,9 +54,9 @@ func TestTask(t *testing.T) {
 			ended(t, o, 0, "")
 		},
 		"the timeout says what was seen last": func(t *testing.T, w *world) {
-			ended(t, w.run(t, map[string]any{"successCondition": "status.phase == Running", "timeout": "1s"}), 3, "timed out waiting for the condition: VirtualMachineInstance "+w.ns+"/vm was last seen nowhere")
+			ended(t, w.run(t, map[string]any{"successCondition": "status.phase == Running", "timeout": "6s"}), 3, "timed out waiting for the condition: VirtualMachineInstance "+w.ns+"/vm was last seen nowhere")
 			w.create(t, virtv1.Scheduling)
-			ended(t, w.run(t, map[string]any{"successCondition": "status.phase == Running", "timeout": "1s"}), 3, "was last seen in phase Scheduling")
+			ended(t, w.run(t, map[string]any{"successCondition": "status.phase == Running", "timeout": "6s"}), 3, "was last seen in phase Scheduling")
 		},
 		"the TaskRun's own timeout bounds the wait": func(t *testing.T, w *world) {
 			run := &tektonv1.TaskRun{
@@ -85,6 +85,22 @@ func TestTask(t *testing.T) {
 				w.remove(t)
 			})
 			ended(t, o, 2, "was deleted")
+		},
+		"an instance of a VM that runs once ends the wait when it is deleted": func(t *testing.T, w *world) {
+			w.strategy(t, virtv1.RunStrategyOnce)
+			w.create(t, virtv1.Running)
+			o := w.meanwhile(t, map[string]any{"successCondition": "status.phase == Succeeded"}, func() { w.remove(t) })
+			ended(t, o, 2, "was deleted; it was last seen in phase Running")
+		},
+		"an instance that failed and is run again does not": func(t *testing.T, w *world) {
+			w.strategy(t, virtv1.RunStrategyRerunOnFailure)
+			w.create(t, virtv1.Failed)
+			o := w.meanwhile(t, map[string]any{"successCondition": "status.phase == Succeeded"}, func() {
+				w.remove(t)
+				w.vmi.ResourceVersion, w.vmi.UID = "", ""
+				w.create(t, virtv1.Succeeded)
+			})
+			ended(t, o, 0, "")
 		},
 		"an instance of a deleted VM that is deleted ends the wait": func(t *testing.T, w *world) {
 			w.create(t, virtv1.Running)
@@ -124,6 +140,15 @@ func newWorld(t *testing.T, s *rehearsal.Stage) *world {
 	}}
 	w.vmi.Spec = w.vm.Spec.Template.Spec
 	return w
+}
+
+// strategy gives the VM another run strategy.
+func (w *world) strategy(t *testing.T, to virtv1.VirtualMachineRunStrategy) {
+	t.Helper()
+	w.vm.Spec.Running, w.vm.Spec.RunStrategy = nil, &to
+	if err := w.Client.Update(t.Context(), w.vm); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (w *world) create(t *testing.T, phase virtv1.VirtualMachineInstancePhase) {
@@ -179,6 +204,8 @@ func refuses(t *testing.T, w *world) {
 	for said, params := range map[string]map[string]any{
 		"vmi-name should not be empty":                                {"vmiName": ""},
 		"invalid vmi-name value: a lowercase RFC 1123 subdomain":      {"vmiName": "A_b"},
+		"invalid vmi-namespace value: a lowercase RFC 1123 subdomain": {"vmiNamespace": "@ns"},
+		"failure-condition: invalid condition: cannot parse jsonpath": {"failureCondition": "test.....test"},
 		"success-condition: invalid condition: cannot parse jsonpath": {"successCondition": "test.....test"},
 		"success-condition: could not parse condition":                {"successCondition": "a b"},
 		"failure-condition: could not parse condition":                {"failureCondition": "status.phase ==== x"},
@@ -188,4 +215,5 @@ func refuses(t *testing.T, w *world) {
 	}
 	w.create(t, virtv1.Running)
 	ended(t, w.run(t, map[string]any{"successCondition": "cel:status.phase"}), 255, "it must give true or false")
+	ended(t, w.run(t, map[string]any{"vmiName": " vm  ", "vmiNamespace": "  " + w.ns, "successCondition": " status.phase == Running "}), 0, "")
 }

@@ -23,19 +23,22 @@ type wait struct {
 	success, failure condition
 	// owned says that the instance that was seen last is one of a VirtualMachine.
 	seen, owned bool
+	// phase is that in which it was seen last.
+	phase virtv1.VirtualMachineInstancePhase
 	// last says what the object was like when it was last seen.
 	last string
 }
 
 func newWait(call *declare.Call) (*wait, error) {
-	name := call.String("vmiName")
-	if name == "" {
+	w := &wait{call: call, key: client.ObjectKey{Namespace: call.NamespaceOr("vmiNamespace"), Name: call.Name("vmiName")}, last: "nowhere: it does not exist"}
+	if w.key.Name == "" {
 		return nil, errors.New("vmi-name should not be empty")
 	}
-	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-		return nil, fmt.Errorf("invalid vmi-name value: %s", problems[0])
+	for _, named := range []struct{ what, name string }{{"vmi-name", w.key.Name}, {"vmi-namespace", call.Name("vmiNamespace")}} {
+		if problems := validation.IsDNS1123Subdomain(named.name); named.name != "" && len(problems) > 0 {
+			return nil, fmt.Errorf("invalid %s value: %s", named.what, problems[0])
+		}
 	}
-	w := &wait{call: call, key: client.ObjectKey{Namespace: call.NamespaceOr("vmiNamespace"), Name: name}, last: "nowhere: it does not exist"}
 	var err error
 	if w.success, err = parse(call.String("successCondition")); err != nil {
 		return nil, fmt.Errorf("success-condition: %w", err)
@@ -62,7 +65,7 @@ func (w *wait) check(ctx context.Context, vmi *virtv1.VirtualMachineInstance, ex
 	if !exists {
 		return false, w.gone(ctx)
 	}
-	w.seen, w.owned = true, metav1.GetControllerOf(vmi) != nil
+	w.seen, w.owned, w.phase = true, metav1.GetControllerOf(vmi) != nil, vmi.Status.Phase
 	if last := describe(vmi); last != w.last {
 		w.call.Log.Info("VirtualMachineInstance is "+last, "name", w.key.String())
 		w.last = last
@@ -104,13 +107,24 @@ func (w *wait) gone(ctx context.Context) error {
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("asking whether VirtualMachine %s starts again: %w", w.key, err)
 	}
-	strategy, strategyErr := vm.RunStrategy()
-	if err != nil || strategyErr != nil || vm.DeletionTimestamp != nil || strategy == virtv1.RunStrategyHalted {
+	if err != nil || vm.DeletionTimestamp != nil || !w.startsAgain(vm) {
 		return deleted
 	}
 	w.seen = false
 	w.call.Log.Info("VirtualMachineInstance was deleted; its VirtualMachine makes another", "name", w.key.String())
 	return nil
+}
+
+// startsAgain says whether vm makes another instance in the place of the one that was seen last.
+func (w *wait) startsAgain(vm *virtv1.VirtualMachine) bool {
+	strategy, err := vm.RunStrategy()
+	switch {
+	case err != nil:
+		return false
+	case strategy == virtv1.RunStrategyRerunOnFailure:
+		return w.phase == virtv1.Failed
+	}
+	return strategy == virtv1.RunStrategyAlways || strategy == virtv1.RunStrategyManual // by somebody's start
 }
 
 // describe says in a few words what a VMI is like.

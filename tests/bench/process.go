@@ -67,5 +67,37 @@ func pssOf(pid int) (int64, error) {
 	return 0, fmt.Errorf("reading memory of process %d: no Pss", pid)
 }
 
+// memory is what a process holds, in bytes.
+type memory struct {
+	// resident is the sum of anonymous and file; peak is its largest value so far.
+	resident, peak, anonymous, file, proportional int64
+}
+
+// memoryOf returns the memory of a process.
+func memoryOf(pid int) (memory, error) {
+	proportional, err := pssOf(pid)
+	if err != nil {
+		return memory{}, err
+	}
+	m := memory{proportional: proportional}
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return memory{}, fmt.Errorf("reading memory of process %d: %w", pid, err)
+	}
+	for line := range strings.Lines(string(data)) {
+		name, value, _ := strings.Cut(line, ":")
+		field := map[string]*int64{"VmRSS": &m.resident, "VmHWM": &m.peak, "RssAnon": &m.anonymous, "RssFile": &m.file}[name]
+		if field == nil {
+			continue
+		}
+		kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+		if err != nil {
+			return memory{}, fmt.Errorf("reading memory of process %d: %w", pid, err)
+		}
+		*field = kib << 10
+	}
+	return m, nil
+}
+
 // mib is bytes in MiB.
 func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }

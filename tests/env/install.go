@@ -28,11 +28,17 @@ import (
 	"github.com/slipway-vm/slipway/internal/names"
 )
 
-// Namespaces that get the provisioning tasks.
+// Namespaces that get the provisioning tasks. Each has a step cache of its own, so what is run side
+// by side and removes its entries has one for itself.
 const (
-	NamespaceDemo  = "slipway-demo"
-	NamespaceTasks = "slipway-e2e-tasks"
+	NamespaceDemo       = "slipway-demo"
+	NamespaceTasks      = "slipway-e2e-tasks"
+	NamespacePipelines  = "slipway-e2e-pipelines"
+	NamespacePublishing = "slipway-e2e-publishing"
 )
+
+// tektonNamespaces are all of them.
+var tektonNamespaces = []string{NamespaceDemo, NamespaceTasks, NamespacePipelines, NamespacePublishing}
 
 // StorageClass is the class of the node storage's first pool.
 const StorageClass = "hostpath-csi"
@@ -55,7 +61,7 @@ func (c *Cluster) Install(ctx context.Context, out io.Writer) error {
 	if err := c.applyManifest(ctx, out); err != nil {
 		return err
 	}
-	for _, namespace := range []string{NamespaceDemo, NamespaceTasks} {
+	for _, namespace := range tektonNamespaces {
 		if err := c.Namespace(ctx, namespace); err != nil {
 			return err
 		}
@@ -66,7 +72,7 @@ func (c *Cluster) Install(ctx context.Context, out io.Writer) error {
 			Annotations: map[string]string{hcov1.AnnotationKubeVirtPatch: allowEmulation},
 		},
 		Spec: hcov1.HyperConvergedSpec{WorkloadSources: hcov1.WorkloadSources{
-			TektonNamespaces: []string{NamespaceDemo, NamespaceTasks},
+			TektonNamespaces: tektonNamespaces,
 		}},
 	}
 	if err := c.retryApply(ctx, out, hco, boundInstall); err != nil {

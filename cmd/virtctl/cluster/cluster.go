@@ -4,8 +4,10 @@ package cluster
 
 import (
 	"fmt"
+	"os"
 
 	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -14,7 +16,8 @@ import (
 
 // Access is where the flags say that the cluster is.
 type Access struct {
-	config clientcmd.ClientConfig
+	config    clientcmd.ClientConfig
+	overrides *clientcmd.ConfigOverrides
 }
 
 // NewAccess adds the flags --kubeconfig, --context, --namespace and their neighbours to flags.
@@ -23,24 +26,28 @@ func NewAccess(flags *pflag.FlagSet) *Access {
 	flags.StringVar(&rules.ExplicitPath, "kubeconfig", "", "path of the kubeconfig file; by default $KUBECONFIG, or ~/.kube/config")
 	overrides := &clientcmd.ConfigOverrides{}
 	clientcmd.BindOverrideFlags(overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
-	return &Access{config: clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)}
+	return &Access{config: clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides), overrides: overrides}
 }
+
+// GivenNamespace is the one that --namespace names, "" without that flag. It needs no kubeconfig.
+func (a *Access) GivenNamespace() string { return a.overrides.Context.Namespace }
 
 // Namespace is the one that the flags or the kubeconfig's context name.
 func (a *Access) Namespace() (string, error) {
 	namespace, _, err := a.config.Namespace()
 	if err != nil {
-		return "", fmt.Errorf("finding the namespace: %w", err)
+		return "", fmt.Errorf("finding the namespace: %w; set KUBECONFIG or --kubeconfig, or --namespace", err)
 	}
 	return namespace, nil
 }
 
-// Client reaches the cluster's API.
+// Client reaches the cluster's API. What the API server warns of goes to standard error.
 func (a *Access) Client() (client.WithWatch, error) {
 	config, err := a.config.ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("finding the cluster: %w; set KUBECONFIG or --kubeconfig", err)
 	}
+	config.WarningHandler = rest.NewWarningWriter(os.Stderr, rest.WarningWriterOptions{Deduplicate: true})
 	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme.New()})
 	if err != nil {
 		return nil, fmt.Errorf("reaching the cluster at %s: %w", config.Host, err)

@@ -10,20 +10,26 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"github.com/slipway-vm/slipway/internal/clonesource"
 )
 
-// Validate returns what is wrong with a DataVolume's spec in namespace; path is where it is.
-func Validate(spec *cdiv1.DataVolumeSpec, namespace string, path *field.Path) field.ErrorList {
+// Validate returns what is wrong with a DataVolume's spec; path is where it is.
+func Validate(spec *cdiv1.DataVolumeSpec, path *field.Path) field.ErrorList {
 	errs := target(spec, path)
-	return append(errs, source(spec, namespace, path)...)
+	return append(errs, source(spec, path)...)
 }
 
 // ValidateUpdate returns what is wrong with changing before into after.
 func ValidateUpdate(before, after *cdiv1.DataVolume) field.ErrorList {
-	if reflect.DeepEqual(before.Spec, after.Spec) {
-		return nil
+	var errs field.ErrorList
+	if !reflect.DeepEqual(before.Spec, after.Spec) {
+		errs = append(errs, field.Forbidden(field.NewPath("spec"), "Cannot update DataVolume Spec; delete the DataVolume and create another"))
 	}
-	return field.ErrorList{field.Forbidden(field.NewPath("spec"), "Cannot update DataVolume Spec; delete the DataVolume and create another")}
+	if mark := clonesource.AnnotationAuthorized; before.Annotations[mark] != after.Annotations[mark] {
+		errs = append(errs, field.Forbidden(field.NewPath("metadata", "annotations").Key(mark), "only admission writes what a DataVolume may clone, when it is created"))
+	}
+	return errs
 }
 
 func target(spec *cdiv1.DataVolumeSpec, path *field.Path) field.ErrorList {
@@ -56,13 +62,13 @@ func size(spec *cdiv1.DataVolumeSpec, resources corev1.VolumeResourceRequirement
 	return nil
 }
 
-func source(spec *cdiv1.DataVolumeSpec, namespace string, path *field.Path) field.ErrorList {
+func source(spec *cdiv1.DataVolumeSpec, path *field.Path) field.ErrorList {
 	at := path.Child("source")
 	switch {
 	case spec.Source != nil && spec.SourceRef != nil:
 		return field.ErrorList{field.Invalid(at, "", "Either Source or SourceRef should be set, not both")}
 	case spec.SourceRef != nil:
-		return sourceRef(spec.SourceRef, namespace, path.Child("sourceRef"))
+		return sourceRef(spec.SourceRef, path.Child("sourceRef"))
 	case spec.Source == nil:
 		if external(spec) {
 			return nil
@@ -76,7 +82,7 @@ func source(spec *cdiv1.DataVolumeSpec, namespace string, path *field.Path) fiel
 	case spec.Source.HTTP != nil:
 		return http(spec.Source.HTTP, at.Child("http"))
 	case spec.Source.PVC != nil:
-		return clone(spec.Source.PVC, namespace, at.Child("pvc"))
+		return clone(spec.Source.PVC, at.Child("pvc"))
 	}
 	return nil
 }
@@ -98,7 +104,7 @@ func sources(source *cdiv1.DataVolumeSource) int {
 	return n
 }
 
-func sourceRef(ref *cdiv1.DataVolumeSourceRef, namespace string, at *field.Path) field.ErrorList {
+func sourceRef(ref *cdiv1.DataVolumeSourceRef, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if ref.Kind != cdiv1.DataVolumeDataSource {
 		errs = append(errs, field.NotSupported(at.Child("kind"), ref.Kind, []string{cdiv1.DataVolumeDataSource}))
@@ -106,25 +112,15 @@ func sourceRef(ref *cdiv1.DataVolumeSourceRef, namespace string, at *field.Path)
 	if ref.Name == "" {
 		errs = append(errs, field.Required(at.Child("name"), "name the DataSource"))
 	}
-	if ref.Namespace != nil && *ref.Namespace != "" && *ref.Namespace != namespace {
-		errs = append(errs, foreign(at.Child("namespace"), *ref.Namespace))
-	}
 	return errs
 }
 
-func clone(source *cdiv1.DataVolumeSourcePVC, namespace string, at *field.Path) field.ErrorList {
+func clone(source *cdiv1.DataVolumeSourcePVC, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if source.Name == "" {
 		errs = append(errs, field.Required(at.Child("name"), "name the claim to clone"))
 	}
-	if source.Namespace != "" && source.Namespace != namespace {
-		errs = append(errs, foreign(at.Child("namespace"), source.Namespace))
-	}
 	return errs
-}
-
-func foreign(at *field.Path, namespace string) *field.Error {
-	return field.Invalid(at, namespace, "cloning from another namespace is not supported yet; create the DataVolume there")
 }
 
 // checksums are the hashes that a checksum may name, with the hexadecimal digits of each.

@@ -51,7 +51,7 @@ func runStrategy(vm *virtv1.VirtualMachine, path *field.Path) field.ErrorList {
 		return field.ErrorList{field.Invalid(path.Child("running"), *vm.Spec.Running,
 			"Running and RunStrategy are mutually exclusive. Note that Running is deprecated, please use RunStrategy instead")}
 	case vm.Spec.Running == nil && vm.Spec.RunStrategy == nil:
-		return field.ErrorList{field.Required(path.Child("runStrategy"), "RunStrategy must be specified: Always or Halted")}
+		return field.ErrorList{field.Required(path.Child("runStrategy"), "RunStrategy must be specified: Always, RerunOnFailure, Once or Halted")}
 	}
 	return nil
 }
@@ -104,7 +104,7 @@ func dataVolumeTemplates(vm *virtv1.VirtualMachine, path *field.Path) field.Erro
 		if dv.Namespace != "" && dv.Namespace != vm.Namespace {
 			errs = append(errs, field.Invalid(at.Child("metadata", "namespace"), dv.Namespace, "must be the VM's own, or left out"))
 		}
-		errs = append(errs, datavolume.Validate(&dv.Spec, vm.Namespace, at.Child("spec"))...)
+		errs = append(errs, datavolume.Validate(&dv.Spec, at.Child("spec"))...)
 	}
 	return errs
 }

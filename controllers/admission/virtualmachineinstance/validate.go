@@ -14,7 +14,7 @@ import (
 func Validate(spec *virtv1.VirtualMachineInstanceSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, check := range []func(*virtv1.VirtualMachineInstanceSpec, *field.Path) field.ErrorList{
-		identity, memory, cpu, firmware, disks, volumes, bootOrder, interfaces, networks, inputs, placement,
+		identity, memory, cpu, firmware, disks, volumes, bootOrder, interfaces, networks, inputs, panicDevices, placement,
 	} {
 		errs = append(errs, check(spec, path)...)
 	}
@@ -96,6 +96,23 @@ func inputs(spec *virtv1.VirtualMachineInstanceSpec, path *field.Path) field.Err
 		if input.Type != virtv1.InputTypeTablet && input.Type != virtv1.InputTypeKeyboard {
 			errs = append(errs, field.Invalid(at.Child("type"), input.Type, "Input device can have only tablet or keyboard type."))
 		}
+	}
+	return errs
+}
+
+// panicDevices checks that there is one of each model; isa is what a device without one is.
+func panicDevices(spec *virtv1.VirtualMachineInstanceSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	seen := map[virtv1.PanicDeviceModel]bool{}
+	for i, device := range spec.Domain.Devices.PanicDevices {
+		model := virtv1.Isa
+		if device.Model != nil {
+			model = *device.Model
+		}
+		if seen[model] {
+			errs = append(errs, field.Duplicate(path.Child("domain", "devices", "panicDevices").Index(i).Child("model"), model))
+		}
+		seen[model] = true
 	}
 	return errs
 }

@@ -75,8 +75,24 @@ func source(spec *virtv1.VirtualMachineInstanceSpec, volume virtv1.Volume, at *f
 		}
 	case volume.CloudInitNoCloud != nil:
 		errs = append(errs, cloudInit(volume.CloudInitNoCloud, at.Child("cloudInitNoCloud"))...)
+	case volume.Sysprep != nil:
+		errs = append(errs, sysprep(volume.Sysprep, at.Child("sysprep"))...)
 	}
 	return errs
+}
+
+// sysprep checks that a disc of answers is made of one thing.
+func sysprep(source *virtv1.SysprepSource, at *field.Path) field.ErrorList {
+	if count(source.ConfigMap != nil, source.Secret != nil) != 1 {
+		return field.ErrorList{field.Invalid(at, "", fmt.Sprintf("%s must have exactly one of configMap and secret", at))}
+	}
+	switch {
+	case source.ConfigMap != nil && source.ConfigMap.Name == "":
+		return field.ErrorList{field.Required(at.Child("configMap", "name"), "name the ConfigMap")}
+	case source.Secret != nil && source.Secret.Name == "":
+		return field.ErrorList{field.Required(at.Child("secret", "name"), "name the Secret")}
+	}
+	return nil
 }
 
 func writable(spec *virtv1.VirtualMachineInstanceSpec, volume string) bool {

@@ -35,6 +35,9 @@ func volumes(in Input) []corev1.Volume {
 		if secrets := cloudInitSecrets(volume); len(secrets) > 0 {
 			all = append(all, secretsVolume(volume.Name, secrets))
 		}
+		if volume.Sysprep != nil {
+			all = append(all, answersVolume(volume.Name, volume.Sysprep))
+		}
 	}
 	return all
 }
@@ -58,6 +61,18 @@ func secretsVolume(name string, secrets []string) corev1.Volume {
 		})
 	}
 	return corev1.Volume{Name: podVolume(name), VolumeSource: corev1.VolumeSource{Projected: projected}}
+}
+
+// answersVolume shows the keys of a sysprep volume's source.
+func answersVolume(name string, source *virtv1.SysprepSource) corev1.Volume {
+	volume := corev1.Volume{Name: podVolume(name)}
+	switch {
+	case source.ConfigMap != nil:
+		volume.ConfigMap = &corev1.ConfigMapVolumeSource{LocalObjectReference: *source.ConfigMap}
+	case source.Secret != nil:
+		volume.Secret = &corev1.SecretVolumeSource{SecretName: source.Secret.Name}
+	}
+	return volume
 }
 
 // podVolume is the name of a VMI's volume in the pod, which cannot meet our own names.
@@ -85,7 +100,7 @@ func cloudInitSecrets(volume virtv1.Volume) []string {
 	return secrets
 }
 
-// claimMounts are the places of claims and secrets in the compute container.
+// claimMounts are the places of claims, secrets and answer files in the compute container.
 func claimMounts(in Input) ([]corev1.VolumeMount, []corev1.VolumeDevice) {
 	var mounts []corev1.VolumeMount
 	var blocks []corev1.VolumeDevice
@@ -99,7 +114,7 @@ func claimMounts(in Input) ([]corev1.VolumeMount, []corev1.VolumeDevice) {
 			mounts = append(mounts, corev1.VolumeMount{
 				Name: name, MountPath: path.Join(names.LauncherDisksDir, volume.Name), ReadOnly: claim.ReadOnly,
 			})
-		case len(cloudInitSecrets(volume)) > 0:
+		case len(cloudInitSecrets(volume)) > 0, volume.Sysprep != nil:
 			mounts = append(mounts, corev1.VolumeMount{
 				Name: name, MountPath: path.Join(names.LauncherSecretsDir, volume.Name), ReadOnly: true,
 			})

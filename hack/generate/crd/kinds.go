@@ -122,6 +122,14 @@ var Kinds = []Kind{
 		Columns: columns(age, column("Available", condition("Available"), ""), wide("Health", ".status.systemHealthStatus")),
 	},
 	{
+		Group: "ssp.kubevirt.io", Kind: "SSP", Plural: "ssps", Status: true,
+		Versions: []Version{
+			{Name: "v1beta3", Package: ownTypes + "ssp/v1beta3"},
+			{Name: "v1beta2", Package: ownTypes + "ssp/v1beta3"},
+		},
+		Columns: columns(age, phase),
+	},
+	{
 		Group: "hostpathprovisioner.kubevirt.io", Kind: "HostPathProvisioner", Plural: "hostpathprovisioners",
 		ShortNames: []string{"hpp", "hpps"}, Cluster: true, Status: true,
 		Versions: beta(ownTypes + "hostpathprovisioner/v1beta1"),

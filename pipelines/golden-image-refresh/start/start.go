@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 
 	tektonv1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,6 +29,9 @@ type Order struct {
 	// Job and JobUID name the Job, which owns the run: the run goes when the CronJob's history drops the Job.
 	Job    string
 	JobUID types.UID
+	// Keep is how many volumes of the golden image that the run's earlier ones made stay, the newest
+	// ones; 0 for all. See LabelRefresh.
+	Keep int
 }
 
 // Read reads the order's run and completes it. Its name is made of the Job's uid, so that another
@@ -53,6 +57,10 @@ func (o Order) Read() (*tektonv1.PipelineRun, error) {
 		return nil, fmt.Errorf("%s: metadata: give generateName and no name; each Job makes a run of its own", o.File)
 	case run.Namespace != "" && run.Namespace != o.Namespace:
 		return nil, fmt.Errorf("%s: metadata.namespace is %s; the run is made in the Job's namespace %s, leave it out", o.File, run.Namespace, o.Namespace)
+	case o.Keep < 0:
+		return nil, fmt.Errorf("--keep: %d is no number of volumes; write 0 to keep all", o.Keep)
+	case o.Keep > 0 && image(run) == "":
+		return nil, fmt.Errorf("%s: spec.params: %s is missing, by which --keep knows the image's older volumes; give it, or --keep=0", o.File, paramImage)
 	}
 	run.Name, run.GenerateName, run.Namespace = run.GenerateName+short(o.JobUID), "", o.Namespace
 	run.OwnerReferences = []metav1.OwnerReference{o.owner()}
@@ -66,13 +74,14 @@ func (o Order) owner() metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Name: o.Job, UID: o.JobUID}
 }
 
-// Do makes the run, unless an earlier pod of the Job has, and waits for its end. A run that failed is an error.
+// Do makes the run, unless an earlier pod of the Job has, and waits for its end. A run that failed is
+// an error. After one that succeeded, volumes of earlier nights are deleted as Keep says.
 func (o Order) Do(ctx context.Context, c client.WithWatch, log *slog.Logger) error {
 	run, err := o.Read()
 	if err != nil {
 		return err
 	}
-	key := client.ObjectKeyFromObject(run)
+	key, refresh := client.ObjectKeyFromObject(run), strings.TrimSuffix(run.Name, "-"+short(o.JobUID))
 	err = c.Create(ctx, run)
 	switch {
 	case apierrors.IsAlreadyExists(err):
@@ -85,7 +94,12 @@ func (o Order) Do(ctx context.Context, c client.WithWatch, log *slog.Logger) err
 	default:
 		log.Info("Started", "pipelineRun", key.Name)
 	}
-	return wait(ctx, c, key, log)
+	run, err = wait(ctx, c, key, log)
+	if err != nil || o.Keep == 0 {
+		return err
+	}
+	r := &retention{client: c, log: log, run: run, refresh: strings.TrimRight(refresh, "-."), keep: o.Keep}
+	return r.retain(ctx)
 }
 
 // checkOwner makes sure that the run that exists is this Job's.
@@ -102,9 +116,10 @@ func (o Order) checkOwner(ctx context.Context, c client.Client, key client.Objec
 	return fmt.Errorf("PipelineRun %s exists and is not of Job %s; delete it or give another generateName", key, o.Job)
 }
 
-func wait(ctx context.Context, c client.WithWatch, key client.ObjectKey, log *slog.Logger) error {
+// wait returns the run once it has succeeded.
+func wait(ctx context.Context, c client.WithWatch, key client.ObjectKey, log *slog.Logger) (ended *tektonv1.PipelineRun, err error) {
 	seen := ""
-	return await.Object(ctx, c, &tektonv1.PipelineRunList{}, key, func(run *tektonv1.PipelineRun, exists bool) (bool, error) {
+	err = await.Object(ctx, c, &tektonv1.PipelineRunList{}, key, func(run *tektonv1.PipelineRun, exists bool) (bool, error) {
 		if !exists {
 			return false, errors.New("it was deleted before its end")
 		}
@@ -119,6 +134,8 @@ func wait(ctx context.Context, c client.WithWatch, key client.ObjectKey, log *sl
 		if condition.IsFalse() {
 			return false, fmt.Errorf("PipelineRun %s failed: %s: %s", run.Name, condition.Reason, condition.Message)
 		}
+		ended = run
 		return condition.IsTrue(), nil
 	})
+	return ended, err
 }

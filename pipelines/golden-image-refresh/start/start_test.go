@@ -62,6 +62,13 @@ func TestWhatIsNoRunIsRefused(t *testing.T) {
 			}
 		})
 	}
+	keeps := order(t, whole)
+	for keep, want := range map[int]string{-1: "--keep: -1 is no number of volumes", 1: "imageName is missing"} {
+		keeps.Keep = keep
+		if _, err := keeps.Read(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("--keep=%d: error %v, want %q", keep, err, want)
+		}
+	}
 	if _, err := (start.Order{File: "x", Namespace: "builds", Job: "x"}).Read(); err == nil || !strings.Contains(err.Error(), "JOB_UID") {
 		t.Errorf("without a Job: %v", err)
 	}
@@ -92,13 +99,18 @@ func TestTheRefreshIsWhole(t *testing.T) {
 		t.Error("account, role and binding do not belong together")
 	}
 	checkRestricted(t, &pod)
-	if want := []string{"create", "get", "list", "watch"}; len(role.Rules) != 1 || !slices.Equal(role.Rules[0].Verbs, want) {
-		t.Errorf("rules: %+v", role.Rules)
+	if want := []string{"create", "get", "list", "watch"}; len(role.Rules) != 5 || !slices.Equal(role.Rules[0].Verbs, want) {
+		t.Errorf("rules: %+v", role.Rules) // that each is used and none is missing, integration tests show
 	}
 	if pod.Volumes[0].ConfigMap.Name != run.Name || !slices.Contains(pod.Containers[0].Command, "--file="+pod.Containers[0].VolumeMounts[0].MountPath+"/run.yaml") {
 		t.Error("the container does not read the ConfigMap's run")
 	}
-	started, err := order(t, run.Data["run.yaml"]).Read()
+	if !slices.Contains(pod.Containers[0].Command, "--keep=3") {
+		t.Error("older nights' volumes are kept forever")
+	}
+	o := order(t, run.Data["run.yaml"])
+	o.Keep = 3
+	started, err := o.Read()
 	if err != nil {
 		t.Fatal(err)
 	}

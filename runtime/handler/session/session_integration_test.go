@@ -211,7 +211,7 @@ func startServer(t *testing.T, root string) (*Server, chan struct{}) {
 
 func await(t *testing.T, session *Session, changes chan struct{}, met func(View) bool) View {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		if view := session.View(); met(view) {
 			return view
@@ -290,7 +290,7 @@ func (p *podProcess) expect(t *testing.T, want string) {
 		if got != want {
 			t.Fatalf("the process says %q, want %q", got, want)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("the process is silent, want %q", want)
 	}
 }

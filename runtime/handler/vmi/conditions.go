@@ -17,6 +17,7 @@ const (
 	ReasonContainerDiskLost    = "ContainerDiskLost"
 	ReasonGuestShutDown        = "GuestShutDown"
 	ReasonGuestCrashed         = "GuestCrashed"
+	ReasonGuestPanicked        = "GuestPanicked" // also of the event
 	ReasonStartFailed          = "StartFailed"
 	ReasonMigrationUnsupported = "LiveMigrationNotSupported"
 	ReasonKVMNotUsed           = "HardwareVirtualizationNotAvailable"

@@ -33,6 +33,10 @@ func (r *Reconciler) tellPhase(s *scope, before, after *runtimeStatus) {
 	case v1.Succeeded:
 		r.event(s.vmi, corev1.EventTypeNormal, v1.Stopped, "The VirtualMachineInstance was shut down.")
 	case v1.Failed:
+		if s.failure == nil && s.view.State.Reason == ReasonGuestPanicked {
+			r.event(s.vmi, corev1.EventTypeWarning, ReasonGuestPanicked, s.view.State.Message)
+			return
+		}
 		if s.failure == nil && s.view.State.Phase == protocol.PhaseCrashed {
 			r.event(s.vmi, corev1.EventTypeWarning, v1.Stopped, "The VirtualMachineInstance crashed.")
 			return

@@ -34,6 +34,8 @@ type Log struct {
 
 	file *os.File
 	size int64
+
+	tail tail
 }
 
 // Open makes the pipe that QEMU writes to, at pipePath, and the file at path; older
@@ -68,6 +70,7 @@ func (l *Log) Copy(ctx context.Context) {
 		if err != nil {
 			return
 		}
+		l.tail.add(buffer[:n])
 		l.keep(buffer[:n])
 		select {
 		case queue <- append([]byte(nil), buffer[:n]...):

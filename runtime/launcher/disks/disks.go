@@ -1,5 +1,5 @@
 // Package disks makes a VMI's volumes ready for QEMU: overlays on container disks,
-// images on claims, empty disks and the disk for cloud-init.
+// images on claims, empty disks, the disk for cloud-init and the disc of answers for Windows.
 package disks
 
 import (
@@ -16,13 +16,14 @@ import (
 	"github.com/slipway-vm/slipway/runtime/cloudinit"
 	"github.com/slipway-vm/slipway/runtime/domain"
 	"github.com/slipway-vm/slipway/runtime/launcher/qcow2"
+	"github.com/slipway-vm/slipway/runtime/sysprep"
 )
 
 // Paths are where volumes are in the pod.
 type Paths struct {
 	Claims  string // <volume>/disk.img of Filesystem claims
 	Blocks  string // <volume> of Block claims
-	Secrets string // <volume>/ of cloud-init's Secrets
+	Secrets string // <volume>/ of cloud-init's Secrets, and of a sysprep volume's ConfigMap or Secret
 	Scratch string // images that end with the pod
 }
 
@@ -80,10 +81,12 @@ func prepare(paths Paths, request Request, volume *v1.Volume) (Disk, error) {
 		return claim(paths, volume.Name, request.ClaimSizes[volume.Name])
 	case volume.CloudInitNoCloud != nil:
 		return cloudInit(paths, request.VMI, volume)
+	case volume.Sysprep != nil:
+		return answers(paths, volume)
 	case volume.EmptyDisk != nil:
 		return emptyDisk(paths, volume)
 	default:
-		return Disk{}, errors.New("this source is not supported yet; use containerDisk, dataVolume, persistentVolumeClaim, cloudInitNoCloud or emptyDisk")
+		return Disk{}, errors.New("this source is not supported yet; use containerDisk, dataVolume, persistentVolumeClaim, cloudInitNoCloud, sysprep or emptyDisk")
 	}
 }
 
@@ -131,16 +134,30 @@ func cloudInit(paths Paths, vmi *v1.VirtualMachineInstance, volume *v1.Volume) (
 	if err != nil {
 		return Disk{}, err
 	}
+	return disc(paths, volume, func(path string) error { return cloudinit.WriteISO(path, data) })
+}
+
+// answers makes the disc from which Windows is set up.
+func answers(paths Paths, volume *v1.Volume) (Disk, error) {
+	files, err := sysprep.Files(filepath.Join(paths.Secrets, volume.Name))
+	if err != nil {
+		return Disk{}, fmt.Errorf("%s: %w", sysprep.Of(volume.Sysprep), err)
+	}
+	return disc(paths, volume, func(path string) error { return sysprep.WriteISO(path, files) })
+}
+
+// disc is an image that write makes for volume.
+func disc(paths Paths, volume *v1.Volume, write func(path string) error) (Disk, error) {
 	path := filepath.Join(paths.Scratch, volume.Name+".iso")
 	if err := removeStale(path); err != nil {
 		return Disk{}, err
 	}
-	if err := cloudinit.WriteISO(path, data); err != nil {
+	if err := write(path); err != nil {
 		return Disk{}, err
 	}
 	info, err := os.Stat(path)
 	if err != nil {
-		return Disk{}, fmt.Errorf("looking at the disk for cloud-init: %w", err)
+		return Disk{}, fmt.Errorf("looking at the new disc: %w", err)
 	}
 	image := domain.Image{Path: path, Format: domain.FormatRaw}
 	return Disk{Disk: domain.Disk{Image: image, Ephemeral: true}, Size: info.Size()}, nil

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	v1 "kubevirt.io/api/core/v1"
 
@@ -60,13 +61,15 @@ func TestPrepareAllKinds(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(paths.Claims, "fresh", "lost+found"), 0o755); err != nil {
 		t.Fatal(err)
 	}
+	write(t, filepath.Join(paths.Secrets, "answers", "Autounattend.xml"), 10)
 	request := Request{
 		VMI: vmi(map[string]v1.VolumeSource{
-			"root":  {ContainerDisk: &v1.ContainerDiskSource{Image: "x"}},
-			"claim": dataVolume(),
-			"fresh": dataVolume(),
-			"seed":  {CloudInitNoCloud: &v1.CloudInitNoCloudSource{UserData: "#cloud-config"}},
-			"empty": {EmptyDisk: &v1.EmptyDiskSource{Capacity: resource.MustParse("1Gi")}},
+			"root":    {ContainerDisk: &v1.ContainerDiskSource{Image: "x"}},
+			"claim":   dataVolume(),
+			"fresh":   dataVolume(),
+			"seed":    {CloudInitNoCloud: &v1.CloudInitNoCloudSource{UserData: "#cloud-config"}},
+			"empty":   {EmptyDisk: &v1.EmptyDiskSource{Capacity: resource.MustParse("1Gi")}},
+			"answers": {Sysprep: &v1.SysprepSource{ConfigMap: &corev1.LocalObjectReference{Name: "windows"}}},
 		}),
 		ContainerDisks: map[string]*os.File{"root": image},
 		ClaimSizes:     map[string]int64{"fresh": 3<<20 + 5},
@@ -84,6 +87,7 @@ func TestPrepareAllKinds(t *testing.T) {
 		}{
 			"root": {5120, domain.FormatQCOW2, true}, "claim": {4096, domain.FormatRaw, false}, "fresh": {3 << 20, domain.FormatRaw, false},
 			"seed": {got["seed"].Size, domain.FormatRaw, true}, "empty": {1 << 30, domain.FormatQCOW2, true},
+			"answers": {got["answers"].Size, domain.FormatRaw, true},
 		}
 		if len(got) != len(want) {
 			t.Errorf("%d disks, want %d", len(got), len(want))
@@ -182,5 +186,15 @@ func empty(t *testing.T, paths Paths) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Join(paths.Claims, "v"), 0o755); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestADiscWithoutAnAnswerFileNamesItsSource(t *testing.T) {
+	paths := pod(t)
+	write(t, filepath.Join(paths.Secrets, "answers", "other.xml"), 10)
+	secret := &v1.SysprepSource{Secret: &corev1.LocalObjectReference{Name: "windows"}}
+	_, err := Prepare(paths, Request{VMI: vmi(map[string]v1.VolumeSource{"answers": {Sysprep: secret}})})
+	if err == nil || !strings.Contains(err.Error(), "preparing volume answers: Secret windows: no key autounattend.xml") {
+		t.Errorf("got %v", err)
 	}
 }

@@ -46,6 +46,10 @@ const (
 	Crashed
 )
 
+// ReasonGuestPanicked is the reason of Crashed when the guest's kernel panicked, which
+// its panic device told.
+const ReasonGuestPanicked = "GuestPanicked"
+
 // Status is a domain's condition and libvirt's word for the reason.
 type Status struct {
 	Condition Condition
@@ -92,7 +96,7 @@ func lifecycleStatus(event *libvirt.DomainEventLifecycle) (Status, bool) {
 	case libvirt.DOMAIN_EVENT_SUSPENDED:
 		return Status{Condition: Paused, Reason: pausedReason(libvirt.DomainEventSuspendedDetailType(event.Detail))}, true
 	case libvirt.DOMAIN_EVENT_CRASHED:
-		return Status{Condition: Crashed, Reason: "GuestPanicked"}, true
+		return Status{Condition: Crashed, Reason: ReasonGuestPanicked}, true
 	case libvirt.DOMAIN_EVENT_STOPPED:
 		return stoppedStatus(libvirt.DomainEventStoppedDetailType(event.Detail)), true
 	default:
@@ -118,7 +122,7 @@ func stoppedStatus(detail libvirt.DomainEventStoppedDetailType) Status {
 	case libvirt.DOMAIN_EVENT_STOPPED_DESTROYED:
 		return Status{Condition: Destroyed, Reason: "Destroyed"}
 	case libvirt.DOMAIN_EVENT_STOPPED_CRASHED:
-		return Status{Condition: Crashed, Reason: "GuestPanicked"}
+		return Status{Condition: Crashed, Reason: ReasonGuestPanicked}
 	default:
 		return Status{Condition: Crashed, Reason: "QEMUEnded"}
 	}
@@ -136,7 +140,7 @@ func stateStatus(state libvirt.DomainState, reason int) Status {
 		}
 		return Status{Condition: Paused, Reason: "PausedByUser"}
 	case libvirt.DOMAIN_CRASHED:
-		return Status{Condition: Crashed, Reason: "GuestPanicked"}
+		return Status{Condition: Crashed, Reason: ReasonGuestPanicked}
 	case libvirt.DOMAIN_SHUTOFF:
 		switch libvirt.DomainShutoffReason(reason) {
 		case libvirt.DOMAIN_SHUTOFF_SHUTDOWN:

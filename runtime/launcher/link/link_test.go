@@ -77,7 +77,7 @@ func (h *handler) vanish(killed bool) {
 
 func (h *handler) wants(reason string) {
 	h.t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		select {
 		case state := <-h.states:

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -80,7 +79,7 @@ func (s *Stage) Run(t *testing.T, run Run) Outcome {
 	}
 	var out, log syncBuffer
 	err := run.Task.Execute(ctx, declare.Environment{
-		Args: args, Out: &out, Log: slog.New(slog.NewJSONHandler(&log, nil)),
+		Args: args, Out: &out, Log: declare.NewLog(&log),
 		LookupEnv: func(name string) (string, bool) { value, ok := env[name]; return value, ok },
 		Connect: func() (client.WithWatch, error) {
 			return client.NewWithWatch(config, client.Options{Scheme: scheme.New()})

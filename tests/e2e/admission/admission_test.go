@@ -5,6 +5,7 @@ package admission
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -12,10 +13,12 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/slipway-vm/slipway/internal/clonesource"
 	"github.com/slipway-vm/slipway/tests/e2e/suite"
 	"github.com/slipway-vm/slipway/tests/fixture"
 )
@@ -53,6 +56,24 @@ var _ = Describe("admission", func() {
 		Expect(unstructured.SetNestedField(vm.Object, int64(2), "spec", "template", "spec", "domain", "cpu", "coers")).To(Succeed())
 		err = suite.World.Client.Create(ctx, vm, client.FieldValidation(metav1.FieldValidationStrict))
 		Expect(err).To(MatchError(ContainSubstring(`unknown field "spec.template.spec.domain.cpu.coers"`)))
+	}, SpecTimeout(2*time.Minute))
+
+	It("lets nobody write down what a DataVolume may clone, nor change it later", func(ctx context.Context) {
+		ns := suite.Namespace(ctx)
+		dv := fixture.DataVolume(ns, "mine", "64Mi")
+		dv.Annotations[clonesource.AnnotationAuthorized] = "other/disk"
+		suite.Create(ctx, dv)
+		Expect(dv.Annotations).NotTo(HaveKey(clonesource.AnnotationAuthorized), "what the client wrote down counts")
+
+		for annotation, refused := range map[string]bool{clonesource.AnnotationAuthorized: true, "example.com/note": false} {
+			patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"other/disk"}}}`, annotation)
+			err := suite.World.Client.Patch(ctx, dv, client.RawPatch(types.MergePatchType, patch))
+			if refused {
+				Expect(err).To(MatchError(ContainSubstring("metadata.annotations[" + annotation + "]")))
+				continue
+			}
+			Expect(err).NotTo(HaveOccurred())
+		}
 	}, SpecTimeout(2*time.Minute))
 
 	It("lets nobody change what a running instance is", func(ctx context.Context) {

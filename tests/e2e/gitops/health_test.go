@@ -3,6 +3,7 @@
 package gitops
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"path/filepath"
@@ -44,6 +45,7 @@ var _ = Describe("health", Ordered, func() {
 		text, err := yaml.Marshal(recorded)
 		Expect(err).NotTo(HaveOccurred())
 		head := "# Objects of a cluster, and what Argo CD and Flux make of them. Written by tests/e2e/gitops with GITOPS_RECORD=1.\n"
+		text = bytes.ReplaceAll(text, []byte(filepath.Join(suite.World.Root, ".cluster")), []byte("/var/lib/slipway")) // no path of this machine
 		Expect(os.WriteFile(filepath.Join(suite.World.Root, recordedFile), append([]byte(head), text...), 0o600)).To(Succeed())
 	})
 
@@ -122,15 +124,36 @@ func becomes(ctx context.Context, name string, watched client.Object, argo healt
 	Expect(err).NotTo(HaveOccurred())
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(kind)
+	var way *health.Case
 	err = suite.World.Await(ctx, GinkgoWriter, watched, suite.BoundBoot, func(client.Object) (string, bool, error) {
 		// As the API server has it, with no empty fields of a Go type.
 		if err := suite.World.Client.Get(ctx, client.ObjectKeyFromObject(watched), object); err != nil {
 			return "", false, err
 		}
-		return verdict(object, argo, flux)
+		words, done, err := verdict(object, argo, flux)
+		if _, said := object.Object["status"]; said && err == nil && !done {
+			way = onTheWay(name, object, argo)
+		}
+		return words, done, err
 	})
 	Expect(err).NotTo(HaveOccurred(), name)
+	if way != nil {
+		recorded = append(recorded, *way)
+	}
 	recorded = append(recorded, health.Case{Name: name, Argo: argo, Flux: flux, Source: "a cluster", Object: lean(object).Object})
+}
+
+// onTheWay is the case of an object that is in progress; nil of one that is in another state than
+// the one that is waited for, such as a disk that waits for its VM before it is filled.
+func onTheWay(name string, object *unstructured.Unstructured, argo health.Status) *health.Case {
+	way := health.Case{Name: name + ", before", Flux: health.InProgress, Source: "a cluster", Object: lean(object).Object}
+	if argo != "" {
+		way.Argo = health.Progressing
+	}
+	if way.Check() != nil {
+		return nil
+	}
+	return &way
 }
 
 // verdict says in words what is made of the object, and whether that is the wanted.

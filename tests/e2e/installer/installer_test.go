@@ -7,10 +7,11 @@ package installer
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -29,10 +30,11 @@ import (
 	"github.com/slipway-vm/slipway/tests/e2e/suite"
 )
 
-// Bounds: of the pipeline that installs under emulation, and of one whose installation fails early.
+// Bounds: of the pipeline that installs under emulation, of one whose installation fails early, and of the installed system's boot in a VM.
 const (
 	boundInstall = 4 * time.Hour
 	boundFailure = 90 * time.Minute
+	boundBoot    = 20 * time.Minute
 )
 
 func TestInstaller(t *testing.T) { suite.Run(t, "installer") }
@@ -41,7 +43,7 @@ var _ = Describe("debian-installer", func() {
 	It("installs Debian unattended and publishes a disk that boots", func(ctx context.Context) {
 		ns, image := suite.TasksNamespace(ctx), "installed-"+rand.String(5)
 		DeferCleanup(func(ctx context.Context) { remove(ctx, ns, image) }, NodeTimeout(suite.BoundEnd))
-		run := install(ctx, ns, image, "", boundInstall)
+		run := install(ctx, ns, image, nil, boundInstall)
 		condition := run.Status.GetCondition(apis.ConditionSucceeded)
 		Expect(condition.IsTrue()).To(BeTrue(), "%s", condition.Message)
 
@@ -50,25 +52,29 @@ var _ = Describe("debian-installer", func() {
 		Expect(source.Spec.Source.PVC).NotTo(BeNil())
 		Expect(source.Spec.Source.PVC.Name).To(Equal(run.Name))
 		left(ctx, ns, run.Name+"-disc", run.Name)
-	}, SpecTimeout(boundInstall+10*time.Minute))
+		boots(ctx, ns, image)
+	}, SpecTimeout(boundInstall+boundBoot))
 
-	It("sees an installation that fails in the guest, and leaves nothing", func(ctx context.Context) {
+	It("sees an installation that fails in the guest, names why, and leaves nothing", func(ctx context.Context) {
 		ns, image := suite.TasksNamespace(ctx), "broken-"+rand.String(5)
-		run := install(ctx, ns, image, "mirror/suite=no-such-release", boundFailure)
-		Expect(run.Status.GetCondition(apis.ConditionSucceeded).IsFalse()).To(BeTrue(), "an installation of a release that does not exist succeeded")
+		run := install(ctx, ns, image, map[string]string{"mirrorHostname": "mirror.invalid", "mirrorProxy": ""}, boundFailure)
+		Expect(run.Status.GetCondition(apis.ConditionSucceeded).IsFalse()).To(BeTrue(), "an installation from a mirror that does not exist succeeded")
 		var waits tektonv1.TaskRunList
 		Expect(suite.World.Client.List(ctx, &waits, client.InNamespace(ns), client.MatchingLabels{"tekton.dev/pipelineRun": run.Name, "tekton.dev/pipelineTask": "wait"})).To(Succeed())
 		Expect(waits.Items).To(HaveLen(1))
 		Expect(waits.Items[0].Status.Steps).NotTo(BeEmpty())
-		Expect(waits.Items[0].Status.Steps[0].Terminated.ExitCode).To(BeEquivalentTo(2), "the wait ended by something else than the guest's failure: %s", suite.TaskLog(ctx, &waits.Items[0]))
+		log := suite.TaskLog(ctx, &waits.Items[0])
+		Expect(waits.Items[0].Status.Steps[0].Terminated.ExitCode).To(BeEquivalentTo(2), "the wait ended by something else than the guest's failure: %s", log)
+		Expect(log).To(ContainSubstring("slipway-installer: failed: "), "the wait does not say why")
+		Expect(log).To(ContainSubstring("mirror"), "the wait names another reason than the mirror")
 		left(ctx, ns, run.Name+"-disc", run.Name)
 		volume := &cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: run.Name}}
 		Expect(suite.World.Gone(ctx, GinkgoWriter, volume, suite.BoundEnd)).To(Succeed())
 	}, SpecTimeout(boundFailure+10*time.Minute))
 })
 
-// install runs the pipeline with a disc that is made now, with further answers on the kernel's line, and waits for its end.
-func install(ctx context.Context, ns, image, answers string, bound time.Duration) *tektonv1.PipelineRun {
+// install runs the pipeline with a disc that is made now, with other parameters than the usual, and waits for its end.
+func install(ctx context.Context, ns, image string, other map[string]string, bound time.Duration) *tektonv1.PipelineRun {
 	GinkgoHelper()
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	DeferCleanup(stop)
@@ -78,37 +84,76 @@ func install(ctx context.Context, ns, image, answers string, bound time.Duration
 	Expect(err).NotTo(HaveOccurred())
 	preseed, err := os.ReadFile(filepath.Join(suite.World.Root, "pipelines/debian-installer/preseed.cfg"))
 	Expect(err).NotTo(HaveOccurred())
-	path, err := disc.Build(ctx, GinkgoT().TempDir(), preseed, strings.TrimSpace("mirror/http/proxy="+proxy+" "+answers))
+	path, err := disc.Build(ctx, GinkgoT().TempDir(), preseed)
 	Expect(err).NotTo(HaveOccurred())
 	root, err := suite.World.Serve(serving, http.FileServer(http.Dir(filepath.Dir(path))))
 	Expect(err).NotTo(HaveOccurred())
 
-	data, err := os.ReadFile(filepath.Join(suite.World.Root, "pipelines/debian-installer/run.yaml"))
-	Expect(err).NotTo(HaveOccurred())
-	run := &tektonv1.PipelineRun{}
-	Expect(yaml.UnmarshalStrict(data, run)).To(Succeed())
-	run.Namespace, run.Spec.Params = ns, nil
-	for name, value := range map[string]string{
-		"installerURL": root + "/" + filepath.Base(path), "installerSize": "128Mi", "imageName": image, "rootDiskSize": "4Gi", "cores": "1", "memory": "1Gi",
+	params := map[string]string{
+		"installerURL": root + "/" + filepath.Base(path), "installerSize": "256Mi", "imageName": image, "rootDiskSize": "4Gi", "cores": "2", "memory": "1Gi",
+		"mirrorProxy": proxy, "answers": "pkgsel/include=qemu-guest-agent", // nothing more, for under emulation each package takes minutes
 		"defaultInstancetype": "u1.small", "defaultPreference": "debian",
-	} {
-		run.Spec.Params = append(run.Spec.Params, tektonv1.Param{Name: name, Value: *tektonv1.NewStructuredValues(value)})
 	}
-	suite.Create(ctx, run)
-	err = suite.World.Await(ctx, GinkgoWriter, run, bound, func(object client.Object) (string, bool, error) {
-		run = object.(*tektonv1.PipelineRun)
-		condition := run.Status.GetCondition(apis.ConditionSucceeded)
-		if condition == nil {
-			return "created", false, nil
-		}
-		return condition.Reason + ": " + condition.Message, !condition.IsUnknown(), nil
-	})
-	if err != nil {
-		suite.World.Dump(ctx, GinkgoWriter, ns)
-	}
-	Expect(err).NotTo(HaveOccurred())
-	return run
+	maps.Copy(params, other)
+	return suite.EndOfPipeline(ctx, suite.StartPipeline(ctx, ns, "debian-installer", params), bound)
 }
+
+// boots makes a VM of the image and waits until its guest agent says that Debian runs in it.
+func boots(ctx context.Context, ns, image string) {
+	GinkgoHelper()
+	vm := &virtv1.VirtualMachine{}
+	Expect(yaml.UnmarshalStrict([]byte(fmt.Sprintf(bootManifest, image)), vm)).To(Succeed())
+	vm.Namespace = ns
+	suite.Create(ctx, vm)
+	DeferCleanup(func(ctx context.Context) {
+		Expect(client.IgnoreNotFound(suite.World.Client.Delete(ctx, vm))).To(Succeed())
+		Expect(suite.World.Gone(ctx, GinkgoWriter, vm, suite.BoundEnd)).To(Succeed())
+	}, NodeTimeout(suite.BoundEnd))
+	vmi := &virtv1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: vm.Name}}
+	Expect(suite.World.Await(ctx, GinkgoWriter, vmi, boundBoot, func(object client.Object) (string, bool, error) {
+		vmi = object.(*virtv1.VirtualMachineInstance)
+		return fmt.Sprintf("in phase %s, the agent says %q", vmi.Status.Phase, vmi.Status.GuestOSInfo.PrettyName), vmi.Status.GuestOSInfo.ID == "debian", nil
+	})).To(Succeed())
+}
+
+// bootManifest is a VM whose disk is a clone of the image.
+const bootManifest = `
+apiVersion: kubevirt.io/v1
+kind: VirtualMachine
+metadata:
+  name: %[1]s
+spec:
+  runStrategy: Always
+  dataVolumeTemplates:
+    - metadata:
+        name: %[1]s-root
+      spec:
+        sourceRef:
+          kind: DataSource
+          name: %[1]s
+        storage: {}
+  template:
+    spec:
+      domain:
+        memory:
+          guest: 512Mi
+        devices:
+          rng: {}
+          disks:
+            - name: root
+              disk:
+                bus: virtio
+          interfaces:
+            - name: default
+              masquerade: {}
+      networks:
+        - name: default
+          pod: {}
+      volumes:
+        - name: root
+          dataVolume:
+            name: %[1]s-root
+`
 
 // left makes sure that finally took the disc and the VM away.
 func left(ctx context.Context, ns, volume, vm string) {

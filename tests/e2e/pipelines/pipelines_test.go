@@ -7,6 +7,7 @@ package pipelines
 import (
 	"context"
 	"os/exec"
+	"slices"
 	"testing"
 	"time"
 
@@ -14,7 +15,21 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/slipway-vm/slipway/tests/e2e/suite"
+	"github.com/slipway-vm/slipway/tests/env"
 )
+
+// publishing labels the specs that `make test` runs beside the others, as a stage of their own.
+const publishing = "publishing"
+
+// tasksNamespace is where the spec's runs go: the specs that run beside the others have a namespace
+// of their own, for removeImage empties the step cache of the spec's.
+func tasksNamespace(ctx context.Context) string {
+	GinkgoHelper()
+	if slices.Contains(CurrentSpecReport().Labels(), publishing) {
+		return suite.WithTasks(ctx, env.NamespacePublishing)
+	}
+	return suite.WithTasks(ctx, env.NamespacePipelines)
+}
 
 func TestPipelines(t *testing.T) { suite.Run(t, "pipelines") }
 

@@ -4,8 +4,6 @@ package pipelines
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -18,14 +16,13 @@ import (
 	virtv1 "kubevirt.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-vm/slipway/tests/e2e/suite"
 )
 
 var _ = Describe("the pipelines that provision", func() {
 	It("refuse Windows unless the license is accepted, and download nothing", func(ctx context.Context) {
-		ns := suite.TasksNamespace(ctx)
+		ns := tasksNamespace(ctx)
 		for _, answer := range []string{"false", "", "True"} {
 			run := ended(ctx, ns, "windows-efi-installer", map[string]string{"winImageDownloadURL": "http://does.not.exist/windows.iso", "acceptEula": answer})
 			Expect(run.Status.GetCondition(apis.ConditionSucceeded).IsFalse()).To(BeTrue(), "acceptEula %q was accepted", answer)
@@ -37,7 +34,7 @@ var _ = Describe("the pipelines that provision", func() {
 	}, SpecTimeout(boundRun))
 
 	It("make a VM of a manifest, and delete it when its start fails", func(ctx context.Context) {
-		ns, name := suite.TasksNamespace(ctx), "manifest-"+rand.String(5)
+		ns, name := tasksNamespace(ctx), "manifest-"+rand.String(5)
 		DeferCleanup(func(ctx context.Context) { removeVM(ctx, ns, name) }, NodeTimeout(suite.BoundEnd))
 		run := ended(ctx, ns, "vm-from-manifest", map[string]string{"manifest": tinyVM(name)})
 		Expect(run.Status.GetCondition(apis.ConditionSucceeded).IsTrue()).To(BeTrue(), "%s", run.Status.GetCondition(apis.ConditionSucceeded).Message)
@@ -53,7 +50,7 @@ var _ = Describe("the pipelines that provision", func() {
 	}, SpecTimeout(boundRun))
 
 	It("sysprep a disk, publish it, and test it in a VM that goes again", func(ctx context.Context) {
-		ns, image := suite.TasksNamespace(ctx), "clean-"+rand.String(5)
+		ns, image := tasksNamespace(ctx), "clean-"+rand.String(5)
 		DeferCleanup(func(ctx context.Context) { removeImage(ctx, ns, image) }, NodeTimeout(suite.BoundEnd))
 		run := ended(ctx, ns, "virt-sysprep-updater", map[string]string{
 			"imageName": image, "imageURL": serveDebian(ctx), "diskSize": "4Gi", "virtCommands": "write /etc/sysprep-mark:done",
@@ -71,7 +68,7 @@ var _ = Describe("the pipelines that provision", func() {
 	}, SpecTimeout(2*boundRun))
 
 	It("leave no volume when what they clone does not come in time", func(ctx context.Context) {
-		ns := suite.TasksNamespace(ctx)
+		ns := tasksNamespace(ctx)
 		run := ended(ctx, ns, "virt-sysprep-updater", map[string]string{"imageName": "never-" + rand.String(5), "sourceName": "no-such-image"}, func(run *tektonv1.PipelineRun) {
 			run.Spec.Timeouts = &tektonv1.TimeoutFields{
 				Pipeline: &metav1.Duration{Duration: 3 * time.Minute}, Tasks: &metav1.Duration{Duration: 30 * time.Second},
@@ -86,31 +83,7 @@ var _ = Describe("the pipelines that provision", func() {
 // ended makes a run of a pipeline as its run to copy does, with other parameters, and returns it once it ended.
 func ended(ctx context.Context, ns, pipeline string, params map[string]string, changes ...func(*tektonv1.PipelineRun)) *tektonv1.PipelineRun {
 	GinkgoHelper()
-	data, err := os.ReadFile(filepath.Join(suite.World.Root, "pipelines", pipeline, "run.yaml"))
-	Expect(err).NotTo(HaveOccurred())
-	run := &tektonv1.PipelineRun{}
-	Expect(yaml.UnmarshalStrict(data, run)).To(Succeed())
-	run.Namespace, run.Spec.Params = ns, nil
-	for name, value := range params {
-		run.Spec.Params = append(run.Spec.Params, tektonv1.Param{Name: name, Value: *tektonv1.NewStructuredValues(value)})
-	}
-	for _, change := range changes {
-		change(run)
-	}
-	suite.Create(ctx, run)
-	err = suite.World.Await(ctx, GinkgoWriter, run, boundRun, func(object client.Object) (string, bool, error) {
-		run = object.(*tektonv1.PipelineRun)
-		condition := run.Status.GetCondition(apis.ConditionSucceeded)
-		if condition == nil {
-			return "created", false, nil
-		}
-		return condition.Reason + ": " + condition.Message, !condition.IsUnknown(), nil
-	})
-	if err != nil {
-		suite.World.Dump(ctx, GinkgoWriter, ns)
-	}
-	Expect(err).NotTo(HaveOccurred())
-	return run
+	return suite.EndOfPipeline(ctx, suite.StartPipeline(ctx, ns, pipeline, params, changes...), boundRun)
 }
 
 // taskRuns are the run's TaskRuns by the name of the pipeline's task.

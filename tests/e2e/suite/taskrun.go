@@ -20,21 +20,38 @@ import (
 const BoundTask = 10 * time.Minute
 
 // TasksNamespace waits until the operator has deployed the tasks into the namespace of the
-// tests, and returns its name.
+// tests of tasks, and returns its name.
 func TasksNamespace(ctx context.Context) string {
 	ginkgo.GinkgoHelper()
-	gomega.Expect(World.Namespace(ctx, env.NamespaceTasks)).To(gomega.Succeed())
-	task := &tektonv1.Task{ObjectMeta: metav1.ObjectMeta{Namespace: env.NamespaceTasks, Name: "wait-for-vmi-status"}}
+	return WithTasks(ctx, env.NamespaceTasks)
+}
+
+// WithTasks waits until the operator has deployed the tasks into one of the namespaces that
+// get them, and returns its name.
+func WithTasks(ctx context.Context, namespace string) string {
+	ginkgo.GinkgoHelper()
+	gomega.Expect(World.Namespace(ctx, namespace)).To(gomega.Succeed())
+	task := &tektonv1.Task{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "wait-for-vmi-status"}}
 	err := World.Await(ctx, ginkgo.GinkgoWriter, task, BoundEnd, func(client.Object) (string, bool, error) { return "deployed", true, nil })
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
-	return env.NamespaceTasks
+	gomega.Expect(World.ApplyYAML(ctx, []byte(keepAll), namespace)).To(gomega.Succeed())
+	return namespace
 }
+
+// keepAll lets the step cache keep what suites make at the same time.
+const keepAll = `{apiVersion: v1, kind: ConfigMap, metadata: {name: slipway-step-cache}, data: {maxCount: "200", maxSize: unlimited}}`
 
 // TaskRun runs a task with parameters, strings or lists of strings, and returns it once it ended.
 func TaskRun(ctx context.Context, task string, params map[string]any) *tektonv1.TaskRun {
 	ginkgo.GinkgoHelper()
+	return TaskRunIn(ctx, env.NamespaceTasks, task, params)
+}
+
+// TaskRunIn runs a task in a namespace that has the tasks, and returns it once it ended.
+func TaskRunIn(ctx context.Context, namespace, task string, params map[string]any) *tektonv1.TaskRun {
+	ginkgo.GinkgoHelper()
 	run := &tektonv1.TaskRun{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: task + "-", Namespace: env.NamespaceTasks},
+		ObjectMeta: metav1.ObjectMeta{GenerateName: task + "-", Namespace: namespace},
 		Spec: tektonv1.TaskRunSpec{
 			TaskRef:            &tektonv1.TaskRef{Kind: tektonv1.NamespacedTaskKind, Name: task},
 			ServiceAccountName: task + "-task",
@@ -68,9 +85,14 @@ func TaskRun(ctx context.Context, task string, params map[string]any) *tektonv1.
 // Succeeds runs a task that must succeed and returns its results.
 func Succeeds(ctx context.Context, task string, params map[string]any) map[string]string {
 	ginkgo.GinkgoHelper()
-	run := TaskRun(ctx, task, params)
+	return Results(ctx, TaskRun(ctx, task, params))
+}
+
+// Results are the results of a TaskRun that must have succeeded.
+func Results(ctx context.Context, run *tektonv1.TaskRun) map[string]string {
+	ginkgo.GinkgoHelper()
 	if !run.Status.GetCondition(apis.ConditionSucceeded).IsTrue() {
-		ginkgo.Fail("task " + task + " failed; it printed:\n" + TaskLog(ctx, run))
+		ginkgo.Fail("task run " + run.Name + " failed; it printed:\n" + TaskLog(ctx, run))
 	}
 	results := map[string]string{}
 	for _, result := range run.Status.Results {

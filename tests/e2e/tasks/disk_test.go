@@ -3,11 +3,7 @@
 package tasks
 
 import (
-	"archive/tar"
-	"compress/gzip"
 	"context"
-	"encoding/json"
-	"io"
 	"log"
 	"net"
 	"net/http"
@@ -18,7 +14,6 @@ import (
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/registry"
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -93,6 +88,29 @@ var _ = Describe("disk-virt-sysprep", func() {
 		Expect(printed).To(ContainSubstring("seen"))
 	}, SpecTimeout(40*time.Minute))
 
+	It("takes a cached result onto a block device", func(ctx context.Context) {
+		disk := guest(ctx, "debian")
+		params := map[string]any{"virtCommands": "write /etc/proof:" + rand.String(8) + "\n"}
+		var results [2]map[string]string
+		var claims [2]string
+		for n := range results {
+			claims[n] = imported(ctx, disk, "4Gi", fixture.Block()).Name
+			params["pvc"] = claims[n]
+			results[n] = suite.Succeeds(ctx, "disk-virt-customize", params)
+		}
+		Expect(results[0]).To(HaveKeyWithValue("cached", "false"))
+		Expect(results[1]).To(And(HaveKeyWithValue("cached", "true"), HaveKeyWithValue("digest", results[0]["digest"])))
+
+		By("reading the device, which another step does first")
+		params["virtCommands"] = "write /etc/more:here\n"
+		for n, claim := range claims {
+			params["pvc"] = claim
+			results[n] = suite.Succeeds(ctx, "disk-virt-customize", params)
+		}
+		Expect(results[1]).To(And(HaveKeyWithValue("cached", "true"), HaveKeyWithValue("digest", results[0]["digest"])), "the devices differed after the first step")
+		Expect(contentOf(ctx, claims[1])).To(Equal(results[1]["digest"]))
+	}, SpecTimeout(40*time.Minute))
+
 	It("refuses at once the disk of a VM that runs", func(ctx context.Context) {
 		dv := imported(ctx, guest(ctx, "tiny"), "256Mi")
 		vm := fixture.VM(ns, "busy-"+rand.String(5), fixture.Claim("root", dv.Name))
@@ -130,44 +148,6 @@ func loginSecret(ctx context.Context) string {
 	return secret.Name
 }
 
-// pulled gets a part of an image that was pushed.
-func pulled(ctx context.Context, root, path string) io.ReadCloser {
-	GinkgoHelper()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, root+"/v2/golden/"+path, nil)
-	Expect(err).NotTo(HaveOccurred())
-	response, err := http.DefaultClient.Do(request)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(response.StatusCode).To(Equal(http.StatusOK), path)
-	DeferCleanup(response.Body.Close)
-	return response.Body
-}
-
-// pulledDisk keeps the disk of an image that was pushed in a file.
-func pulledDisk(ctx context.Context, root, digest string) string {
-	GinkgoHelper()
-	var manifest v1.Manifest
-	Expect(json.NewDecoder(pulled(ctx, root, "manifests/"+digest)).Decode(&manifest)).To(Succeed())
-	Expect(manifest.Layers).To(HaveLen(1))
-	layer, err := gzip.NewReader(pulled(ctx, root, "blobs/"+manifest.Layers[0].Digest.String()))
-	Expect(err).NotTo(HaveOccurred())
-	for archive := tar.NewReader(layer); ; {
-		header, err := archive.Next()
-		Expect(err).NotTo(HaveOccurred(), "the image holds no disk")
-		Expect([]int{header.Uid, header.Gid}).To(Equal([]int{107, 107}))
-		if header.Typeflag != tar.TypeReg {
-			continue
-		}
-		Expect(header.Name).To(HavePrefix("disk/"))
-		path := filepath.Join(GinkgoT().TempDir(), filepath.Base(header.Name))
-		file, err := os.Create(path)
-		Expect(err).NotTo(HaveOccurred())
-		_, err = io.Copy(file, archive)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(file.Close()).To(Succeed())
-		return path
-	}
-}
-
 var _ = Describe("disk-uploader", func() {
 	It("uploads a claim, whose content comes back the same", func(ctx context.Context) {
 		dv := imported(ctx, guest(ctx, "tiny"), "256Mi")
@@ -185,7 +165,7 @@ var _ = Describe("disk-uploader", func() {
 		Expect(suite.Succeeds(ctx, "disk-uploader", params)).To(Equal(results))
 
 		By("importing what was uploaded")
-		back := imported(ctx, pulledDisk(ctx, root, results["digest"]), "256Mi")
+		back := imported(ctx, suite.PulledDisk(ctx, root, results["digest"]), "256Mi")
 		Expect(contentOf(ctx, back.Name)).To(Equal(contentOf(ctx, dv.Name)))
 	}, SpecTimeout(25*time.Minute))
 
@@ -212,7 +192,7 @@ var _ = Describe("disk-uploader", func() {
 		Expect(suite.World.Client.Patch(ctx, vm, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"runStrategy":"Halted"}}`)))).To(Succeed())
 		results := suite.Succeeds(ctx, "disk-uploader", params)
 		Expect(results["IMAGE_URL"]).To(HaveSuffix("/golden:latest"))
-		disk := pulledDisk(ctx, root, results["digest"])
+		disk := suite.PulledDisk(ctx, root, results["digest"])
 		out, err := exec.CommandContext(ctx, "qemu-img", "check", disk).CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), string(out))
 

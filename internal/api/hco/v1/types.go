@@ -22,10 +22,11 @@ const (
 )
 
 // Annotations by which the field patches the objects that HyperConverged creates: a JSON
-// patch (RFC 6902), applied to the KubeVirt or to the CDI object before it is written.
+// patch (RFC 6902), applied to the KubeVirt, CDI or SSP object before it is written.
 const (
 	AnnotationKubeVirtPatch = "kubevirt.kubevirt.io/jsonpatch"
 	AnnotationCDIPatch      = "containerizeddataimporter.kubevirt.io/jsonpatch"
+	AnnotationSSPPatch      = "ssp.kubevirt.io/jsonpatch"
 )
 
 // HyperConvergedSpec is what is wanted of the installation.
@@ -100,6 +101,19 @@ type WorkloadSources struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +optional
 	TektonNamespaces []string `json:"tektonNamespaces,omitempty"`
+
+	// TektonTasksNamespace names one more namespace that gets the tasks alone.
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$`
+	// +optional
+	TektonTasksNamespace string `json:"tektonTasksNamespace,omitempty"`
+
+	// TektonPipelinesNamespace names one more namespace that gets the pipelines alone. They find
+	// their tasks in their own namespace, so it is mostly the same one.
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$`
+	// +optional
+	TektonPipelinesNamespace string `json:"tektonPipelinesNamespace,omitempty"`
 }
 
 // Version is the version of one part of the installation.

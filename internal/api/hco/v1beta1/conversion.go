@@ -23,7 +23,10 @@ func (h *HyperConverged) ConvertTo(hub conversion.Hub) error {
 			UninstallStrategy:  in.Spec.UninstallStrategy,
 			LogVerbosityConfig: in.Spec.LogVerbosityConfig,
 		},
-		WorkloadSources: hcov1.WorkloadSources{TektonNamespaces: in.Spec.TektonNamespaces},
+		WorkloadSources: hcov1.WorkloadSources{
+			TektonNamespaces:     in.Spec.TektonNamespaces,
+			TektonTasksNamespace: in.Spec.TektonTasksNamespace, TektonPipelinesNamespace: in.Spec.TektonPipelinesNamespace,
+		},
 	}
 	return nil
 }
@@ -43,6 +46,9 @@ func (h *HyperConverged) ConvertFrom(hub conversion.Hub) error {
 		UninstallStrategy:  in.Spec.Deployment.UninstallStrategy,
 		LogVerbosityConfig: in.Spec.Deployment.LogVerbosityConfig,
 		TektonNamespaces:   in.Spec.WorkloadSources.TektonNamespaces,
+
+		TektonTasksNamespace:     in.Spec.WorkloadSources.TektonTasksNamespace,
+		TektonPipelinesNamespace: in.Spec.WorkloadSources.TektonPipelinesNamespace,
 	}
 	return nil
 }

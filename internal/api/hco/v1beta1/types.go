@@ -33,6 +33,19 @@ type HyperConvergedSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +optional
 	TektonNamespaces []string `json:"tektonNamespaces,omitempty"`
+
+	// TektonTasksNamespace names one more namespace that gets the tasks alone.
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$`
+	// +optional
+	TektonTasksNamespace string `json:"tektonTasksNamespace,omitempty"`
+
+	// TektonPipelinesNamespace names one more namespace that gets the pipelines alone. They find
+	// their tasks in their own namespace, so it is mostly the same one.
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$`
+	// +optional
+	TektonPipelinesNamespace string `json:"tektonPipelinesNamespace,omitempty"`
 }
 
 // HyperConvergedConfig configures a class of components.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/slipway-vm/slipway/hack/images/cache"
 	"github.com/slipway-vm/slipway/hack/images/debian/mirror"
 )
 
@@ -32,11 +33,11 @@ func Mirror(ctx context.Context) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	cache, err := cacheDir()
+	dir, err := cache.Default()
 	if err != nil {
 		return nil, err
 	}
-	return &proxy{mirrors: found[mirror.Main], cache: filepath.Join(cache, "pool"), client: &http.Client{Transport: &http.Transport{Proxy: proxies.For}}}, nil
+	return &proxy{mirrors: found[mirror.Main], cache: dir.Path("installer", "pool"), client: &http.Client{Transport: &http.Transport{Proxy: proxies.For}}}, nil
 }
 
 // ServeHTTP answers for files of the archive debian.

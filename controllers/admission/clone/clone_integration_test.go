@@ -1,0 +1,132 @@
+//go:build integration
+
+package clone_test
+
+import (
+	"strings"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	virtv1 "kubevirt.io/api/core/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/slipway-vm/slipway/controllers/admission/clone"
+	"github.com/slipway-vm/slipway/internal/clonesource"
+	"github.com/slipway-vm/slipway/internal/scheme"
+	"github.com/slipway-vm/slipway/tests/fixture/apiserver"
+)
+
+// controller is virt-controller's user name in these tests.
+const controller = "system:serviceaccount:slipway:virt-controller"
+
+// world is a namespace golden with claim base, which jane may clone, and the ServiceAccount
+// default of namespace team.
+func world(t *testing.T) (client.Client, clone.Judge) {
+	t.Helper()
+	c, err := client.New(apiserver.Start(t, "../../hyperconverged/components/crds"), client.Options{Scheme: scheme.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "golden"}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}},
+		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "golden", Name: "clone"}, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{"cdi.kubevirt.io"}, Resources: []string{"datavolumes/source"}, Verbs: []string{"create"}},
+		}},
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "golden", Name: "clone"},
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "clone"},
+			Subjects: []rbacv1.Subject{
+				{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "jane"},
+				{Kind: rbacv1.ServiceAccountKind, Namespace: "team", Name: "default"},
+			}},
+		// virt-controller may create pods everywhere, which is no leave for those whose VMs it runs.
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "controller"}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"create"}}}},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "controller"},
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "controller"},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: controller}}},
+		source("golden", "image", cdiv1.DataSourceSource{PVC: &cdiv1.DataVolumeSourcePVC{Name: "base"}}),
+		source("team", "theirs", cdiv1.DataSourceSource{DataSource: &cdiv1.DataSourceRefSourceDataSource{Namespace: "golden", Name: "image"}}),
+	} {
+		if err := c.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c, clone.Judge{Reader: c, Reviews: c, Controller: controller}
+}
+
+func source(namespace, name string, from cdiv1.DataSourceSource) *cdiv1.DataSource {
+	return &cdiv1.DataSource{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: cdiv1.DataSourceSpec{Source: from}}
+}
+
+func ref(namespace, name string) cdiv1.DataVolumeSpec {
+	spec := cdiv1.DataVolumeSpec{SourceRef: &cdiv1.DataVolumeSourceRef{Kind: "DataSource", Name: name}}
+	if namespace != "" {
+		spec.SourceRef.Namespace = &namespace
+	}
+	return spec
+}
+
+func claim(namespace string) cdiv1.DataVolumeSpec {
+	return cdiv1.DataVolumeSpec{Source: &cdiv1.DataVolumeSource{PVC: &cdiv1.DataVolumeSourcePVC{Namespace: namespace, Name: "base"}}}
+}
+
+func TestWhoMayClone(t *testing.T) {
+	_, judge := world(t)
+	for name, c := range map[string]struct {
+		spec            cdiv1.DataVolumeSpec
+		namespace, user string
+		// mark is what the DataVolume may clone, refused a part of the refusal.
+		mark, refused string
+	}{
+		"one's own claim":                           {spec: claim("mallory"), namespace: "mallory", user: "mallory"},
+		"a claim of another namespace, with leave":  {spec: claim("golden"), namespace: "team", user: "jane", mark: "golden/base"},
+		"a claim of another namespace, without":     {spec: claim("golden"), namespace: "mallory", user: "mallory", refused: "User mallory has insufficient permissions in clone source namespace golden"},
+		"through a DataSource there, with leave":    {spec: ref("golden", "image"), namespace: "team", user: "jane", mark: "golden/base"},
+		"through a DataSource there, without":       {spec: ref("golden", "image"), namespace: "mallory", user: "mallory", refused: "insufficient permissions"},
+		"through a DataSource to another":           {spec: ref("", "theirs"), namespace: "team", user: "mallory", refused: "insufficient permissions"},
+		"through a DataSource that will come":       {spec: ref("", "later"), namespace: "team", user: "mallory"},
+		"through one elsewhere that will come":      {spec: ref("golden", "later"), namespace: "team", user: "jane", refused: "must be there before"},
+		"a VM whose account has leave":              {spec: claim("golden"), namespace: "team", user: controller, mark: "golden/base"},
+		"a VM whose account has none":               {spec: claim("golden"), namespace: "mallory", user: controller, refused: "User system:serviceaccount:mallory:default has insufficient permissions"},
+		"a DataVolume that clones nothing":          {spec: cdiv1.DataVolumeSpec{Source: &cdiv1.DataVolumeSource{Blank: &cdiv1.DataVolumeBlankImage{}}}, namespace: "mallory", user: "mallory"},
+		"an account of the namespace, not the user": {spec: claim("golden"), namespace: "team", user: "mallory", refused: "User mallory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dv := &cdiv1.DataVolume{Spec: c.spec}
+			dv.Annotations = map[string]string{clonesource.AnnotationAuthorized: "golden/forged", "mine": "stays"}
+			err := judge.Authorize(t.Context(), dv, c.namespace, authenticationv1.UserInfo{Username: c.user})
+			switch message := clone.Refused(err); {
+			case err != nil && message == "":
+				t.Fatal(err)
+			case c.refused == "" && message != "" || !strings.Contains(message, c.refused):
+				t.Errorf("refused with %q, want %q", message, c.refused)
+			}
+			if got := dv.Annotations[clonesource.AnnotationAuthorized]; got != c.mark || dv.Annotations["mine"] != "stays" {
+				t.Errorf("the DataVolume may clone %q, want %q", got, c.mark)
+			}
+		})
+	}
+}
+
+func TestTemplatesOfVMsCloneWithTheRightsOfTheirNamespace(t *testing.T) {
+	_, judge := world(t)
+	for namespace, want := range map[string]string{"team": "", "mallory": "spec.dataVolumeTemplates[1]: Forbidden: Authorization failed, message is: User system:serviceaccount:mallory:default has insufficient permissions in clone source namespace golden"} {
+		vm := &virtv1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "vm"}}
+		vm.Spec.DataVolumeTemplates = []virtv1.DataVolumeTemplateSpec{{Spec: ref("golden", "later")}, {Spec: ref("golden", "image")}}
+		errs, err := judge.Templates(t.Context(), vm)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if len(errs) > 0 {
+			got = errs.ToAggregate().Error()
+		}
+		if want == "" && got != "" || !strings.HasPrefix(got, want) {
+			t.Errorf("in namespace %s refused %q, want %q", namespace, got, want)
+		}
+	}
+}

@@ -1,0 +1,285 @@
+package datavolume
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/steps"
+)
+
+// A clone from another namespace is made where its source is, as claim clone-<uid of the
+// DataVolume>; its volume is then taken from that claim and given to the DataVolume's own.
+// While it is on its way, the volume is kept whatever happens to either claim (Retain), and
+// bears what it must get back. These marks are all that is remembered.
+const (
+	// LabelCloneFor on the claim, its pod and the volume is the DataVolume's uid.
+	LabelCloneFor = names.Domain + "clone-for"
+	// annotationCloneFor is the DataVolume, as namespace/name.
+	annotationCloneFor = names.Domain + "clone-for"
+	// annotationReclaim on the volume is the reclaim policy that it gets back.
+	annotationReclaim = names.Domain + "reclaim-policy"
+	// annotationCloneUID on the volume is the uid of the claim in the source's namespace.
+	annotationCloneUID = names.Domain + "clone-uid"
+	// annotationBroughtFrom on the DataVolume's claim is the claim that it is a clone of, as namespace/name.
+	annotationBroughtFrom = names.Domain + "cloned-from"
+)
+
+// bringVolume makes a clone of source in its namespace and gives its volume to claim, which is
+// yet to be created. It ends the pass until the volume is ready for claim.
+func (r *Reconciler) bringVolume(ctx context.Context, s *scope, source, claim *corev1.PersistentVolumeClaim) error {
+	volume, err := r.travelling(ctx, s.dv)
+	if err != nil {
+		return err
+	}
+	key := types.NamespacedName{Namespace: source.Namespace, Name: cloneName(s.dv.UID)}
+	there, err := get(ctx, r.live, key, &corev1.PersistentVolumeClaim{})
+	if err != nil {
+		return err
+	}
+	if there != nil && there.Labels[LabelCloneFor] != string(s.dv.UID) {
+		s.waiting = &obstacle{reasonExists, fmt.Sprintf("PVC %s exists already and is none of Slipway's; the clone is made there once it is gone", key)}
+		s.result.RequeueAfter = takenRetry
+		return steps.ErrDone
+	}
+	if volume == nil {
+		if volume, err = r.cloneThere(ctx, s, source, claim, there); err != nil {
+			return err
+		}
+	}
+	if there != nil {
+		return r.takeAway(ctx, s, there)
+	}
+	if err := r.handOver(ctx, volume, claim); err != nil {
+		return err
+	}
+	setAll(&claim.Annotations, map[string]string{annotationBroughtFrom: client.ObjectKeyFromObject(source).String()})
+	claim.Spec.VolumeName = volume.Name
+	return nil
+}
+
+func cloneName(uid types.UID) string { return "clone-" + string(uid) }
+
+// travelling finds the volume that is on its way to dv, nil when there is none.
+func (r *Reconciler) travelling(ctx context.Context, dv *cdiv1.DataVolume) (*corev1.PersistentVolume, error) {
+	var volumes corev1.PersistentVolumeList
+	if err := r.live.List(ctx, &volumes, client.MatchingLabels{LabelCloneFor: string(dv.UID)}); err != nil {
+		return nil, fmt.Errorf("looking for the volume of DataVolume %s: %w", dv.Name, err)
+	}
+	if len(volumes.Items) == 0 {
+		return nil, nil
+	}
+	return &volumes.Items[0], nil
+}
+
+// cloneThere brings the clone about in the source's namespace, and marks its volume once it is complete.
+func (r *Reconciler) cloneThere(ctx context.Context, s *scope, source, claim, there *corev1.PersistentVolumeClaim) (*corev1.PersistentVolume, error) {
+	marks := metav1.ObjectMeta{
+		Name: cloneName(s.dv.UID), Namespace: source.Namespace,
+		Labels:      map[string]string{LabelCloneFor: string(s.dv.UID), names.LabelManagedBy: names.ManagedBy, labelApp: labelAppValue},
+		Annotations: map[string]string{annotationCloneFor: client.ObjectKeyFromObject(s.dv).String(), annotationFillingAlert: "disabled"},
+	}
+	if there == nil {
+		there = &corev1.PersistentVolumeClaim{ObjectMeta: marks, Spec: *claim.Spec.DeepCopy()}
+		there.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: kindClaim, Name: source.Name}
+		there.Spec.VolumeName = ""
+		log.FromContext(ctx).Info("Cloning in the source's namespace", "source", client.ObjectKeyFromObject(source), "claim", there.Name)
+		if err := r.createThere(ctx, s, there); err != nil {
+			return nil, err
+		}
+	}
+	if there.Status.Phase != corev1.ClaimBound || there.Spec.VolumeName == "" {
+		s.cloning = &obstacle{reasonCloning, fmt.Sprintf("Cloning PVC %s/%s, as PVC %s there", source.Namespace, source.Name, there.Name)}
+		return nil, r.bindThere(ctx, s, source, there)
+	}
+	volume := &corev1.PersistentVolume{}
+	if err := r.live.Get(ctx, types.NamespacedName{Name: there.Spec.VolumeName}, volume); err != nil {
+		return nil, fmt.Errorf("reading the volume of claim %s/%s: %w", there.Namespace, there.Name, err)
+	}
+	before := volume.DeepCopy()
+	setAll(&volume.Labels, map[string]string{LabelCloneFor: string(s.dv.UID)})
+	setAll(&volume.Annotations, map[string]string{
+		annotationCloneFor: client.ObjectKeyFromObject(s.dv).String(),
+		annotationReclaim:  string(volume.Spec.PersistentVolumeReclaimPolicy), annotationCloneUID: string(there.UID),
+	})
+	volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+	return volume, r.patchVolume(ctx, volume, before, "marking")
+}
+
+// createThere creates an object in the source's namespace.
+func (r *Reconciler) createThere(ctx context.Context, s *scope, object client.Object) error {
+	err := r.create(ctx, s, object)
+	if apierrors.IsForbidden(err) { // a quota of that namespace
+		s.waiting = &obstacle{reasonPending, "The clone is made in the source's namespace first, which does not take it: " + err.Error()}
+		s.result.RequeueAfter = takenRetry
+		return steps.ErrDone
+	}
+	return err
+}
+
+// bindThere gets the clone bound where volumes wait for a consumer: by a pod on the source's node.
+func (r *Reconciler) bindThere(ctx context.Context, s *scope, source, there *corev1.PersistentVolumeClaim) error {
+	class, err := get(ctx, r.Client, types.NamespacedName{Name: ptr.Deref(there.Spec.StorageClassName, "")}, &storagev1.StorageClass{})
+	if err != nil {
+		return err
+	}
+	waits := class != nil && ptr.Deref(class.VolumeBindingMode, storagev1.VolumeBindingImmediate) == storagev1.VolumeBindingWaitForFirstConsumer
+	if !waits || there.DeletionTimestamp != nil {
+		return steps.ErrDone
+	}
+	pod, err := get(ctx, r.Client, types.NamespacedName{Namespace: there.Namespace, Name: podName(there.Name)}, &corev1.Pod{})
+	if err != nil {
+		return err
+	}
+	if pod == nil {
+		affinity, err := r.affinityOf(ctx, client.ObjectKeyFromObject(source))
+		if err != nil {
+			return err
+		}
+		// Nothing of the DataVolume but its name comes into the other namespace.
+		stranger := &cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Name: there.Name, Namespace: there.Namespace}}
+		stranger.Spec.PVC = &there.Spec
+		pod = buildPod(podInput{DataVolume: stranger, Claim: there, Image: r.options.ImporterImage, Binder: true, Affinity: affinity})
+		pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(there, corev1.SchemeGroupVersion.WithKind(kindClaim))}
+		pod.Labels[LabelCloneFor] = string(s.dv.UID)
+		if err := r.createThere(ctx, s, pod); err != nil {
+			return err
+		}
+	}
+	return steps.ErrDone
+}
+
+// takeAway removes the claim in the source's namespace, whose volume is marked and stays.
+func (r *Reconciler) takeAway(ctx context.Context, s *scope, there *corev1.PersistentVolumeClaim) error {
+	s.cloning = &obstacle{reasonCloning, fmt.Sprintf("Bringing the clone from namespace %s", there.Namespace)}
+	if err := r.removeThere(ctx, there); err != nil {
+		return err
+	}
+	return steps.ErrDone
+}
+
+// removeThere removes a claim in a source's namespace, and first the pod that keeps it.
+func (r *Reconciler) removeThere(ctx context.Context, there *corev1.PersistentVolumeClaim) error {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: there.Namespace, Name: podName(there.Name)}}
+	if err := r.Delete(ctx, pod); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	if there.DeletionTimestamp != nil {
+		return nil
+	}
+	if err := r.Delete(ctx, there, client.Preconditions{UID: &there.UID}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting claim %s/%s: %w", there.Namespace, there.Name, err)
+	}
+	return nil
+}
+
+// handOver reserves the volume for claim.
+func (r *Reconciler) handOver(ctx context.Context, volume *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) error {
+	if ref := volume.Spec.ClaimRef; ref != nil && ref.Namespace == claim.Namespace && ref.Name == claim.Name {
+		return nil
+	}
+	before := volume.DeepCopy()
+	volume.Spec.ClaimRef = &corev1.ObjectReference{APIVersion: "v1", Kind: kindClaim, Namespace: claim.Namespace, Name: claim.Name}
+	return r.patchVolume(ctx, volume, before, "handing over")
+}
+
+// settleVolume gives a volume that has arrived its reclaim policy back and removes the marks.
+func (r *Reconciler) settleVolume(ctx context.Context, s *scope) error {
+	if s.claim == nil || s.claim.Annotations[annotationBroughtFrom] == "" || s.claim.Status.Phase != corev1.ClaimBound || s.done() {
+		return nil
+	}
+	volume, err := r.travelling(ctx, s.dv)
+	if err != nil || volume == nil {
+		return err
+	}
+	return r.unmark(ctx, volume, func(*corev1.PersistentVolume) {})
+}
+
+// unmark ends the volume's way, after a last change.
+func (r *Reconciler) unmark(ctx context.Context, volume *corev1.PersistentVolume, change func(*corev1.PersistentVolume)) error {
+	before := volume.DeepCopy()
+	change(volume)
+	if policy := volume.Annotations[annotationReclaim]; policy != "" {
+		volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimPolicy(policy)
+	}
+	delete(volume.Labels, LabelCloneFor)
+	for _, name := range []string{annotationCloneFor, annotationReclaim, annotationCloneUID} {
+		delete(volume.Annotations, name)
+	}
+	return r.patchVolume(ctx, volume, before, "settling")
+}
+
+// patchVolume writes what has changed in volume since before, unless another has changed it too.
+func (r *Reconciler) patchVolume(ctx context.Context, volume, before *corev1.PersistentVolume, doing string) error {
+	err := r.Patch(ctx, volume, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(names.ManagerData))
+	if err != nil {
+		return fmt.Errorf("%s volume %s: %w", doing, volume.Name, err)
+	}
+	return nil
+}
+
+// abandon removes what was on its way to a DataVolume that is gone: the claim in the source's
+// namespace, and the volume, which goes as its class wants it.
+func (r *Reconciler) abandon(ctx context.Context, key types.NamespacedName, alive types.UID) error {
+	var claims corev1.PersistentVolumeClaimList
+	if err := r.List(ctx, &claims, client.HasLabels{LabelCloneFor}); err != nil {
+		return fmt.Errorf("listing clones that are on their way: %w", err)
+	}
+	for n := range claims.Items {
+		if left(&claims.Items[n], key, alive) {
+			if err := r.removeThere(ctx, &claims.Items[n]); err != nil {
+				return err
+			}
+		}
+	}
+	var volumes corev1.PersistentVolumeList
+	if err := r.List(ctx, &volumes, client.HasLabels{LabelCloneFor}); err != nil {
+		return fmt.Errorf("listing volumes that are on their way: %w", err)
+	}
+	for n := range volumes.Items {
+		volume := &volumes.Items[n]
+		if !left(volume, key, alive) {
+			continue
+		}
+		log.FromContext(ctx).Info("Giving up a volume whose DataVolume is gone", "volume", volume.Name)
+		if err := r.unmark(ctx, volume, giveBack); client.IgnoreNotFound(err) != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// left says whether object was on its way to another DataVolume of that name than the one that is alive.
+func left(object client.Object, key types.NamespacedName, alive types.UID) bool {
+	return object.GetAnnotations()[annotationCloneFor] == key.String() && object.GetLabels()[LabelCloneFor] != string(alive)
+}
+
+// giveBack names the claim that volume came from as its owner again, unless another has it: that
+// claim is gone, so that Kubernetes releases the volume and reclaims it.
+func giveBack(volume *corev1.PersistentVolume) {
+	ref := volume.Spec.ClaimRef
+	if uid := volume.Annotations[annotationCloneUID]; ref != nil && ref.UID == "" && uid != "" {
+		ref.UID = types.UID(uid)
+	}
+}
+
+// travellersOf finds the DataVolume for which a claim or volume is on its way.
+func travellersOf(_ context.Context, object client.Object) []reconcile.Request {
+	namespace, name, ok := strings.Cut(object.GetAnnotations()[annotationCloneFor], "/")
+	if !ok {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
+}

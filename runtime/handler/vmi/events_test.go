@@ -1,0 +1,43 @@
+package vmi
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/tools/events"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/slipway-vm/slipway/runtime/handler/session"
+	"github.com/slipway-vm/slipway/runtime/protocol"
+)
+
+func TestTheEndOfAGuestIsTold(t *testing.T) {
+	for name, c := range map[string]struct {
+		state protocol.State
+		phase v1.VirtualMachineInstancePhase
+		want  string
+	}{
+		"a panic": {
+			protocol.State{Phase: protocol.PhaseCrashed, Reason: ReasonGuestPanicked, Message: "the guest's kernel panicked: no disk"},
+			v1.Failed, "Warning GuestPanicked the guest's kernel panicked: no disk",
+		},
+		"QEMU's end":     {protocol.State{Phase: protocol.PhaseCrashed, Reason: "QEMUEnded"}, v1.Failed, "Warning Stopped The VirtualMachineInstance crashed."},
+		"a failed start": {protocol.State{Phase: protocol.PhaseFailed, Reason: "VolumesNotReady", Message: "no answers"}, v1.Failed, "Warning SyncFailed VolumesNotReady: no answers"},
+		"a power-off":    {protocol.State{Phase: protocol.PhaseShutdown}, v1.Succeeded, "Normal Stopped"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			recorder := events.NewFakeRecorder(5)
+			r := &Reconciler{Recorder: recorder}
+			s := &scope{vmi: &v1.VirtualMachineInstance{}, view: session.View{State: &c.state}}
+			r.tellPhase(s, &runtimeStatus{Phase: v1.Running}, &runtimeStatus{Phase: c.phase})
+			close(recorder.Events)
+			var got []string
+			for event := range recorder.Events {
+				got = append(got, event)
+			}
+			if len(got) != 1 || !strings.HasPrefix(got[0], c.want) {
+				t.Errorf("got %q, want one that begins with %q", got, c.want)
+			}
+		})
+	}
+}
