@@ -4,10 +4,14 @@ SHELL       := /bin/bash
 .DEFAULT_GOAL := help
 
 GO      ?= go
-TAGS    := containers_image_openpgp,exclude_graphdriver_btrfs,containers_image_docker_daemon_stub,containers_image_storage_stub
+TAGS    := containers_image_openpgp,exclude_graphdriver_btrfs,containers_image_docker_daemon_stub,containers_image_storage_stub,netgo,osusergo
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 BIN     := $(CURDIR)/bin
-export GOFLAGS := -tags=$(TAGS) -buildvcs=false
+# Programs of images and tests of all kinds share what is compiled: the same flags, and of the
+# standard library the parts in Go alone.
+export GOFLAGS := -tags=$(TAGS) -trimpath -buildvcs=false
+# Tests link without tables for debuggers; lint vets them.
+gotest  = $(GO) test -vet=off -ldflags="-s -w"
 
 comma := ,
 
@@ -31,28 +35,28 @@ test: deps ## Set up what is missing, pass all tests, print a table of times
 
 ##@ Tests, one kind at a time
 unit: deps ## Tests beside the code, golden files included (no cluster)
-	$(call quiet,$(GO) test -v ./... $(UNIT_ARGS))
-	$(call quiet,GOFLAGS= $(GO) test -C hack/cluster -v ./...)
-	$(call quiet,GOFLAGS= $(GO) test -C hack/cluster/components/triggers -v ./...)
+	$(call quiet,$(gotest) -v ./... $(UNIT_ARGS))
+	$(call quiet,$(gotest) -C hack/cluster -v ./...)
+	$(call quiet,$(gotest) -C hack/cluster/components/triggers -v ./...)
 
 integration: deps ## Tests against a real API server and etcd, network namespaces and devices, no node
-	$(call quiet,KUBEBUILDER_ASSETS=$$(GOFLAGS= $(GO) run -C hack/cluster . build | tail -1) $(GO) test -v -tags=integration$(comma)$(TAGS) -timeout 30m -p 1 \
+	$(call quiet,KUBEBUILDER_ASSETS=$$($(GO) run -C hack/cluster . build | tail -1) $(gotest) -v -tags=integration$(comma)$(TAGS) -timeout 30m -p 1 \
 		./tests/integration/... ./internal/stepcache ./controllers/... ./tasks/... ./runtime/handler/... ./runtime/launcher ./runtime/network/... ./runtime/hostpath ./cmd/virtctl/... $(INTEGRATION_ARGS))
 
 e2e: cluster images e2e-suite ## Tests on a real cluster with real guests (E2E=lifecycle for one suite)
 
 e2e-suite: # on a cluster that has the images already
-	$(GO) test -v -tags=e2e,$(TAGS) -timeout 70m -p 1 ./tests/e2e/$(if $(E2E),$(E2E)/,)... $(E2E_ARGS)
+	$(gotest) -v -tags=e2e,$(TAGS) -timeout 70m -p 1 ./tests/e2e/$(if $(E2E),$(E2E)/,)... $(E2E_ARGS)
 
 e2e-installer: cluster images ## Debian's own installer in a VM, from an empty disk to a published image (hours under emulation; not in CI)
-	$(GO) test -v -tags=e2e_installer,e2e,$(TAGS) -timeout 6h -p 1 ./tests/e2e/installer $(E2E_ARGS)
+	$(gotest) -v -tags=e2e_installer,e2e,$(TAGS) -timeout 6h -p 1 ./tests/e2e/installer $(E2E_ARGS)
 
 bench: cluster images ## The numbers of the design, measured side by side
-	$(GO) test -tags=e2e,$(TAGS) -timeout 60m -run '^$$' -bench . -benchtime 1x ./tests/bench/... $(BENCH_ARGS)
+	$(gotest) -tags=e2e,$(TAGS) -timeout 60m -run '^$$' -bench . -benchtime 1x ./tests/bench/... $(BENCH_ARGS)
 
 lint: $(BIN)/golangci-lint ## Style as rules: sizes, complexity, import direction, error wrapping, contexts
-	GOFLAGS=-buildvcs=false $(BIN)/golangci-lint run ./...
-	cd hack/cluster && GOFLAGS=-buildvcs=false $(BIN)/golangci-lint run ./...
+	GOFLAGS="-trimpath -buildvcs=false" $(BIN)/golangci-lint run ./...
+	cd hack/cluster && GOFLAGS="-trimpath -buildvcs=false" $(BIN)/golangci-lint run ./...
 
 verify: ## Regenerate everything that is generated and fail on a difference
 	$(GO) run ./hack/generate --check
@@ -96,26 +100,26 @@ else
 endif
 
 cluster-up: ## Start it, building what is missing; safe to run twice
-	GOFLAGS= $(GO) run -C hack/cluster . up
+	$(GO) run -C hack/cluster . up
 
 cluster-down: ## Stop it; definitions and disks stay for the next start
-	GOFLAGS= $(GO) run -C hack/cluster . down
+	$(GO) run -C hack/cluster . down
 
 cluster-reset: ## Stop it and forget everything in it
-	GOFLAGS= $(GO) run -C hack/cluster . reset
+	$(GO) run -C hack/cluster . reset
 
 ##@ House
 deps: ## Debian packages that builds and tests need
 	@hack/deps
 
 clean: ## Remove bin/ and stop the local cluster; caches under ~/.cache/slipway stay
-	-GOFLAGS= $(GO) run -C hack/cluster . reset
+	-$(GO) run -C hack/cluster . reset
 	rm -rf $(BIN)
 
 help: ## This list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(BIN)/golangci-lint: hack/lint/go.mod hack/lint/go.sum
-	GOFLAGS= $(GO) build -C hack/lint -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	$(GO) build -C hack/lint -ldflags="-s -w" -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 .PHONY: bench build bundle clean cluster cluster-down cluster-reset cluster-up demo deps e2e e2e-installer e2e-suite generate help images integration lint manifest push test unit verify

@@ -10,8 +10,9 @@ import (
 	"github.com/slipway-vm/slipway/hack/images/debian"
 )
 
-// buildTags select the parts of containers/image that need no C library.
-const buildTags = "containers_image_openpgp exclude_graphdriver_btrfs containers_image_docker_daemon_stub containers_image_storage_stub"
+// buildTags select the parts of containers/image and of the standard library that need no C
+// library; the Makefile's are the same, for tests share what is compiled.
+const buildTags = "containers_image_openpgp exclude_graphdriver_btrfs containers_image_docker_daemon_stub containers_image_storage_stub netgo osusergo"
 
 // program is one Go program of this module.
 type program struct {

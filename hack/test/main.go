@@ -26,8 +26,8 @@ const logs = "bin/test"
 var stages = slices.Concat(
 	[]stage{
 		{name: "cluster-up"},
-		{name: "verify"},
-		{name: "unit"},
+		{name: "verify", behind: true},
+		{name: "unit", behind: true},
 		{name: "images", needs: []string{"cluster-up"}},
 	},
 	suites, // the longest, so begun as soon as they can be
@@ -35,7 +35,7 @@ var stages = slices.Concat(
 		suite("faults", suites...),
 		suite("restart", append(slices.Clone(suites), suite("faults"))...),
 		{name: "integration", needs: []string{"cluster-up"}},
-		{name: "lint"},
+		{name: "lint", behind: true},
 	},
 )
 

@@ -2,19 +2,28 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
 )
 
-// abreast is how many stages run at a time. Two cores have room for three: guests, pods and
-// runs are waited for most of the time.
-const abreast = 3
+// Stages that run at a time: two cores have room for three that wait for guests, pods and runs
+// most of the time, and for one behind them that takes what time of the processors is left.
+const (
+	abreast = 3
+	behind  = 1
+)
+
+// niceness is that of a stage behind the others.
+const niceness = 10
 
 // tail is how many of the last lines of a failed stage are shown.
 const tail = 120
@@ -28,11 +37,15 @@ type stage struct {
 	needs []string
 	// after are stages that must have ended before, however they ended.
 	after []string
+	// behind is set for a stage that nothing waits for and that has no bounds of time: it runs
+	// at a low priority, so that what the others wait for ends sooner.
+	behind bool
 }
 
 // result is what became of a stage.
 type result struct {
 	name           string
+	behind         bool
 	took           time.Duration
 	passed, failed int
 }
@@ -42,10 +55,10 @@ func runAll(ctx context.Context, chosen []stage) []result {
 	finished := make(chan result)
 	done := map[string]result{}
 	waiting := slices.Clone(chosen)
-	running := 0
+	free, running := map[bool]int{false: abreast, true: behind}, 0
 	for len(done) < len(chosen) {
-		for running < abreast {
-			i := slices.IndexFunc(waiting, func(s stage) bool { return s.ready(chosen, done) })
+		for {
+			i := slices.IndexFunc(waiting, func(s stage) bool { return free[s.behind] > 0 && s.ready(chosen, done) })
 			if i < 0 {
 				break
 			}
@@ -57,6 +70,7 @@ func runAll(ctx context.Context, chosen []stage) []result {
 				continue
 			}
 			running++
+			free[s.behind]--
 			go func() { finished <- s.run(ctx) }()
 		}
 		if running == 0 {
@@ -64,6 +78,7 @@ func runAll(ctx context.Context, chosen []stage) []result {
 		}
 		r := <-finished
 		running--
+		free[r.behind]++
 		done[r.name] = r
 	}
 	results := make([]result, len(chosen))
@@ -99,7 +114,7 @@ func (s stage) run(ctx context.Context) result {
 	path := filepath.Join(logs, s.name+".log")
 	fmt.Printf("%s  %-14s begins; tail -f %s\n", clock(), s.name, path)
 	err := s.execute(ctx, path)
-	r := result{name: s.name, took: time.Since(begun)}
+	r := result{name: s.name, behind: s.behind, took: time.Since(begun)}
 	output, readErr := os.ReadFile(path)
 	if readErr != nil {
 		output = []byte(readErr.Error())
@@ -131,10 +146,31 @@ func (s stage) execute(ctx context.Context, path string) error {
 	}
 	cmd := exec.CommandContext(ctx, "make", append([]string{"--no-print-directory"}, target...)...)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = time.Minute
-	return cmd.Run()
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	if s.behind {
+		if err := yield(cmd.Process.Pid); err != nil {
+			fmt.Printf("%s  %-14s keeps its priority: %v\n", clock(), s.name, err)
+		}
+	}
+	return cmd.Wait()
+}
+
+// yield lowers the priority of a session of its own: of its process, which its children inherit,
+// and of the session among others where the kernel shares time by session (sched(7), autogroup).
+func yield(pid int) error {
+	if err := syscall.Setpriority(syscall.PRIO_PROCESS, pid, niceness); err != nil {
+		return fmt.Errorf("lowering the priority: %w", err)
+	}
+	err := os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", pid), []byte(strconv.Itoa(niceness)), 0)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("lowering the session's priority: %w", err)
+	}
+	return nil
 }
 
 // clusterRuns says whether the local cluster was running already, or is none of ours.
@@ -143,7 +179,6 @@ func clusterRuns(ctx context.Context) bool {
 		return true
 	}
 	cmd := exec.CommandContext(ctx, "go", "run", "-C", "hack/cluster", ".", "status", "--json")
-	cmd.Env = append(os.Environ(), "GOFLAGS=")
 	out, err := cmd.Output()
 	return err == nil && strings.Contains(strings.ReplaceAll(string(out), " ", ""), `"running":true`)
 }

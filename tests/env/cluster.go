@@ -69,7 +69,6 @@ func Open(ctx context.Context) (*Cluster, error) {
 
 func (c *Cluster) readLocal(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, "go", "run", "-C", filepath.Join(c.Root, "hack/cluster"), ".", "status", "--json")
-	cmd.Env = append(os.Environ(), "GOFLAGS=")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {

@@ -71,7 +71,6 @@ func run(m *testing.M) int {
 // buildAssets builds etcd and the API server from their modules, or finds them in the cache.
 func buildAssets() (string, error) {
 	cmd := exec.Command("go", "run", "-C", "../../hack/cluster", ".", "build")
-	cmd.Env = append(os.Environ(), "GOFLAGS=")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {

@@ -5,7 +5,6 @@ package restart
 
 import (
 	"context"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -53,7 +52,6 @@ func cluster(ctx context.Context, verb string) {
 	GinkgoHelper()
 	By(verb + " of the cluster")
 	cmd := exec.CommandContext(ctx, "go", "run", "-C", filepath.Join(suite.World.Root, "hack/cluster"), ".", verb)
-	cmd.Env = append(os.Environ(), "GOFLAGS=")
 	cmd.Stdout, cmd.Stderr = GinkgoWriter, GinkgoWriter
 	Expect(cmd.Run()).To(Succeed())
 }

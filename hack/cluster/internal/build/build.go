@@ -34,6 +34,10 @@ type Component struct {
 	Output string
 }
 
+// pureGo are the tags that the main module is built with, so that what is compiled of the
+// standard library and of Kubernetes' libraries is shared with it.
+const pureGo = "netgo,osusergo"
+
 // Components returns the cluster's components, whose modules lie under dir.
 func Components(dir string) ([]Component, error) {
 	kubernetes := filepath.Join(dir, "kubernetes")
@@ -48,19 +52,19 @@ func Components(dir string) ([]Component, error) {
 	return []Component{
 		{
 			Name: "kubernetes", Dir: kubernetes, Packages: []string{"."}, Output: "kubernetes",
-			Flags: []string{"-trimpath", "-tags", "providerless", "-ldflags", "-s -w " + stamp},
+			Flags: []string{"-trimpath", "-tags", "providerless," + pureGo, "-ldflags", "-s -w " + stamp},
 		},
 		{
 			Name: "coredns", Dir: filepath.Join(dir, "coredns"), Packages: []string{"."}, Output: "coredns",
-			Flags: []string{"-trimpath", "-ldflags", "-s -w"},
+			Flags: []string{"-trimpath", "-tags", pureGo, "-ldflags", "-s -w"},
 		},
 		{
 			Name: "pause", Dir: filepath.Join(dir, "pause"), Packages: []string{"."}, Output: "pause",
-			Flags: []string{"-trimpath", "-ldflags", "-s -w"},
+			Flags: []string{"-trimpath", "-tags", pureGo, "-ldflags", "-s -w"},
 		},
 		{
 			Name: "tekton", Dir: filepath.Join(dir, "tekton"), Packages: []string{"tool"},
-			Flags: []string{"-trimpath", "-ldflags", "-s -w"},
+			Flags: []string{"-trimpath", "-tags", pureGo, "-ldflags", "-s -w"},
 		},
 	}, nil
 }
