@@ -8,7 +8,8 @@ import (
 )
 
 // clock sets the guest's clock: UTC unless another is asked for. A VMI without a
-// clock gets timers that suit Linux: no HPET, and missed ticks made up for.
+// clock gets timers that suit Linux: missed ticks made up for, and no HPET where the
+// guest can do without.
 func clock(in Input, domain *libvirtxml.Domain) error {
 	out := &libvirtxml.DomainClock{Offset: "utc"}
 	domain.Clock = out
@@ -17,7 +18,7 @@ func clock(in Input, domain *libvirtxml.Domain) error {
 		out.Timer = []libvirtxml.DomainTimer{
 			{Name: "rtc", TickPolicy: "catchup"},
 			{Name: "pit", TickPolicy: "delay"},
-			{Name: "hpet", Present: "no"},
+			{Name: "hpet", Present: yesNo(needsHPET(in))},
 		}
 		return nil
 	}
@@ -32,6 +33,12 @@ func clock(in Input, domain *libvirtxml.Domain) error {
 	}
 	return nil
 }
+
+// needsHPET says whether Linux may stand still without an HPET. It gives the TSC up where a
+// vCPU seems to have waited for the host, as those of an emulated guest do on a busy one.
+// With kvmclock it never asks; with an HPET it has another look; without either it counts
+// ticks early at boot, when none may come. A guest of one vCPU has no second to compare.
+func needsHPET(in Input) bool { return !in.KVM && VCPUs(in.VMI) > 1 }
 
 // timers are those named by the VMI; kvm and hyperv are KVM's own.
 func timers(spec *v1.Timer, kvm bool) []libvirtxml.DomainTimer {
