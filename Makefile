@@ -36,8 +36,8 @@ test: deps ## Set up what is missing, pass all tests, print a table of times
 ##@ Tests, one kind at a time
 unit: deps ## Tests beside the code, golden files included (no cluster)
 	$(call quiet,$(gotest) -v ./... $(UNIT_ARGS))
-	$(call quiet,$(gotest) -C hack/cluster -v ./...)
-	$(call quiet,$(gotest) -C hack/cluster/components/triggers -v ./...)
+	$(call quiet,cd hack/cluster && $(gotest) -v ./...)
+	$(call quiet,cd hack/cluster/components/triggers && $(gotest) -v ./...)
 
 integration: deps ## Tests against a real API server and etcd, network namespaces and devices, no node
 	$(call quiet,KUBEBUILDER_ASSETS=$$($(GO) run -C hack/cluster . build | tail -1) $(gotest) -v -tags=integration$(comma)$(TAGS) -timeout 30m -p 1 \

@@ -114,16 +114,18 @@ func (f *foreign) now(volume *corev1.PersistentVolume) *corev1.PersistentVolume 
 	return volume
 }
 
-// gone waits for the end of a claim, whose protection the test plays.
+// gone waits for the end of a claim, whose protection the test plays. Another of its name may
+// be there at once.
 func (f *foreign) gone(claim *corev1.PersistentVolumeClaim) {
 	f.t.Helper()
-	f.until("the clone in the source's namespace is gone", func() bool {
-		err := f.Get(f.t.Context(), client.ObjectKeyFromObject(claim), claim)
-		if err == nil && claim.DeletionTimestamp != nil && len(claim.Finalizers) > 0 {
-			claim.Finalizers = nil
-			_ = f.Update(f.t.Context(), claim) // tried again
+	f.until("the claim in the source's namespace is gone", func() bool {
+		found := &corev1.PersistentVolumeClaim{}
+		err := f.Get(f.t.Context(), client.ObjectKeyFromObject(claim), found)
+		if err == nil && found.UID == claim.UID && found.DeletionTimestamp != nil && len(found.Finalizers) > 0 {
+			found.Finalizers = nil
+			_ = f.Update(f.t.Context(), found) // tried again
 		}
-		return apierrors.IsNotFound(err)
+		return apierrors.IsNotFound(err) || err == nil && found.UID != claim.UID
 	})
 }
 
