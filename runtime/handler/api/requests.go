@@ -85,7 +85,7 @@ func readTimeout(w http.ResponseWriter, r *http.Request) (int32, error) {
 }
 
 // screenshot has the launcher draw into memory that the two share.
-func (s *Server) screenshot(w http.ResponseWriter, r *http.Request, guest guest) (err error) {
+func (s *Server) screenshot(w http.ResponseWriter, r *http.Request, guest guest) error {
 	if enabled := guest.vmi.Spec.Domain.Devices.AutoattachGraphicsDevice; enabled != nil && !*enabled {
 		return apierrors.NewBadRequest("No graphics devices are present.")
 	}
