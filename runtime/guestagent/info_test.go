@@ -62,16 +62,26 @@ func TestListsWithNothingInThemAreLists(t *testing.T) {
 	}
 }
 
-func TestAFrozenGuestIsNotFrozenAgain(t *testing.T) {
-	frozen := &agent{answers: map[string]string{"guest-fsfreeze-status": `{"return":"frozen"}`, "guest-fsfreeze-thaw": `{"return":1}`}}
-	running := &agent{answers: map[string]string{"guest-fsfreeze-status": `{"return":"thawed"}`, "guest-fsfreeze-freeze": `{"return":1}`}}
-	for name, a := range map[string]*agent{"frozen": frozen, "running": running} { // each knows only the command that fits
-		if err := guestagent.Freeze(t.Context(), a); err != nil {
-			t.Errorf("freezing a %s guest: %v", name, err)
-		}
-		if err := guestagent.Thaw(t.Context(), a); err != nil {
-			t.Errorf("thawing a %s guest: %v", name, err)
-		}
+func TestOnlyAFrozenGuestIsThawed(t *testing.T) {
+	for name, c := range map[string]struct {
+		answers map[string]string
+		frozen  bool
+	}{ // each knows only the command that fits
+		"frozen": {map[string]string{"guest-fsfreeze-status": `{"return":"frozen"}`, "guest-fsfreeze-thaw": `{"return":1}`}, true},
+		"thawed": {map[string]string{"guest-fsfreeze-status": `{"return":"thawed"}`, "guest-fsfreeze-freeze": `{"return":1}`}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := &agent{answers: c.answers}
+			if frozen, err := guestagent.Frozen(t.Context(), a); frozen != c.frozen || err != nil {
+				t.Errorf("frozen: %v, %v", frozen, err)
+			}
+			if err := guestagent.Thaw(t.Context(), a); err != nil {
+				t.Errorf("thawing: %v", err)
+			}
+			if err := guestagent.Freeze(t.Context(), a); (err == nil) == c.frozen {
+				t.Errorf("freezing: %v", err)
+			}
+		})
 	}
 }
 

@@ -18,7 +18,8 @@ const (
 )
 
 // freeze makes the guest's file systems stand still. That they go on again is set before:
-// whoever asks may be gone before the agent has answered.
+// whoever asks may be gone before the agent has answered, and a freeze that takes too long
+// for an answer takes place all the same.
 func (m *machine) freeze(ctx context.Context, request wire.Request, state protocol.State) (any, error) {
 	var freeze protocol.Freeze
 	if err := request.Decode(&freeze); err != nil {
@@ -27,14 +28,26 @@ func (m *machine) freeze(ctx context.Context, request wire.Request, state protoc
 	if !state.AgentConnected {
 		return nil, errNoAgent
 	}
+	frozen, err := guestagent.Frozen(ctx, m.hv)
+	if err != nil {
+		return nil, err
+	}
 	limit := cmp.Or(time.Duration(freeze.UnfreezeTimeoutSeconds)*time.Second, defaultFreeze)
-	if err := m.do(ctx, func(context.Context) { m.thaw.Reset(max(limit, 0)) }); err != nil {
+	err = m.do(ctx, func(context.Context) {
+		m.thaw.Reset(max(limit, 0))
+		m.setFrozen(true)
+	})
+	if err != nil || frozen {
 		return nil, err
 	}
-	if err := guestagent.Freeze(ctx, m.hv); err != nil {
-		return nil, err
+	freezeErr := guestagent.Freeze(ctx, m.hv)
+	if freezeErr == nil {
+		return nil, nil
 	}
-	return nil, m.do(ctx, func(context.Context) { m.setFrozen(true) })
+	if frozen, err := guestagent.Frozen(ctx, m.hv); err == nil && !frozen {
+		_ = m.do(ctx, func(context.Context) { m.thawed() }) // fails only at the end
+	}
+	return nil, freezeErr
 }
 
 func (m *machine) unfreeze(ctx context.Context, _ wire.Request, state protocol.State) (any, error) {
@@ -44,30 +57,32 @@ func (m *machine) unfreeze(ctx context.Context, _ wire.Request, state protocol.S
 	if err := guestagent.Thaw(ctx, m.hv); err != nil {
 		return nil, err
 	}
-	return nil, m.do(ctx, func(context.Context) {
-		m.thaw.Stop()
-		m.setFrozen(false)
-	})
+	return nil, m.do(ctx, func(context.Context) { m.thawed() })
 }
 
 // thawGuest lets the file systems go on that nobody thawed in time; until that succeeds,
 // again and again.
 func (m *machine) thawGuest(ctx context.Context) {
-	m.log.Info("Thawing the guest: nobody did in time")
 	m.thaw.Reset(thawAgain)
+	if !m.state.AgentConnected {
+		return // it may come back
+	}
+	m.log.Info("Thawing the guest: nobody did in time")
 	go func() {
 		asking, cancel := context.WithTimeout(ctx, agentTimeout)
 		defer cancel()
-		err := guestagent.Thaw(asking, m.hv)
-		if err != nil {
+		if err := guestagent.Thaw(asking, m.hv); err != nil {
 			m.log.Warn("Failed to thaw the guest; trying again", "err", err)
 			return
 		}
-		_ = m.do(ctx, func(context.Context) { // fails only at the end
-			m.thaw.Stop()
-			m.setFrozen(false)
-		})
+		_ = m.do(ctx, func(context.Context) { m.thawed() }) // fails only at the end
 	}()
+}
+
+// thawed notes that the file systems go on.
+func (m *machine) thawed() {
+	m.thaw.Stop()
+	m.setFrozen(false)
 }
 
 // setFrozen tells the handler that the guest's file systems were made to stand still, or

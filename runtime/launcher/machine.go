@@ -135,8 +135,7 @@ func (m *machine) on(ctx context.Context, event hypervisor.Event) {
 		m.link.Publish(m.state)
 	case hypervisor.Rebooted:
 		m.log.Info("The guest restarts")
-		m.thaw.Stop() // a new system has its file systems to itself
-		m.setFrozen(false)
+		m.thawed() // a new system begins with its own
 	}
 }
 
