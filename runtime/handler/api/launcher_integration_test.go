@@ -21,7 +21,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	v1 "kubevirt.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/runtime/protocol"
@@ -41,6 +43,7 @@ func TestMain(m *testing.M) {
 		fmt.Println(err)
 		os.Exit(1)
 	}
+	ctrl.SetLogger(klog.Background())
 	os.Exit(m.Run())
 }
 
