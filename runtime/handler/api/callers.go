@@ -70,7 +70,7 @@ func (c *callers) admit(next http.Handler) http.Handler {
 func (c *callers) check(r *http.Request) error {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "Bearer") || token == "" {
-		return apierrors.NewUnauthorized("virt-handler takes requests of virt-api only, which shows its token")
+		return refusal(apierrors.NewUnauthorized("virt-handler takes requests of virt-api only, which shows its token"))
 	}
 	user, err := c.whose(r.Context(), token)
 	if err != nil {
@@ -80,9 +80,9 @@ func (c *callers) check(r *http.Request) error {
 	case c.user:
 		return nil
 	case "":
-		return apierrors.NewUnauthorized("the token is not valid for virt-handler")
+		return refusal(apierrors.NewUnauthorized("the token is not valid for virt-handler"))
 	default:
-		return apierrors.NewForbidden(schema.GroupResource{}, "", fmt.Errorf("virt-handler takes requests of %s only, not of %s", c.user, user))
+		return refusal(apierrors.NewForbidden(schema.GroupResource{}, "", fmt.Errorf("virt-handler takes requests of %s only, not of %s", c.user, user)))
 	}
 }
 
@@ -104,7 +104,7 @@ func (c *callers) whose(ctx context.Context, token string) (string, error) {
 	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{names.HandlerAudience}}}
 	asked := c.now()
 	if err := c.client.Create(ctx, review); err != nil {
-		return "", apierrors.NewServiceUnavailable(fmt.Sprintf("having the token reviewed: %v", err))
+		return "", refusal(apierrors.NewServiceUnavailable(fmt.Sprintf("having the token reviewed: %v", err)))
 	}
 	user := ""
 	if review.Status.Authenticated && slices.Contains(review.Status.Audiences, names.HandlerAudience) {

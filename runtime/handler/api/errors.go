@@ -16,6 +16,9 @@ import (
 // reasonNotImplemented is the reason of a Status with code 501, for which Kubernetes has none.
 const reasonNotImplemented metav1.StatusReason = "NotImplemented"
 
+// refusal is the error that a request is answered with.
+func refusal(status *apierrors.StatusError) error { return status }
+
 // refuse answers a request with an error, as Kubernetes does.
 func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	status := statusOf(err)

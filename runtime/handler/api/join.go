@@ -52,8 +52,8 @@ func join(ctx context.Context, client *websocket.Conn, device net.Conn) goodbye 
 	_ = client.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(why.code, why.text), time.Now().Add(goodbyeTimeout))
 	_ = device.Close()
 	_ = client.Close()
-	for ; left > 0; left-- {
-		<-ended
+	for range left {
+		<-ended //nolint:errcheck // the first end is the true one
 	}
 	return why
 }
@@ -80,8 +80,7 @@ func input(device io.Writer, client *websocket.Conn) goodbye {
 			return goodbyeClient
 		}
 		if _, err := io.Copy(device, message); err != nil {
-			var closed *websocket.CloseError
-			if errors.As(err, &closed) {
+			if _, closed := errors.AsType[*websocket.CloseError](err); closed {
 				return goodbyeClient
 			}
 			return goodbyeDevice

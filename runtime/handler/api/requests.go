@@ -68,18 +68,18 @@ func (s *Server) unfreeze(w http.ResponseWriter, r *http.Request, guest guest) e
 func readTimeout(w http.ResponseWriter, r *http.Request) (int32, error) {
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
-		return 0, apierrors.NewBadRequest(fmt.Sprintf("reading the request: %v", err))
+		return 0, refusal(apierrors.NewBadRequest(fmt.Sprintf("reading the request: %v", err)))
 	}
 	var freeze v1.FreezeUnfreezeTimeout
 	if err := yaml.Unmarshal(data, &freeze); err != nil {
-		return 0, apierrors.NewBadRequest(fmt.Sprintf("reading unfreezeTimeout: %v", err))
+		return 0, refusal(apierrors.NewBadRequest(fmt.Sprintf("reading unfreezeTimeout: %v", err)))
 	}
 	if freeze.UnfreezeTimeout == nil {
 		return 0, nil
 	}
 	limit := freeze.UnfreezeTimeout.Duration
 	if limit < 0 || limit > math.MaxInt32*time.Second {
-		return 0, apierrors.NewBadRequest(fmt.Sprintf("unfreezeTimeout is %s; it must be neither negative nor longer than %d seconds", limit, math.MaxInt32))
+		return 0, refusal(apierrors.NewBadRequest(fmt.Sprintf("unfreezeTimeout is %s; it must be neither negative nor longer than %d seconds", limit, math.MaxInt32)))
 	}
 	return int32(math.Ceil(limit.Seconds())), nil
 }
@@ -87,7 +87,7 @@ func readTimeout(w http.ResponseWriter, r *http.Request) (int32, error) {
 // screenshot has the launcher draw into memory that the two share.
 func (s *Server) screenshot(w http.ResponseWriter, r *http.Request, guest guest) error {
 	if enabled := guest.vmi.Spec.Domain.Devices.AutoattachGraphicsDevice; enabled != nil && !*enabled {
-		return apierrors.NewBadRequest("No graphics devices are present.")
+		return refusal(apierrors.NewBadRequest("No graphics devices are present."))
 	}
 	fd, err := unix.MemfdCreate("screenshot", unix.MFD_CLOEXEC)
 	if err != nil {

@@ -82,7 +82,7 @@ func (s *Server) find(r *http.Request) (guest, error) {
 		return guest{}, fmt.Errorf("getting VMI %s: %w", key, err)
 	}
 	if vmi.Status.NodeName != s.options.NodeName { // it is leaving
-		return guest{}, apierrors.NewNotFound(v1.Resource("virtualmachineinstance"), key.Name)
+		return guest{}, refusal(apierrors.NewNotFound(v1.Resource("virtualmachineinstance"), key.Name))
 	}
 	found := guest{vmi: vmi, session: s.options.Sessions.OfVMI(vmi.UID)}
 	if found.session == nil {
@@ -101,7 +101,7 @@ func (s *Server) find(r *http.Request) (guest, error) {
 
 // conflict says that the guest is not as a request needs it.
 func (g guest) conflict(why string) error {
-	return apierrors.NewConflict(v1.Resource("virtualmachineinstance"), g.vmi.Name, errors.New(why))
+	return refusal(apierrors.NewConflict(v1.Resource("virtualmachineinstance"), g.vmi.Name, errors.New(why)))
 }
 
 // needAgent refuses what only the guest's agent can do.

@@ -39,7 +39,7 @@ var upgrader = websocket.Upgrader{
 func (s *Server) console(w http.ResponseWriter, r *http.Request, guest guest) error {
 	devices := &guest.vmi.Spec.Domain.Devices
 	if devices.AutoattachSerialConsole != nil && !*devices.AutoattachSerialConsole {
-		return apierrors.NewBadRequest("No serial consoles are present.")
+		return refusal(apierrors.NewBadRequest("No serial consoles are present."))
 	}
 	if !websocket.IsWebSocketUpgrade(r) {
 		return errNoWebsocket
@@ -57,7 +57,7 @@ func (s *Server) console(w http.ResponseWriter, r *http.Request, guest guest) er
 func (s *Server) vnc(w http.ResponseWriter, r *http.Request, guest guest) error {
 	devices := &guest.vmi.Spec.Domain.Devices
 	if devices.AutoattachGraphicsDevice != nil && !*devices.AutoattachGraphicsDevice {
-		return apierrors.NewBadRequest("No graphics devices are present.")
+		return refusal(apierrors.NewBadRequest("No graphics devices are present."))
 	}
 	if !websocket.IsWebSocketUpgrade(r) {
 		return errNoWebsocket
@@ -65,7 +65,7 @@ func (s *Server) vnc(w http.ResponseWriter, r *http.Request, guest guest) error 
 	return s.stream(r.Context(), w, r, guest, protocol.ChannelVNC)
 }
 
-var errNoWebsocket = apierrors.NewBadRequest("this is served as a websocket only; send Connection: Upgrade and Upgrade: websocket")
+var errNoWebsocket = refusal(apierrors.NewBadRequest("this is served as a websocket only; send Connection: Upgrade and Upgrade: websocket"))
 
 // stream joins a client with a device until either side ends or ctx is done. It returns
 // errors from before there is a websocket.
