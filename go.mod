@@ -9,6 +9,7 @@ require (
 	github.com/fsnotify/fsnotify v1.9.0 // sockets and folders are watched, not polled
 	github.com/google/go-containerregistry v0.22.1 // hack: writes image archives without a daemon
 	github.com/google/nftables v0.3.0 // masquerade rules in pods, without the nft program
+	github.com/gorilla/websocket v1.5.4-0.20250319132907-e064f32e3674 // consoles and screens of VMs, in the version of client-go
 	github.com/hashicorp/go-multierror v1.1.1
 	github.com/insomniacslk/dhcp v0.0.0-20260901064844-234b97448fae // leases for guests
 	github.com/klauspost/compress v1.20.3 // zstd and fast gzip of disks
