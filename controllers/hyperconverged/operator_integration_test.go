@@ -5,6 +5,7 @@ package hyperconverged
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -134,7 +135,13 @@ func followsRollout(t *testing.T, c client.WithWatch, options Options) {
 	t.Helper()
 	rollOut(t, c, options)
 	hco := waitHCO(t, c, options, "Available", metav1.ConditionTrue, "")
-	get(t, c, client.ObjectKeyFromObject(subresources()), subresources())
+	deadline := time.Now().Add(patience)
+	for err := errors.New("not asked yet"); err != nil; err = c.Get(t.Context(), client.ObjectKeyFromObject(subresources()), subresources()) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the subresources are not registered: %v", err)
+		}
+		<-time.After(100 * time.Millisecond)
+	}
 	if hco.Status.SystemHealthStatus != hcov1.HealthHealthy || len(hco.Status.Versions) != 1 || len(hco.Status.RelatedObjects) != 3 {
 		t.Errorf("status is %+v", hco.Status)
 	}
