@@ -126,7 +126,7 @@ func (b *bundler) trust(ctx context.Context, bundle []byte) error {
 func (b *bundler) trustAggregated(ctx context.Context, bundle []byte) error {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(apiServiceKind)
-	if err := b.List(ctx, list); err != nil {
+	if err := b.live.List(ctx, list, client.MatchingLabels{virtv1.AppLabel: aggregatorLabel}); err != nil {
 		return fmt.Errorf("listing APIServices: %w", err)
 	}
 	wanted := base64.StdEncoding.EncodeToString(bundle)

@@ -39,8 +39,8 @@ func (s *Server) expandSent(w http.ResponseWriter, r *http.Request) error {
 	if len(content) == 0 {
 		return badRequest("empty request body")
 	}
-	var any map[string]any
-	if err := json.Unmarshal(content, &any); err != nil {
+	var raw map[string]any
+	if err := json.Unmarshal(content, &raw); err != nil {
 		return badRequest(unreadableBody, err)
 	}
 	vm := &virtv1.VirtualMachine{}

@@ -52,8 +52,9 @@ type trust struct {
 	err   error
 	roots *x509.CertPool
 	// names are the certificates' common names that are let in; none means any.
-	names                                   []string
-	users, uids, groups, extras, everything []string
+	names []string
+	// Headers that say who asks, and prefixes of those that say more of him.
+	users, uids, groups, extras []string
 }
 
 // NeedLeaderElection says that every replica follows the configuration.
@@ -115,7 +116,6 @@ func trustOf(data map[string]string) *trust {
 	if len(t.users) == 0 {
 		return &trust{err: fmt.Errorf("reading the front proxy's configuration: %s names no header", keyUserHeaders)}
 	}
-	t.everything = slices.Concat(t.users, t.uids, t.groups)
 	return t
 }
 
@@ -175,7 +175,7 @@ func (t *trust) user(header http.Header) authenticationv1.UserInfo {
 			}
 		}
 	}
-	for _, name := range t.everything {
+	for _, name := range slices.Concat(t.users, t.uids, t.groups) {
 		header.Del(name)
 	}
 	return user

@@ -160,14 +160,14 @@ func (s *Server) routed() *http.ServeMux {
 		add(r, r.path, known(r.answer()))
 	}
 	for _, r := range routes {
-		add(r, namespacedPath+r.path, known(s.guarded(r)))
+		add(r, namespacedPath+r.path, known(guarded(r)))
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, request *http.Request) { fail(w, request, notFound(request)) })
 	return mux
 }
 
 // guarded answers those whom the front proxy names and a role allows it.
-func (s *Server) guarded(r route) answer {
+func guarded(r route) answer {
 	what, serve := r.resource(), r.answer()
 	return func(s *Server, w http.ResponseWriter, request *http.Request) error {
 		user, err := s.proxy.identify(request)
