@@ -73,6 +73,15 @@ func (p *frontProxy) Start(ctx context.Context) error {
 			DeleteFunc: func(any) { p.follow(&corev1.ConfigMap{}) },
 		},
 	})
+	go func() {
+		select {
+		case <-ctx.Done():
+		case <-informer.HasSyncedChecker().Done():
+			if none := (&trust{err: errNoFrontProxy}); p.trusted.CompareAndSwap(nil, none) {
+				p.tell(none)
+			}
+		}
+	}()
 	informer.RunWithContext(ctx)
 	return nil
 }
@@ -85,12 +94,17 @@ func (p *frontProxy) follow(object any) {
 	}
 	read := trustOf(configMap.Data)
 	p.trusted.Store(read)
-	if read.err != nil {
-		p.log.Error(read.err, "nobody can use the subresources of virtual machines: start, stop, console and the like answer 401",
+	p.tell(read)
+}
+
+// tell logs who is trusted.
+func (p *frontProxy) tell(t *trust) {
+	if t.err != nil {
+		p.log.Error(t.err, "nobody can use the subresources of virtual machines: start, stop, console and the like answer 401",
 			"ConfigMap", metav1.NamespaceSystem+"/"+proxyConfigMap)
 		return
 	}
-	p.log.Info("trusting the API server's front proxy", "names", read.names, "userHeaders", read.users)
+	p.log.Info("trusting the API server's front proxy", "names", t.names, "userHeaders", t.users)
 }
 
 // trustOf reads the data of the ConfigMap.
