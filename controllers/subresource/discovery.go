@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
 	virtv1 "kubevirt.io/api/core/v1"
 )
@@ -55,6 +56,13 @@ func (s *Server) resources(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// kinds are of what the subresources are of; without one, clients do not see them. What is no
+// subresource has none: it would be a second place at which that kind is kept.
+var kinds = map[string]schema.GroupVersionKind{
+	"virtualmachines":         virtv1.VirtualMachineGroupVersionKind,
+	"virtualmachineinstances": virtv1.VirtualMachineInstanceGroupVersionKind,
+}
+
 // apiResources are the subresources that are served, by name.
 func apiResources() []metav1.APIResource {
 	found := map[string]metav1.APIResource{}
@@ -64,7 +72,11 @@ func apiResources() []metav1.APIResource {
 		}
 		name := strings.ReplaceAll(r.path, "/{name}", "")
 		name, _, _ = strings.Cut(name, "/{")
-		found[name] = metav1.APIResource{Name: name, Namespaced: true, Verbs: metav1.Verbs{verbs[r.method]}}
+		one := metav1.APIResource{Name: name, Namespaced: true, Verbs: metav1.Verbs{verbs[r.method]}}
+		if kind := kinds[r.resource().name]; kind.Kind != "" {
+			one.Group, one.Version, one.Kind = kind.Group, kind.Version, kind.Kind
+		}
+		found[name] = one
 	}
 	list := make([]metav1.APIResource, 0, len(found))
 	for _, one := range found {

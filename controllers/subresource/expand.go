@@ -11,10 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	virtv1 "kubevirt.io/api/core/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-vm/slipway/controllers/instancetype"
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/defaults"
+	"github.com/slipway-vm/slipway/internal/supported"
 )
 
 // expandStored shows a VM with what its instance type and preference say, in its own fields.
@@ -44,13 +44,16 @@ func (s *Server) expandSent(w http.ResponseWriter, r *http.Request) error {
 		return badRequest(unreadableBody, err)
 	}
 	vm := &virtv1.VirtualMachine{}
-	if err := yaml.UnmarshalStrict(content, vm); err != nil {
-		return invalid(err.Error())
+	if err := json.Unmarshal(content, vm); err != nil {
+		return badRequest(unreadableBody, err)
+	}
+	if errs := supported.Unsupported(supported.VirtualMachine, raw); len(errs) > 0 {
+		return invalid(errs)
 	}
 	namespace := r.PathValue("namespace")
 	switch {
 	case vm.Spec.Template == nil:
-		return invalid("spec.template in body is required")
+		return invalid(field.ErrorList{field.Required(field.NewPath("spec", "template"), "")})
 	case vm.Namespace != "" && vm.Namespace != namespace:
 		return badRequest("VM namespace must be empty or %s", namespace)
 	}
@@ -62,9 +65,12 @@ func (s *Server) expandSent(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func invalid(cause string) error {
+func invalid(errs field.ErrorList) error {
 	status := apierrors.NewBadRequest(notAValidMachine)
-	status.ErrStatus.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{{Message: cause}}}
+	status.ErrStatus.Details = &metav1.StatusDetails{}
+	for _, err := range errs {
+		status.ErrStatus.Details.Causes = append(status.ErrStatus.Details.Causes, metav1.StatusCause{Field: err.Field, Message: err.Error()})
+	}
 	return refuse(status)
 }
 

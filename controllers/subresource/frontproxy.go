@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -48,6 +49,7 @@ type frontProxy struct {
 
 // trust is what the ConfigMap says.
 type trust struct {
+	data map[string]string
 	// err says why nobody is trusted, nil when somebody is.
 	err   error
 	roots *x509.CertPool
@@ -92,7 +94,11 @@ func (p *frontProxy) follow(object any) {
 	if !ok {
 		return
 	}
+	if before := p.trusted.Load(); before != nil && maps.Equal(before.data, configMap.Data) {
+		return
+	}
 	read := trustOf(configMap.Data)
+	read.data = configMap.Data
 	p.trusted.Store(read)
 	p.tell(read)
 }
