@@ -39,8 +39,11 @@ func (r *Reconciler) premature(ctx context.Context, object *unstructured.Unstruc
 	}
 	deployment := &appsv1.Deployment{}
 	err = r.Client.Get(ctx, client.ObjectKey{Namespace: r.Options.Namespace, Name: server}, deployment)
-	if client.IgnoreNotFound(err) != nil {
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	if err != nil {
 		return false, fmt.Errorf("reading Deployment %s: %w", server, err)
 	}
-	return deployment.Status.AvailableReplicas == 0, nil
+	return ofDeployment(deployment).Missing != "", nil
 }

@@ -146,21 +146,22 @@ func notImplemented(why string) error {
 // routed makes the multiplexer of everything that there is.
 func (s *Server) routed() *http.ServeMux {
 	mux := http.NewServeMux()
-	add := func(r route, path string, serve answer) {
-		mux.HandleFunc(r.method+" "+path, func(w http.ResponseWriter, request *http.Request) {
+	add := func(method, path, what string, serve answer) {
+		mux.HandleFunc(method+" "+path, func(w http.ResponseWriter, request *http.Request) {
 			if err := serve(s, w, request); err != nil {
 				fail(w, request, err)
 			}
 		})
 		mux.HandleFunc(path, func(w http.ResponseWriter, request *http.Request) {
-			fail(w, request, refuse(apierrors.NewMethodNotSupported(schema.GroupResource{Group: virtv1.SubresourceGroupName, Resource: r.resource().String()}, strings.ToLower(request.Method))))
+			group := schema.GroupResource{Group: virtv1.SubresourceGroupName, Resource: what}
+			fail(w, request, refuse(apierrors.NewMethodNotSupported(group, strings.ToLower(request.Method))))
 		})
 	}
 	for _, r := range pages {
-		add(r, r.path, known(r.answer()))
+		add(r.method, r.path, r.path, known(r.answer()))
 	}
 	for _, r := range routes {
-		add(r, namespacedPath+r.path, known(guarded(r)))
+		add(r.method, namespacedPath+r.path, r.resource().String(), known(guarded(r)))
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, request *http.Request) { fail(w, request, notFound(request)) })
 	return mux
