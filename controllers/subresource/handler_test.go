@@ -8,6 +8,13 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/slipway-vm/slipway/controllers/hyperconverged/components"
+	"github.com/slipway-vm/slipway/controllers/hyperconverged/render"
+	"github.com/slipway-vm/slipway/internal/names"
 )
 
 func TestOnlyTheProcessThatTheNodeTellsOfIsSpokenTo(t *testing.T) {
@@ -53,4 +60,30 @@ func TestVirtHandlerSeesNothingOfWhoAsks(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
+}
+
+func TestThePodHasTheTokenThatIsRead(t *testing.T) {
+	objects, err := render.Folder(components.Files(), "virt-api", render.Values{Namespace: "slipway"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range objects {
+		if object.GetKind() != "Deployment" {
+			continue
+		}
+		deployment := &appsv1.Deployment{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, deployment); err != nil {
+			t.Fatal(err)
+		}
+		spec := deployment.Spec.Template.Spec
+		token := spec.Volumes[0].Projected.Sources[0].ServiceAccountToken
+		if file := spec.Containers[0].VolumeMounts[0].MountPath + "/" + token.Path; file != TokenFile {
+			t.Errorf("the token is %s, and %s is read", file, TokenFile)
+		}
+		if token.Audience != names.HandlerAudience {
+			t.Errorf("the token is for %s, and virt-handler takes those for %s", token.Audience, names.HandlerAudience)
+		}
+		return
+	}
+	t.Error("virt-api has no Deployment")
 }
