@@ -57,12 +57,13 @@ func SetupWithManager(mgr ctrl.Manager) error {
 }
 
 // steps are done in this order in every pass over a VM that is not being deleted: the
-// disks of a VM are made whether it runs or not, and a failed start is written down
-// before its VMI, the only trace of it, is removed.
+// disks of a VM are made whether it runs or not, what is requested says whether it is to
+// run, and a failed start is written down before its VMI, the only trace of it, is removed.
 func (r *Reconciler) steps() []func(context.Context, *scope) error {
 	return []func(context.Context, *scope) error{
 		r.addFinalizer,
 		r.createDataVolumes,
+		r.readRequests,
 		r.noteFailedStart,
 		r.run,
 	}
@@ -89,7 +90,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if s.gone {
 		return ctrl.Result{}, nil
 	}
-	err = errors.Join(s.failure, r.writeStatus(ctx, s))
+	err = errors.Join(s.failure, r.writeRequests(ctx, s), r.writeStatus(ctx, s))
 	if apierrors.IsConflict(err) {
 		log.FromContext(ctx).V(1).Info("Waiting for the newer object", "reason", err.Error())
 		return ctrl.Result{Requeue: true}, nil //nolint:staticcheck // the event that brings the newer object may have passed already
