@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -64,6 +65,7 @@ type session struct {
 	wait, steady time.Duration
 	in           io.Reader
 	out, say     io.Writer
+	terminal     bool // in is one, and raw
 	open         func(context.Context) (*subresource.Stream, error)
 }
 
@@ -73,7 +75,7 @@ func (s *session) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	restore, err := raw(s.in)
+	restore, err := s.raw()
 	if err != nil {
 		return err
 	}
@@ -90,13 +92,13 @@ func (s *session) run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		case end == nil:
-			s.tell("\r\nThe console of %s was closed.", s.vmi)
+			s.tell("\nThe console of %s was closed.", s.vmi)
 			return nil
 		case told:
 			return fmt.Errorf("disconnected from the console of %s: %s", s.vmi, text)
 		}
-		s.tell("\r\nYou were disconnected from the console. This could be caused by one of the following:" +
-			"\r\n - the target VM was powered off\r\n - another user connected to the console of the target VM\r\n - network issues")
+		s.tell("\nYou were disconnected from the console. This could be caused by one of the following:" +
+			"\n - the target VM was powered off\n - another user connected to the console of the target VM\n - network issues")
 		if !began.IsZero() && time.Since(began) < s.steady {
 			return fmt.Errorf("disconnected from the console of %s again: %w", s.vmi, end)
 		}
@@ -112,9 +114,13 @@ func (s *session) run(ctx context.Context) error {
 	}
 }
 
-// tell prints a line. The terminal is raw, so it needs its carriage return.
+// tell prints lines. On a raw terminal each needs its carriage return.
 func (s *session) tell(format string, args ...any) {
-	fmt.Fprintf(s.say, format+"\r\n", args...)
+	text := fmt.Sprintf(format+"\n", args...)
+	if s.terminal {
+		text = strings.ReplaceAll(text, "\n", "\r\n")
+	}
+	fmt.Fprint(s.say, text)
 }
 
 // connect opens the console, and tries again while the error is one to wait out.

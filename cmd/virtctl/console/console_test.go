@@ -110,7 +110,7 @@ func TestASessionUntilTheUserLeaves(t *testing.T) {
 	if err := u.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := u.said.String(); got != "Successfully connected to web console. Press Ctrl+] or Ctrl+5 to exit console.\r\n" {
+	if got := u.said.String(); got != "Successfully connected to web console. Press Ctrl+] or Ctrl+5 to exit console.\n" {
 		t.Errorf("it said %q", got)
 	}
 	if got := u.seen.String(); got != "login: " {
@@ -131,7 +131,7 @@ func TestAVMIThatDoesNotRunYetIsWaitedFor(t *testing.T) {
 		serve(w, r)
 	})
 	u := newTerminal(t, server)
-	if err := u.run(t.Context()); err != nil || !strings.HasSuffix(u.said.String(), "The console of web was closed.\r\n") {
+	if err := u.run(t.Context()); err != nil || !strings.HasSuffix(u.said.String(), "The console of web was closed.\n") {
 		t.Errorf("%v, said %q", err, u.said)
 	}
 	u = newTerminal(t, server)
@@ -167,7 +167,7 @@ func TestABrokenSessionIsConnectedAgain(t *testing.T) {
 	if got := u.seen.String(); got != "first, second" {
 		t.Errorf("the guest was seen to say %q", got)
 	}
-	for _, want := range []string{"\r\nYou were disconnected from the console. This could be caused by one of the following:\r\n - the target VM was powered off", "Connecting again...\r\nSuccessfully connected"} {
+	for _, want := range []string{"\nYou were disconnected from the console. This could be caused by one of the following:\n - the target VM was powered off", "Connecting again...\nSuccessfully connected"} {
 		if !strings.Contains(u.said.String(), want) {
 			t.Errorf("it said %q without %q", u.said, want)
 		}

@@ -53,8 +53,8 @@ func send(w io.Writer, typed <-chan []byte, stop <-chan struct{}) {
 }
 
 // raw lets every key of a terminal go through as it is, and returns what undoes that. Other input stays as it is.
-func raw(in io.Reader) (func(), error) {
-	file, isFile := in.(*os.File)
+func (s *session) raw() (func(), error) {
+	file, isFile := s.in.(*os.File)
 	if !isFile || !term.IsTerminal(int(file.Fd())) {
 		return func() {}, nil
 	}
@@ -62,5 +62,6 @@ func raw(in io.Reader) (func(), error) {
 	if err != nil {
 		return nil, fmt.Errorf("make raw terminal failed: %w", err)
 	}
+	s.terminal = true
 	return func() { _ = term.Restore(int(file.Fd()), state) }, nil
 }

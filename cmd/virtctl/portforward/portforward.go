@@ -78,17 +78,13 @@ func (o *options) run(cmd *cobra.Command, cluster subresource.Cluster, t Target,
 		}
 		return stream.Join(cmd.Context(), stdio{Reader: cmd.InOrStdin(), Writer: cmd.OutOrStdout()})
 	}
-	address, err := net.ResolveIPAddr("ip", o.address)
-	if err != nil {
-		return fmt.Errorf("reading --address: %w", err)
-	}
 	for _, p := range ports {
-		f.say("forwarding %s %s:%d to %d", p.protocol, address, p.local, p.remote)
+		f.say("forwarding %s %s:%d to %d", p.protocol, o.address, p.local, p.remote)
 		listen := f.listenTCP
 		if p.protocol == protocolUDP {
 			listen = f.listenUDP
 		}
-		if err := listen(cmd.Context(), net.JoinHostPort(address.String(), strconv.Itoa(p.local)), p); err != nil {
+		if err := listen(cmd.Context(), net.JoinHostPort(o.address, strconv.Itoa(p.local)), p); err != nil {
 			return err
 		}
 	}

@@ -94,7 +94,7 @@ func newResetCommand(cluster Cluster) *cobra.Command {
 		Long:  "Restarts the guest of a VMI at once, as by the reset button of a machine. Its pod stays.",
 		Example: `  # Reset the VMI "web":
   virtctl reset web`,
-	}, "Error reseting VirtualMachineInstance ")
+	}, "Error reseting VirtualMachineInstance ") //nolint:misspell // KubeVirt's own word, by which scripts know it
 }
 
 func newSoftRebootCommand(cluster Cluster) *cobra.Command {

@@ -87,7 +87,7 @@ func TestFailuresAreToldInTheFieldsWords(t *testing.T) {
 		"pause vm web":                         {gone, "Error pausing VirtualMachineInstance web. VirtualMachine web is not set to run"},
 		"pause pod web":                        {nil, "unsupported resource type 'pod'; write vm or vmi"},
 		"unpause vmi web":                      {conflict, "Error unpausing VirtualMachineInstance web: VM is already running"},
-		"reset web":                            {conflict, "Error reseting VirtualMachineInstance web: VM is already running"},
+		"reset web":                            {conflict, "Error reseting VirtualMachineInstance web: VM is already running"}, //nolint:misspell // KubeVirt's own word
 		"soft-reboot web":                      {conflict, "Error soft rebooting VirtualMachineInstance web: VM is already running"},
 		"start other":                          {nil, "this cluster does not serve subresources.kubevirt.io/v1"},
 	} {

@@ -20,6 +20,8 @@ import (
 	virtv1 "kubevirt.io/api/core/v1"
 )
 
+const contentType = "Content-Type"
+
 // Cluster is what is needed of a cluster.
 type Cluster interface {
 	Namespace() (string, error)
@@ -88,7 +90,7 @@ func (a *API) Put(ctx context.Context, of Object, verb string, options any) erro
 		if err != nil {
 			return fmt.Errorf("encoding the options of %s: %w", verb, err)
 		}
-		request = request.Body(body)
+		request = request.SetHeader(contentType, runtime.ContentTypeJSON).Body(body)
 	}
 	return served(request.Do(ctx).Error())
 }
@@ -98,9 +100,10 @@ func (a *API) Get(ctx context.Context, of Object, path string, query url.Values)
 	return raw(ctx, withQuery(a.request("GET", of, path), query))
 }
 
-// PutNamespaced gives body to a subresource of the namespace and returns the answer.
+// PutNamespaced gives body, which is JSON, to a subresource of the namespace and returns the answer.
 func (a *API) PutNamespaced(ctx context.Context, subresource string, body []byte) ([]byte, error) {
-	return raw(ctx, a.client.Put().Namespace(a.Namespace).Resource(subresource).Body(body))
+	request := a.client.Put().Namespace(a.Namespace).Resource(subresource)
+	return raw(ctx, request.SetHeader(contentType, runtime.ContentTypeJSON).Body(body))
 }
 
 // GetGlobal reads a subresource of the whole cluster.
