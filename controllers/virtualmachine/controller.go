@@ -90,7 +90,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if s.gone {
 		return ctrl.Result{}, nil
 	}
-	err = errors.Join(s.failure, r.writeRequests(ctx, s), r.writeStatus(ctx, s))
+	err = errors.Join(s.failure, r.writeStatus(ctx, s))
 	if apierrors.IsConflict(err) {
 		log.FromContext(ctx).V(1).Info("Waiting for the newer object", "reason", err.Error())
 		return ctrl.Result{Requeue: true}, nil //nolint:staticcheck // the event that brings the newer object may have passed already

@@ -15,8 +15,12 @@ import (
 	"github.com/slipway-vm/slipway/internal/names"
 )
 
-// writeStatus writes the VM's status when it has changed.
+// writeStatus writes the VM's status when it has changed: what is requested first, so that
+// who reads the rest reads it, too.
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
+	if err := r.writeRequests(ctx, s); err != nil {
+		return err
+	}
 	wanted := statusOf(s)
 	if reflect.DeepEqual(wanted, owned(&s.vm.Status)) {
 		return nil
