@@ -49,6 +49,18 @@ func (s *screen) String() string {
 	return s.text.String()
 }
 
+// waitFor waits until text is on the screen.
+func (s *screen) waitFor(t *testing.T, text string) {
+	t.Helper()
+	for !strings.Contains(s.String(), text) {
+		select {
+		case <-t.Context().Done():
+			return
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
 func newTerminal(t *testing.T, server *standin.Server) *terminal {
 	t.Helper()
 	api, err := subresource.Of(server)
@@ -104,6 +116,7 @@ func TestASessionUntilTheUserLeaves(t *testing.T) {
 	}))
 	u := newTerminal(t, server)
 	go func() {
+		u.seen.waitFor(t, "login: ")
 		u.typeIn(t, "root")
 		u.typeIn(t, "\r\x1dnot sent")
 	}()
@@ -199,13 +212,7 @@ func TestAUserLeavesWhileNothingAnswers(t *testing.T) {
 	})
 	u := newTerminal(t, server)
 	go func() {
-		for !strings.Contains(u.said.String(), "Connecting again") {
-			select {
-			case <-t.Context().Done():
-				return
-			case <-time.After(time.Millisecond):
-			}
-		}
+		u.said.waitFor(t, "Connecting again")
 		u.typeIn(t, "\x1d")
 	}()
 	if err := u.run(t.Context()); err != nil {
