@@ -215,8 +215,9 @@ func (w *world) restart(t *testing.T) {
 	must(t, err)
 	grace := int64(0)
 	must(t, w.client.VirtualMachine(w.ns).Restart(t.Context(), name, &virtv1.RestartOptions{GracePeriodSeconds: &grace}))
-	for ctx, cancel := context.WithTimeout(t.Context(), boundBoot); ; {
-		defer cancel()
+	ctx, cancel := context.WithTimeout(t.Context(), boundBoot)
+	defer cancel()
+	for {
 		after, err := w.client.VirtualMachineInstance(w.ns).Get(ctx, name, metav1.GetOptions{})
 		if err == nil && after.UID != before.UID {
 			break
