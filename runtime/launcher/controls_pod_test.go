@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/slipway-vm/slipway/runtime/handler/rfb"
 	"github.com/slipway-vm/slipway/runtime/protocol"
 	"github.com/slipway-vm/slipway/runtime/protocol/wire"
 )
@@ -79,6 +80,11 @@ func TestAGuestIsWatchedAndControlled(t *testing.T) {
 		one, two := p.connect(protocol.ChannelVNC), p.connect(protocol.ChannelVNC)
 		p.hear(one, "RFB 003.008\n")
 		p.hear(two, "RFB 003.008\n")
+	})
+	t.Run("its pointer is moved", func(t *testing.T) {
+		if err := rfb.MovePointer(p.connect(protocol.ChannelVNC)); err != nil {
+			t.Error(err)
+		}
 	})
 	t.Run("a picture of its screen is a PNG", func(t *testing.T) {
 		fd, err := unix.MemfdCreate("screenshot", unix.MFD_CLOEXEC)

@@ -277,6 +277,7 @@ func (w *world) refusals(t *testing.T) {
 	w.refused(t, http.MethodPut, vmiPath("x", "freeze"), w.token, `{"unfreezeTimeout":"soon"}`, 400, "unfreezeTimeout")
 	w.refused(t, http.MethodGet, vmiPath("x", "console"), w.token, "", 400, "websocket")
 	w.refused(t, http.MethodGet, vmiPath("x", "vnc"), w.token, "", 400, "websocket")
+	w.refused(t, http.MethodGet, vmiPath("x", "vnc/screenshot?moveCursor=perhaps"), w.token, "", 400, "moveCursor")
 }
 
 func (w *world) requests(t *testing.T, l *launcher) {
@@ -301,7 +302,7 @@ func (w *world) requests(t *testing.T, l *launcher) {
 			t.Errorf("%s: %d %s", verb, code, content)
 		}
 	}
-	code, content := w.do(t, http.MethodGet, vmiPath("x", "vnc/screenshot"), w.token, "")
+	code, content := w.do(t, http.MethodGet, vmiPath("x", "vnc/screenshot?moveCursor=false"), w.token, "")
 	picture, err := png.Decode(strings.NewReader(content))
 	if code != http.StatusOK || err != nil || picture.Bounds().Dx() != 640 {
 		t.Errorf("screenshot: %d, %d bytes, %v", code, len(content), err)

@@ -117,7 +117,7 @@ func answer(_ context.Context, conn *wire.Conn, request wire.Request) (any, erro
 	return nil, fmt.Errorf("unknown request %s", request.Type)
 }
 
-// echo is a device that says its name and repeats what it is told.
+// echo is a device that says its name and repeats what it is told; it is no screen.
 func echo(request wire.Request) error {
 	var connect protocol.Connect
 	if err := request.Decode(&connect); err != nil {

@@ -16,6 +16,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-vm/slipway/runtime/handler/rfb"
+	"github.com/slipway-vm/slipway/runtime/protocol"
 )
 
 // maxBody bounds the body of a request in bytes.
@@ -89,14 +92,26 @@ func (s *Server) screenshot(w http.ResponseWriter, r *http.Request, guest guest)
 	if enabled := guest.vmi.Spec.Domain.Devices.AutoattachGraphicsDevice; enabled != nil && !*enabled {
 		return refusal(apierrors.NewBadRequest("No graphics devices are present."))
 	}
+	ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
+	defer cancel()
+	if text := r.URL.Query().Get("moveCursor"); text != "" {
+		move, err := strconv.ParseBool(text)
+		if err != nil {
+			return refusal(apierrors.NewBadRequest(fmt.Sprintf("moveCursor is %q; it must be true or false", text)))
+		}
+		if move {
+			err = wake(ctx, guest)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	fd, err := unix.MemfdCreate("screenshot", unix.MFD_CLOEXEC)
 	if err != nil {
 		return fmt.Errorf("making room for a screenshot: %w", err)
 	}
 	picture := os.NewFile(uintptr(fd), "screenshot")
 	defer func() { _ = picture.Close() }()
-	ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
-	defer cancel()
 	if err := guest.session.Screenshot(ctx, picture); err != nil {
 		return err
 	}
@@ -112,4 +127,27 @@ func (s *Server) screenshot(w http.ResponseWriter, r *http.Request, guest guest)
 	w.WriteHeader(http.StatusOK)
 	_, _ = io.Copy(w, io.NewSectionReader(picture, 0, info.Size())) // a client that is gone has nobody to tell
 	return nil
+}
+
+// wakeDelay is how long a guest has to draw its screen again, of which nobody tells.
+const wakeDelay = 500 * time.Millisecond
+
+// wake moves the guest's pointer, which ends the saving of its screen.
+func wake(ctx context.Context, guest guest) error {
+	screen, err := connect(ctx, guest, protocol.ChannelVNC)
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = screen.Close() })
+	defer stop()
+	defer func() { _ = screen.Close() }()
+	if err := rfb.MovePointer(screen); err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for the screen: %w", ctx.Err())
+	case <-time.After(wakeDelay):
+		return nil
+	}
 }
