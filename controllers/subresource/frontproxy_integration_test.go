@@ -53,7 +53,7 @@ func TestFrontProxyIsFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	maps.Copy(configMap.Data, configured(authority).Data)
-	if configMap, err = configMaps.Update(t.Context(), configMap, metav1.UpdateOptions{}); err != nil {
+	if _, err := configMaps.Update(t.Context(), configMap, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually("jane", "it trusts the front proxy that was configured")

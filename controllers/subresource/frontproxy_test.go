@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"maps"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
@@ -143,10 +144,7 @@ func TestARequestWithoutAUserIsRefused(t *testing.T) {
 func TestUnreadableConfigurationTrustsNobody(t *testing.T) {
 	good := configured(issue(t, "front proxies", nil)).Data
 	for key, damage := range map[string]string{keyProxyCA: "garbage", keyProxyNames: "garbage", keyUserHeaders: "[]"} {
-		data := map[string]string{}
-		for k, v := range good {
-			data[k] = v
-		}
+		data := maps.Clone(good)
 		data[key] = damage
 		if trustOf(data).err == nil {
 			t.Errorf("%s %q is taken", key, damage)
