@@ -22,19 +22,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/internal/stepcache"
+	"github.com/slipway-vm/slipway/tests/e2e/installer/disc"
 	"github.com/slipway-vm/slipway/tests/env"
 )
 
 // BenchmarkGoldenImage runs the pipeline golden-image three times: for the first time, with nothing
-// changed, and with a changed line of the customization.
+// changed, and with a changed line of the customization, which installs a package, as golden images
+// are made for.
 func BenchmarkGoldenImage(b *testing.B) {
 	c, _ := open(b)
 	for b.Loop() {
-		image := "bench-" + rand.String(5)
+		image, packages := "bench-"+rand.String(5), packageSource(b, c)
 		defer removeImage(b, c, image)
 		params := map[string]string{
 			"imageURL": serveDebian(b, c), "imageName": image, "diskSize": "4Gi", "guestUser": "debian",
-			"virtCommands": "write /etc/motd:first " + image + "\n", "checkScript": "cat /etc/motd",
+			"virtCommands": packages + "install rsync\nwrite /etc/motd:first " + image + "\n", "checkScript": "cat /etc/motd",
 			"defaultInstancetype": "u1.small", "defaultPreference": "debian",
 		}
 		instances := watchInstances(b, c)
@@ -53,7 +55,7 @@ func BenchmarkGoldenImage(b *testing.B) {
 		report(b, "golden-image, nothing changed", second.total().Seconds(), "s", "<= 10")
 		report(b, "tasks of that run", float64(len(second.tasks)), "tasks", "1")
 
-		params["virtCommands"] = "write /etc/motd:second " + image + "\n"
+		params["virtCommands"] = packages + "install rsync\nwrite /etc/motd:second " + image + "\n"
 		third := runGolden(b, c, params)
 		report(b, "golden-image, a line of the customization changed", third.total().Seconds(), "s", "-")
 		report(b, "its imports", float64(len(third.named("import"))), "tasks", "0")
@@ -205,6 +207,20 @@ func serveDebian(b *testing.B, c *env.Cluster) string {
 	root, err := c.Serve(serving, http.FileServer(http.Dir(filepath.Dir(disk))))
 	must(b, err)
 	return root + "/" + filepath.Base(disk)
+}
+
+// packageSource serves this machine's Debian mirror until the benchmark ends, and returns the commands by
+// which virt-customize makes a guest take packages from it.
+func packageSource(b *testing.B, c *env.Cluster) string {
+	b.Helper()
+	mirror, err := disc.Mirror(b.Context())
+	must(b, err)
+	serving, stop := context.WithCancel(b.Context())
+	b.Cleanup(stop)
+	proxy, err := c.Serve(serving, mirror)
+	must(b, err)
+	return "write /etc/apt/sources.list:deb http://deb.debian.org/debian bookworm main\n" +
+		fmt.Sprintf("write /etc/apt/apt.conf.d/90proxy:Acquire::http::Proxy %q;\n", proxy)
 }
 
 // removeImage deletes what the runs published, and what they left in the step cache.
