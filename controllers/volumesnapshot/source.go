@@ -131,10 +131,11 @@ func isBeingTaken(s *scope) bool {
 	return s.content != nil && s.snapshot.DeletionTimestamp == nil && (s.content.Status == nil || s.content.Status.CreationTime == nil)
 }
 
-// othersBeingTaken says whether another snapshot of the same claim has a content without data.
+// othersBeingTaken says whether another snapshot of the same claim has a content without data. It
+// looks past the caches, which may lack a content that was made a moment ago.
 func (r *Reconciler) othersBeingTaken(ctx context.Context, snapshot *snapshotv1.VolumeSnapshot) (bool, error) {
 	var all snapshotv1.VolumeSnapshotList
-	if err := r.List(ctx, &all, client.InNamespace(snapshot.Namespace)); err != nil {
+	if err := r.live.List(ctx, &all, client.InNamespace(snapshot.Namespace)); err != nil {
 		return false, fmt.Errorf("listing snapshots: %w", err)
 	}
 	for i := range all.Items {
@@ -142,8 +143,15 @@ func (r *Reconciler) othersBeingTaken(ctx context.Context, snapshot *snapshotv1.
 		if other.UID == snapshot.UID || sourceClaim(other) != sourceClaim(snapshot) || other.DeletionTimestamp != nil {
 			continue
 		}
-		if boundName(other) != "" && other.Status.CreationTime == nil {
+		if other.Status != nil && other.Status.CreationTime != nil {
+			continue
+		}
+		err := r.live.Get(ctx, client.ObjectKey{Name: contentName(other)}, &snapshotv1.VolumeSnapshotContent{})
+		if err == nil {
 			return true, nil
+		}
+		if !apierrors.IsNotFound(err) {
+			return false, fmt.Errorf("reading VolumeSnapshotContent %s: %w", contentName(other), err)
 		}
 	}
 	return false, nil

@@ -39,6 +39,9 @@ const (
 	modulesFolder = "usr/lib/modules"
 	statusFile    = "var/lib/dpkg/status"
 	excludeFile   = "var/cache/anna/exclude" // names of components, one a line
+	// proberFile says that os-prober has fetched the kernel's modules for every file system there is,
+	// which it does before the boot loader is installed.
+	proberFile = "var/lib/os-prober/modules"
 )
 
 // kernelOf returns the version of the installer's kernel, by its modules in the initrd.
@@ -91,6 +94,9 @@ func components(ctx context.Context, root, extra string) error {
 	names := strings.ReplaceAll(strings.Join(excluded, "\n")+"\n", "%s", kernel)
 	if err := os.WriteFile(filepath.Join(folder(extra, path.Dir(excludeFile)), path.Base(excludeFile)), []byte(names), 0o644); err != nil {
 		return fmt.Errorf("writing what is not fetched: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(folder(extra, path.Dir(proberFile)), path.Base(proberFile)), nil, 0o644); err != nil {
+		return fmt.Errorf("saying that nothing is fetched for other systems' disks: %w", err)
 	}
 	return nil
 }
