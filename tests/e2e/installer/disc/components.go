@@ -17,7 +17,7 @@ import (
 // that every mirror has: modules from the package of the very kernel that the disc boots, and what makes file systems.
 const choice = `
 d-i anna/standard_modules boolean false
-d-i anna/choose_modules multiselect partman-auto, partman-ext3, partman-target, grub-installer, apt-mirror-setup, pkgsel, user-setup-udeb, clock-setup, tzsetup-udeb
+d-i anna/choose_modules multiselect partman-auto, partman-ext3, partman-target, grub-installer, apt-mirror-setup, pkgsel, user-setup-udeb, clock-setup, tzsetup-udeb, finish-install
 `
 
 var (
