@@ -451,7 +451,20 @@ func (w *world) host(name string) *corev1.Pod {
 		NodeName: "node", Containers: []corev1.Container{{Name: "step-x", Image: "registry.example.com/guestfs:v1"}, {Name: "sidecar-y", Image: "i"}},
 	}}
 	w.must(w.Create(w.t.Context(), pod))
+	w.reportsImage(pod)
 	return pod
+}
+
+// reportsImage plays the kubelet: the pod's step runs the image.
+func (w *world) reportsImage(pod *corev1.Pod) {
+	w.t.Helper()
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{
+		{Name: "sidecar-y", ImageID: "i@sha256:" + strings.Repeat("0", 64)},
+		{Name: "step-x", ImageID: "registry.example.com/guestfs@" + image},
+	}
+	if err := w.Status().Update(w.t.Context(), pod); err != nil {
+		w.t.Errorf("playing the kubelet: %v", err)
+	}
 }
 
 // plays the kubelet: each worker pod ends in the phase with the report.
@@ -616,15 +629,18 @@ func workerWithoutNode(t *testing.T, w *world) {
 
 func ownPod(t *testing.T, w *world) {
 	s := w.run("run")
-	pod := w.host("run-pod")
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{
-		{Name: "sidecar-y", ImageID: "i@sha256:" + strings.Repeat("0", 64)},
-		{Name: "step-x", ImageID: "registry.example.com/guestfs@" + image},
-	}
-	w.must(w.Status().Update(t.Context(), pod))
+	w.host("run-pod")
 	h, err := s.FindHost(t.Context(), "run-pod", "/usr/bin/slipway")
 	if err != nil || h.Image != "registry.example.com/guestfs:v1" || h.ImageDigest != image || h.Program != "/usr/bin/slipway" {
 		t.Errorf("%+v, %v", h, err)
+	}
+	late := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "late"}, Spec: corev1.PodSpec{
+		NodeName: "node", Containers: []corev1.Container{{Name: "step-x", Image: "i"}},
+	}}
+	w.must(w.Create(t.Context(), late))
+	time.AfterFunc(time.Second, func() { w.reportsImage(late) })
+	if h, err := s.FindHost(t.Context(), "late", "x"); err != nil || h.ImageDigest != image {
+		t.Errorf("a pod whose node reports late: %+v, %v", h, err)
 	}
 	if _, err := s.FindHost(t.Context(), "none", "x"); !apierrors.IsNotFound(err) {
 		t.Errorf("a pod that is not there: %v", err)

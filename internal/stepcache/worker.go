@@ -23,6 +23,10 @@ const (
 	workerBound = 30 * time.Minute
 )
 
+// statusBound is how long the node may take to say which image a pod runs: the run begins before
+// its node has reported that, on a busy node seconds before.
+const statusBound = time.Minute
+
 // Places in a worker pod.
 const (
 	workerContainer = "step-cache"
@@ -63,15 +67,42 @@ func (s *Store) FindHost(ctx context.Context, name, program string) (*Host, erro
 		}
 		container, h.Image = c.Name, c.Image
 	}
-	for _, status := range pod.Status.ContainerStatuses {
-		if status.Name == container {
-			h.ImageDigest = imageDigest(status.ImageID)
-		}
-	}
 	if container == "" {
 		return nil, fmt.Errorf("this run's pod %s has no container whose name begins with %s", key, stepPrefix)
 	}
+	id, err := s.imageID(ctx, pod, container)
+	if err != nil {
+		return nil, err
+	}
+	h.ImageDigest = imageDigest(id)
 	return h, nil
+}
+
+// imageID returns what the node says that the pod's container runs; it waits until the node says
+// it, and returns nothing when it does not within statusBound.
+func (s *Store) imageID(ctx context.Context, pod *corev1.Pod, container string) (string, error) {
+	bounded, stop := context.WithTimeout(ctx, statusBound)
+	defer stop()
+	id, key := "", client.ObjectKeyFromObject(pod)
+	reported := func(pod *corev1.Pod, exists bool) (bool, error) {
+		if !exists {
+			return false, fmt.Errorf("this run's pod %s was deleted", key)
+		}
+		for _, status := range pod.Status.ContainerStatuses {
+			if status.Name == container {
+				id = status.ImageID
+			}
+		}
+		return id != "", nil
+	}
+	if done, _ := reported(pod, true); done {
+		return id, nil
+	}
+	err := await.Object(bounded, s.Client, &corev1.PodList{}, key, reported)
+	if err != nil && (ctx.Err() != nil || bounded.Err() == nil) {
+		return "", fmt.Errorf("waiting for the image of this run's pod %s to be reported: %w", key, err)
+	}
+	return id, nil
 }
 
 // imageDigest takes the digest out of an image's ID, such as "registry/image@sha256:…"; empty when there is none.

@@ -2,6 +2,7 @@ package env
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -16,24 +17,53 @@ const tinyPassword = "slipway"
 // Shell runs script as root in a tiny guest and returns what it printed. It waits until the
 // guest's SSH server answers, at most for bound.
 func Shell(ctx context.Context, address, script string, bound time.Duration) (string, error) {
+	var out []byte
+	err := inGuest(ctx, address, bound, func(session *ssh.Session) error {
+		var err error
+		out, err = session.CombinedOutput(script)
+		return err
+	})
+	if err != nil {
+		return string(out), fmt.Errorf("running %q on %s: %w; it printed: %s", script, address, err, out)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// PowerOff has a tiny guest power itself off. The guest may go before it has said how the
+// command ended, so that a lost connection is no error; a command that fails is.
+func PowerOff(ctx context.Context, address string, bound time.Duration) error {
+	err := inGuest(ctx, address, bound, func(session *ssh.Session) error {
+		if err := session.Start("poweroff"); err != nil {
+			return err
+		}
+		err := session.Wait()
+		if failed := (*ssh.ExitError)(nil); errors.As(err, &failed) {
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("powering %s off: %w", address, err)
+	}
+	return nil
+}
+
+// inGuest opens a session of root in a tiny guest and closes it when do has ended.
+func inGuest(ctx context.Context, address string, bound time.Duration, do func(*ssh.Session) error) error {
 	bounded, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	conn, err := dialGuest(bounded, net.JoinHostPort(address, "22"))
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer func() { _ = conn.Close() }()
 	stop := context.AfterFunc(bounded, func() { _ = conn.Close() })
 	defer stop()
 	session, err := conn.NewSession()
 	if err != nil {
-		return "", fmt.Errorf("opening a session on %s: %w", address, err)
+		return fmt.Errorf("opening a session: %w", err)
 	}
-	out, err := session.CombinedOutput(script)
-	if err != nil {
-		return string(out), fmt.Errorf("running %q on %s: %w; it printed: %s", script, address, err, out)
-	}
-	return strings.TrimSpace(string(out)), nil
+	return do(session)
 }
 
 func dialGuest(ctx context.Context, target string) (*ssh.Client, error) {

@@ -26,7 +26,7 @@ var _ = Describe("a VM that does its work and ends", func() {
 		second := nextVMI(ctx, first)
 
 		By("powering the guest off from inside")
-		suite.Shell(ctx, second, "(sleep 1; poweroff) >/dev/null 2>&1 &")
+		suite.PowerOff(ctx, second)
 		expectEnd(ctx, second, virtv1.Succeeded)
 		suite.VMStatus(ctx, ns, "worker", virtv1.VirtualMachineStatusStopped)
 		expectStays(ctx, second)

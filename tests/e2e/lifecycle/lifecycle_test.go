@@ -68,7 +68,7 @@ var _ = Describe("a VM from a container disk", func() {
 		first := suite.RunningVMI(ctx, ns, "phoenix")
 
 		By("powering the guest off from inside")
-		suite.Shell(ctx, first, "(sleep 1; poweroff) >/dev/null 2>&1 &")
+		suite.PowerOff(ctx, first)
 		second := nextVMI(ctx, first)
 
 		By("killing QEMU")

@@ -154,6 +154,12 @@ func Shell(ctx context.Context, vmi *virtv1.VirtualMachineInstance, script strin
 	return out
 }
 
+// PowerOff has the tiny guest behind the instance power itself off.
+func PowerOff(ctx context.Context, vmi *virtv1.VirtualMachineInstance) {
+	ginkgo.GinkgoHelper()
+	gomega.Expect(env.PowerOff(ctx, vmi.Status.Interfaces[0].IP, BoundBoot)).To(gomega.Succeed())
+}
+
 // TinyImage is the reference of the tiny guest's container disk.
 func TinyImage() string {
 	ginkgo.GinkgoHelper()
