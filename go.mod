@@ -9,6 +9,7 @@ require (
 	github.com/fsnotify/fsnotify v1.9.0 // sockets and folders are watched, not polled
 	github.com/google/go-containerregistry v0.22.1 // hack: writes image archives without a daemon
 	github.com/google/nftables v0.3.0 // masquerade rules in pods, without the nft program
+	github.com/gorilla/websocket v1.5.4-0.20250319132907-e064f32e3674 // consoles and screens of VMs, in the version of client-go
 	github.com/hashicorp/go-multierror v1.1.1
 	github.com/insomniacslk/dhcp v0.0.0-20260901064844-234b97448fae // leases for guests
 	github.com/klauspost/compress v1.20.3 // zstd and fast gzip of disks
@@ -25,6 +26,7 @@ require (
 	golang.org/x/crypto v0.57.0 // SSH of tasks
 	golang.org/x/sync v0.23.0 // errgroup
 	golang.org/x/sys v0.48.0 // Linux system calls
+	golang.org/x/term v0.46.0 // the terminal of `virtctl console`, which every key goes through
 	google.golang.org/grpc v1.83.1 // CSI and device plugins are gRPC
 	k8s.io/api v0.37.1
 	k8s.io/apiextensions-apiserver v0.37.1
@@ -179,7 +181,6 @@ require (
 	golang.org/x/mod v0.41.0 // indirect
 	golang.org/x/net v0.59.0 // indirect
 	golang.org/x/oauth2 v0.36.0 // indirect
-	golang.org/x/term v0.46.0 // indirect
 	golang.org/x/text v0.42.0 // indirect
 	golang.org/x/time v0.15.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20260526163538-3dc84a4a5aaa // indirect

@@ -52,7 +52,8 @@ func newHandlerCommand() *cobra.Command {
 	flags.StringVar(&options.KubeletRoot, "kubelet-root", "/var/lib/kubelet", "the kubelet's root folder, at the same path as on the node")
 	flags.StringVar(&options.Address, "health-address", ":8080", "where /healthz, /readyz and /metrics are served; 0 for nowhere")
 	flags.StringVar(&storage.HostRoot, "host-root", "/host", "where the node's root folder is mounted")
-	flags.String("namespace", os.Getenv(names.EnvPodNamespace), "namespace of the installation; taken as other components do, nothing here depends on it")
+	flags.StringVar(&options.APIAddress, "api-address", ":8186", "where virt-api reaches this handler, for consoles, pauses and the like")
+	flags.StringVar(&options.Namespace, "namespace", os.Getenv(names.EnvPodNamespace), "namespace of the installation, whose virt-api is served")
 	flags.IntVar(&verbosity, "verbosity", 1, "0 logs little, 9 everything")
 	command.AddCommand(newKVMProofCommand())
 	return command

@@ -206,6 +206,11 @@ func usesTemplates(t *testing.T, s *stage) {
 func tellsWhatIsNotServed(t *testing.T, s *stage) {
 	for line, want := range map[string]string{
 		"expose vmirs web --name z --port 1": "reading VirtualMachineInstanceReplicaSet shop/web: this cluster does not serve that kind",
+		"start web":                          "Error starting VirtualMachine this cluster does not serve subresources.kubevirt.io/v1",
+		"console web":                        "this cluster does not serve subresources.kubevirt.io/v1",
+		"version":                            "reading the version of the cluster's API: this cluster does not serve subresources.kubevirt.io/v1",
+		"permitted-devices":                  `no KubeVirt resource in "shop" namespace`,
+		"pause vm nobody":                    `Error getting VirtualMachine nobody: virtualmachines.kubevirt.io "nobody" not found`,
 		"template create --vm-name web":      "this cluster makes no templates of VirtualMachines: it does not serve VirtualMachineTemplateRequest",
 	} {
 		if out, err := s.virtctl(t, line); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {

@@ -52,6 +52,9 @@ func TestRoot(t *testing.T) {
 		"completion bash":          "# bash completion V2 for virtctl ",
 		"completion fish":          "# fish completion for virtctl ",
 		"__complete create in":     "instancetype\tPrints the manifest of an instance type",
+		"__complete pa":            "pause\tPauses a VM",
+		"__complete pause v":       "vmi\n:4\n",
+		"version --client":         "Client Version: version.Info{GitVersion:\"devel\"",
 		"create":                   `"virtctl create VERB --help" tells more of a verb.`,
 		"template":                 `"virtctl template VERB --help" tells more of a verb.`,
 		"create vm -n shop":        "  namespace: shop\n",
@@ -63,7 +66,9 @@ func TestRoot(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{
-		"start web":          `unknown command "start" for "virtctl"`,
+		"migrate web":        `unknown command "migrate" for "virtctl"`,
+		"start web":          "set KUBECONFIG or --kubeconfig",
+		"pause pod web":      "unsupported resource type 'pod'; write vm or vmi",
 		"create pod":         `unknown command "pod" for "virtctl create"`,
 		"template delete":    `unknown command "delete" for "virtctl template"`,
 		"template process a": "set KUBECONFIG or --kubeconfig",

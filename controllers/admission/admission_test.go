@@ -101,7 +101,10 @@ func TestBadVirtualMachinesAreRefusedWithThePath(t *testing.T) {
 	}{
 		"nothing wrong":                         {"1Gi", "2Gi", nil},
 		"a field not acted on":                  {"disks:", "gpus: [{name: g, deviceName: d}]\n          disks:", []string{spec + "domain.devices.gpus[0].deviceName", spec + "domain.devices.gpus[0].name"}},
-		"a run strategy not acted on":           {"Always", "Manual", []string{"spec.runStrategy"}},
+		"a start by hand":                       {"Always", "Manual", nil},
+		"a run strategy not acted on":           {"Always", "WaitAsReceiver", []string{"spec.runStrategy"}},
+		"a guest that begins paused":            {"    spec:\n", "    spec:\n      startStrategy: Paused\n", nil},
+		"a start strategy that is none":         {"    spec:\n", "    spec:\n      startStrategy: Slow\n", []string{spec + "startStrategy"}},
 		"no run strategy":                       {"runStrategy: Always", "updateVolumesStrategy: Replacement", []string{"spec.runStrategy"}},
 		"both ways to run":                      {"runStrategy: Always", "runStrategy: Always\n  running: true", []string{"spec.running"}},
 		"no memory":                             {"memory: {guest: 1Gi}", "cpu: {cores: 1}", []string{spec + "domain.memory.guest"}},

@@ -30,8 +30,8 @@ type Options struct {
 	HealthAddress string
 	// Hosts are further names by which the API server reaches the webhooks.
 	Hosts []string
-	// Handlers are further handlers by path, served beside the webhooks.
-	Handlers map[string]http.Handler
+	// Extend adds what else virt-api does and serves to its manager, before that starts.
+	Extend func(ctrl.Manager) error
 }
 
 // Names in the cluster.
@@ -63,8 +63,10 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 	for path, handler := range handlers(mgr.GetAPIReader(), mgr.GetClient(), options.Namespace, time.Now) {
 		server.Register(path, &admission.Webhook{Handler: handler, RecoverPanic: new(true)})
 	}
-	for path, handler := range options.Handlers {
-		server.Register(path, handler)
+	if options.Extend != nil {
+		if err := options.Extend(mgr); err != nil {
+			return fmt.Errorf("preparing virt-api: %w", err)
+		}
 	}
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("running virt-api: %w", err)
@@ -83,6 +85,9 @@ func newManager(ctx context.Context, config *rest.Config, options Options, keepe
 		Port: options.Port,
 		TLSOpts: []func(*tls.Config){func(c *tls.Config) {
 			c.GetCertificate, c.MinVersion = keeper.Certificate, tls.VersionTLS12
+			// The port is also that of the subresources, which look at the certificate themselves;
+			// webhooks are called without one. Web sockets need HTTP/1.1.
+			c.ClientAuth, c.NextProtos = tls.RequestClientCert, []string{"h2", "http/1.1"}
 		}},
 	})
 	ready := readiness(server)

@@ -85,6 +85,11 @@ func (r *Reconciler) applyOne(ctx context.Context, object *unstructured.Unstruct
 	if err := r.watch(ctx, object.GroupVersionKind()); err != nil {
 		return err
 	}
+	if early, err := r.premature(ctx, object); err != nil {
+		return fmt.Errorf("looking at %s %s: %w", object.GetKind(), object.GetName(), err)
+	} else if early {
+		return nil
+	}
 	content, err := hashOf(object)
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ package hyperconverged
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	virtv1 "kubevirt.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -107,6 +109,18 @@ func bringsUp(t *testing.T, c client.WithWatch, options Options) {
 	}
 	cdi := &cdiv1.CDI{}
 	get(t, c, client.ObjectKey{Name: names.CDIName}, cdi)
+	// Nobody answers for the subresources yet: a namespace could not be deleted.
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(subresources()), subresources()); !apierrors.IsNotFound(err) {
+		t.Errorf("the APIService is there before its server: %v", err)
+	}
+}
+
+// subresources is the APIService of virt-api, to be read into.
+func subresources() *metav1.PartialObjectMetadata {
+	service := &metav1.PartialObjectMetadata{}
+	service.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiregistration.k8s.io", Version: "v1", Kind: "APIService"})
+	service.SetName("v1.subresources.kubevirt.io")
+	return service
 }
 
 // precious is a virtual machine. It is stored before virt-api, which nobody serves here, would be asked.
@@ -121,6 +135,13 @@ func followsRollout(t *testing.T, c client.WithWatch, options Options) {
 	t.Helper()
 	rollOut(t, c, options)
 	hco := waitHCO(t, c, options, "Available", metav1.ConditionTrue, "")
+	deadline := time.Now().Add(patience)
+	for err := errors.New("not asked yet"); err != nil; err = c.Get(t.Context(), client.ObjectKeyFromObject(subresources()), subresources()) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the subresources are not registered: %v", err)
+		}
+		<-time.After(100 * time.Millisecond)
+	}
 	if hco.Status.SystemHealthStatus != hcov1.HealthHealthy || len(hco.Status.Versions) != 1 || len(hco.Status.RelatedObjects) != 3 {
 		t.Errorf("status is %+v", hco.Status)
 	}

@@ -57,12 +57,13 @@ func SetupWithManager(mgr ctrl.Manager) error {
 }
 
 // steps are done in this order in every pass over a VM that is not being deleted: the
-// disks of a VM are made whether it runs or not, and a failed start is written down
-// before its VMI, the only trace of it, is removed.
+// disks of a VM are made whether it runs or not, what is requested says whether it is to
+// run, and a failed start is written down before its VMI, the only trace of it, is removed.
 func (r *Reconciler) steps() []func(context.Context, *scope) error {
 	return []func(context.Context, *scope) error{
 		r.addFinalizer,
 		r.createDataVolumes,
+		r.readRequests,
 		r.noteFailedStart,
 		r.run,
 	}

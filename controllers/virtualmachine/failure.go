@@ -20,7 +20,7 @@ const (
 // noteFailedStart counts failed starts, for the back-off. Stopping a VM clears the count:
 // who starts it by hand does not wait.
 func (r *Reconciler) noteFailedStart(_ context.Context, s *scope) error {
-	if s.strategyError == nil && !s.wanted() {
+	if s.strategyError == nil && (!s.wanted() || !s.strategy.startsByItself()) {
 		s.startFailure = nil
 		return nil
 	}

@@ -44,11 +44,17 @@ func (r *Reconciler) findInstance(ctx context.Context, s *scope) error {
 	if s.vmi != nil {
 		return nil
 	}
+	return r.readInstance(ctx, s)
+}
+
+// readInstance reads the VM's instance past the cache.
+func (r *Reconciler) readInstance(ctx context.Context, s *scope) error {
 	vmi := &virtv1.VirtualMachineInstance{}
 	err := r.live.Get(ctx, client.ObjectKeyFromObject(s.vm), vmi)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading VirtualMachineInstance %s/%s: %w", s.vm.Namespace, s.vm.Name, err)
 	}
+	s.vmi = nil
 	if err == nil && metav1.IsControlledBy(vmi, s.vm) {
 		s.vmi = vmi
 	}

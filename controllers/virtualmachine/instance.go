@@ -33,6 +33,8 @@ type parts struct {
 	instancetypeRef, preferenceRef instancetype.Reference
 	instancetype                   *v1beta1.VirtualMachineInstancetypeSpec
 	preference                     *v1beta1.VirtualMachinePreferenceSpec
+	// paused: the guest is to stand still until it is unpaused.
+	paused bool
 }
 
 // instance makes the VMI of a VM.
@@ -55,6 +57,9 @@ func instance(p parts) (*virtv1.VirtualMachineInstance, error) {
 			Finalizers:      []string{virtv1.VirtualMachineInstanceFinalizer},
 		},
 		Spec: template.Spec,
+	}
+	if p.paused {
+		vmi.Spec.StartStrategy = new(virtv1.StartStrategyPaused)
 	}
 	defaults.Disks(&vmi.Spec)
 	defaults.Interface(&vmi.Spec)

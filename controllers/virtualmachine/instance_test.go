@@ -117,3 +117,12 @@ func TestAChangeOfTheTemplateAsksForARestart(t *testing.T) {
 		t.Error("no condition RestartRequired")
 	}
 }
+
+func TestInstanceBeginsPausedWhereItIsAskedTo(t *testing.T) {
+	for _, paused := range []bool{false, true} {
+		vmi, err := instance(parts{vm: machine(), paused: paused})
+		if err != nil || (vmi.Spec.StartStrategy != nil) != paused || vmi.ShouldStartPaused() != paused {
+			t.Errorf("paused %v: %v, start strategy %v", paused, err, vmi.Spec.StartStrategy)
+		}
+	}
+}

@@ -48,7 +48,7 @@ func stopping(s *scope) bool {
 	if s.vmi == nil || s.vmi.IsFinal() {
 		return false
 	}
-	return s.vmi.DeletionTimestamp != nil || s.strategyError == nil && !s.wanted()
+	return s.vmi.DeletionTimestamp != nil || s.stopRequested() || s.strategyError == nil && !s.wanted()
 }
 
 func paused(vmi *virtv1.VirtualMachineInstance) bool {

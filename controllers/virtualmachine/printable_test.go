@@ -75,6 +75,13 @@ func TestPrintable(t *testing.T) {
 		"rerun on failure, crashed just now":         {virtv1.RunStrategyRerunOnFailure, scope{vmi: vmi(virtv1.Failed), startFailure: failing}, "CrashLoopBackOff", true},
 		"rerun on failure, its VMI was deleted":      {virtv1.RunStrategyRerunOnFailure, scope{}, "Stopped", true},
 		"rerun on failure, waiting to be started":    {virtv1.RunStrategyRerunOnFailure, scope{vm: asked(), startFailure: failing}, "CrashLoopBackOff", true},
+		"manual, never started":                      {virtv1.RunStrategyManual, scope{}, "Stopped", false},
+		"manual, to be started":                      {virtv1.RunStrategyManual, scope{vm: asked()}, "Starting", true},
+		"manual, running":                            {virtv1.RunStrategyManual, scope{vmi: vmi(virtv1.Running)}, "Running", true},
+		"manual, its guest powered off":              {virtv1.RunStrategyManual, scope{vmi: vmi(virtv1.Succeeded)}, "Stopped", true},
+		"manual, to be stopped":                      {virtv1.RunStrategyManual, scope{vm: requesting(stop), vmi: vmi(virtv1.Running)}, "Stopping", true},
+		"to be restarted":                            {virtv1.RunStrategyAlways, scope{vm: requesting(stop, start), vmi: vmi(virtv1.Running)}, "Stopping", true},
+		"halted, to be started paused":               {virtv1.RunStrategyHalted, scope{vm: requesting(startPaused)}, "Starting", false},
 		"nobody knows":                               {virtv1.RunStrategyAlways, scope{vmi: vmi(virtv1.Unknown)}, "Unknown", false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -90,6 +97,7 @@ func TestPrintable(t *testing.T) {
 			if c.hasRun {
 				s.vm.Status.RunStrategy = c.strategy
 			}
+			s.requests = s.pending()
 			if got := printable(&s); got != c.want {
 				t.Errorf("got %s, want %s", got, c.want)
 			}

@@ -12,12 +12,15 @@ import (
 	"github.com/slipway-vm/slipway/internal/namespace"
 )
 
-// run starts or stops the VM as its run strategy says. One that ended by itself is started
-// again when the strategy has it so, after its back-off when it failed.
+// run starts or stops the VM as its run strategy and the requests in its status say. One
+// that ended by itself is started again when the strategy has it so, after its back-off
+// when it failed.
 func (r *Reconciler) run(ctx context.Context, s *scope) error {
 	switch {
 	case s.strategyError != nil:
 		return s.strategyError
+	case s.vmi == nil && s.wanted() && s.strategy.halts:
+		return r.letRun(ctx, s)
 	case s.vmi == nil && s.wanted():
 		return r.start(ctx, s)
 	case s.vmi != nil && s.vmi.DeletionTimestamp == nil && s.mustGo():
@@ -75,6 +78,9 @@ func (r *Reconciler) newInstance(ctx context.Context, s *scope) (*virtv1.Virtual
 		return nil, err
 	}
 	p := parts{vm: s.vm, instancetypeRef: it, preferenceRef: preference}
+	if request := s.startRequest(); request != nil {
+		p.paused = startsPaused(*request)
+	}
 	if p.instancetype, err = r.resolver.Instancetype(ctx, s.vm.Namespace, it); err != nil {
 		return nil, err
 	}
@@ -94,6 +100,6 @@ func (r *Reconciler) stop(ctx context.Context, s *scope) error {
 		r.warning(s.vm, reasonDeleteFailed, "Error deleting virtual machine instance %s: %v", s.vmi.Name, err)
 		return fmt.Errorf("deleting VirtualMachineInstance %s/%s: %w", s.vmi.Namespace, s.vmi.Name, err)
 	}
-	r.normal(s.vm, reasonDelete, "Stopped the virtual machine by deleting the virtual machine instance %s", s.vmi.Name)
+	r.normal(s.vm, reasonDelete, "Stopped the virtual machine by deleting the virtual machine instance %s", s.vmi.UID)
 	return nil
 }

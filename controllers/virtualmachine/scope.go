@@ -26,6 +26,8 @@ type scope struct {
 	strategyError error
 	// dataVolumes are those of the VM's templates that exist, by name.
 	dataVolumes map[string]*cdiv1.DataVolume
+	// requests is what is left to do of the requests in the VM's status; readRequests finds it.
+	requests []virtv1.VirtualMachineStateChangeRequest
 	// startFailure is set by noteFailedStart.
 	startFailure *virtv1.VirtualMachineStartFailure
 	// instancetype and preference are set by start, and are what the status keeps.
@@ -41,6 +43,7 @@ func (r *Reconciler) newScope(ctx context.Context, vm *virtv1.VirtualMachine) (*
 	s := &scope{
 		vm: vm, now: r.now(),
 		dataVolumes:  map[string]*cdiv1.DataVolume{},
+		requests:     vm.Status.StateChangeRequests,
 		startFailure: vm.Status.StartFailure,
 		instancetype: referenceOf(vm.Status.InstancetypeRef),
 		preference:   referenceOf(vm.Status.PreferenceRef),

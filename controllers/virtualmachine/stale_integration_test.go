@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/controllers/instancetype"
+	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/scheme"
 	"github.com/slipway-vm/slipway/tests/fixture"
 	"github.com/slipway-vm/slipway/tests/fixture/apiserver"
@@ -34,6 +35,8 @@ func TestAPass(t *testing.T) {
 		"a deleted VM whose VMI the cache lacks":     unseenInstance,
 		"a VM that went since it was read":           goneVM,
 		"a VMI of the VM's own that the cache lacks": ownInstance,
+		"a stop of a VMI that the cache lacks":       unseenStop,
+		"a request that came since the VM was read":  unseenRequest,
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{Client: c, t: t, recorder: events.NewFakeRecorder(100)}
@@ -153,5 +156,56 @@ func ownInstance(t *testing.T, w *world) {
 	}
 	if len(told) != 2 {
 		t.Errorf("events\n%s\nwant one for the DataVolume and one for the instance", strings.Join(told, "\n"))
+	}
+}
+
+// request is virt-api: it adds a request to a status that has none.
+func (w *world) request(t *testing.T, request virtv1.VirtualMachineStateChangeRequest) {
+	t.Helper()
+	vm := &virtv1.VirtualMachine{}
+	w.must(w.Get(t.Context(), client.ObjectKeyFromObject(w.vm), vm))
+	vm.Status.StateChangeRequests = []virtv1.VirtualMachineStateChangeRequest{request}
+	w.must(w.Status().Update(t.Context(), vm, client.FieldOwner(names.ManagerAPI)))
+}
+
+// A VMI is stopped by a request that names it, though the cache does not show it yet.
+func unseenStop(t *testing.T, w *world) {
+	w.pass(&lagging.Client{})
+	vmi := w.vmi()
+	w.request(t, virtv1.VirtualMachineStateChangeRequest{Action: virtv1.StopRequest, UID: &vmi.UID})
+	w.pass(&lagging.Client{Unseen: []client.Object{vmi}})
+	if vmi = w.vmi(); vmi.DeletionTimestamp == nil {
+		t.Error("the instance was not stopped")
+	}
+	w.must(w.Get(t.Context(), client.ObjectKeyFromObject(w.vm), w.vm))
+	if len(w.vm.Status.StateChangeRequests) != 1 {
+		t.Errorf("the requests are %+v while the instance is being stopped", w.vm.Status.StateChangeRequests)
+	}
+}
+
+// What somebody requests while a pass goes on is not lost by what the pass writes.
+func unseenRequest(t *testing.T, w *world) {
+	w.must(w.Get(t.Context(), client.ObjectKeyFromObject(w.vm), w.vm))
+	w.vm.Spec.RunStrategy = new(virtv1.RunStrategyManual)
+	w.must(w.Update(t.Context(), w.vm))
+	w.request(t, virtv1.VirtualMachineStateChangeRequest{Action: virtv1.StartRequest})
+	w.must(w.Get(t.Context(), client.ObjectKeyFromObject(w.vm), w.vm))
+	past := w.vm.DeepCopy()
+	w.pass(&lagging.Client{})
+	vmi := w.vmi()
+	if vmi.UID == "" {
+		t.Fatal("the VM was not started")
+	}
+	w.must(w.Get(t.Context(), client.ObjectKeyFromObject(w.vm), w.vm))
+	if len(w.vm.Status.StateChangeRequests) != 0 {
+		t.Fatalf("the requests are %+v after the start", w.vm.Status.StateChangeRequests)
+	}
+	w.request(t, virtv1.VirtualMachineStateChangeRequest{Action: virtv1.StopRequest, UID: &vmi.UID})
+	if result := w.pass(&lagging.Client{Past: []client.Object{past}}); !result.Requeue { //nolint:staticcheck // it is what the pass returns
+		t.Errorf("a pass over what was read too early is not repeated: %+v", result)
+	}
+	w.must(w.Get(t.Context(), client.ObjectKeyFromObject(w.vm), w.vm))
+	if requests := w.vm.Status.StateChangeRequests; len(requests) != 1 || requests[0].Action != virtv1.StopRequest {
+		t.Errorf("the requests are %+v, want the stop", requests)
 	}
 }

@@ -15,8 +15,12 @@ import (
 	"github.com/slipway-vm/slipway/internal/names"
 )
 
-// writeStatus writes the VM's status when it has changed.
+// writeStatus writes the VM's status when it has changed: what is requested first, so that
+// who reads the rest reads it, too.
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
+	if err := r.writeRequests(ctx, s); err != nil {
+		return err
+	}
 	wanted := statusOf(s)
 	if reflect.DeepEqual(wanted, owned(&s.vm.Status)) {
 		return nil
@@ -28,35 +32,33 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	return err
 }
 
-// owned returns the fields of status that this controller writes.
+// owned returns the fields of status that this controller applies.
 func owned(status *virtv1.VirtualMachineStatus) virtv1.VirtualMachineStatus {
 	return virtv1.VirtualMachineStatus{
-		Created:             status.Created,
-		Ready:               status.Ready,
-		PrintableStatus:     status.PrintableStatus,
-		Conditions:          status.Conditions,
-		StartFailure:        status.StartFailure,
-		ObservedGeneration:  status.ObservedGeneration,
-		DesiredGeneration:   status.DesiredGeneration,
-		RunStrategy:         status.RunStrategy,
-		StateChangeRequests: status.StateChangeRequests,
-		InstancetypeRef:     status.InstancetypeRef,
-		PreferenceRef:       status.PreferenceRef,
+		Created:            status.Created,
+		Ready:              status.Ready,
+		PrintableStatus:    status.PrintableStatus,
+		Conditions:         status.Conditions,
+		StartFailure:       status.StartFailure,
+		ObservedGeneration: status.ObservedGeneration,
+		DesiredGeneration:  status.DesiredGeneration,
+		RunStrategy:        status.RunStrategy,
+		InstancetypeRef:    status.InstancetypeRef,
+		PreferenceRef:      status.PreferenceRef,
 	}
 }
 
 // statusOf computes the VM's status from what the pass knows.
 func statusOf(s *scope) virtv1.VirtualMachineStatus {
 	status := virtv1.VirtualMachineStatus{
-		Created:             s.vmi != nil,
-		PrintableStatus:     printable(s),
-		Conditions:          conditions(s),
-		StartFailure:        s.startFailure,
-		RunStrategy:         recordedStrategy(s),
-		StateChangeRequests: requests(s),
-		DesiredGeneration:   s.vm.Generation,
-		InstancetypeRef:     refOf(s.vm.Spec.Instancetype != nil, s.instancetype),
-		PreferenceRef:       refOf(s.vm.Spec.Preference != nil, s.preference),
+		Created:           s.vmi != nil,
+		PrintableStatus:   printable(s),
+		Conditions:        conditions(s),
+		StartFailure:      s.startFailure,
+		RunStrategy:       recordedStrategy(s),
+		DesiredGeneration: s.vm.Generation,
+		InstancetypeRef:   refOf(s.vm.Spec.Instancetype != nil, s.instancetype),
+		PreferenceRef:     refOf(s.vm.Spec.Preference != nil, s.preference),
 	}
 	status.ObservedGeneration = observed(s)
 	if s.vmi != nil {

@@ -6,24 +6,29 @@ import (
 	virtv1 "kubevirt.io/api/core/v1"
 )
 
-// strategy is what a run strategy means.
+// strategy is what a run strategy means. Under every one, a start that is requested in
+// the VM's status is made, and a VMI that is to be stopped goes; under Manual there is
+// nothing else.
 type strategy struct {
 	name virtv1.VirtualMachineRunStrategy
-	// startsAlways: a VM without a VMI is started, whatever became of the last.
+	// halts: the VM has no VMI.
+	halts bool
+	// startsAlways: a VM without a VMI is started, whatever became of the last, and a VMI
+	// that ended is replaced.
 	startsAlways bool
 	// startsOnce: a VM without a VMI is started when it has had none since it took this
-	// strategy, or when a start is requested in its status.
+	// strategy. A VMI that ended stays, so that its end can be seen.
 	startsOnce bool
-	// rerunsAfter are the ends after which a VMI is replaced. A VMI that ended otherwise
-	// stays, so that its end can be seen.
-	rerunsAfter map[virtv1.VirtualMachineInstancePhase]bool
+	// startsFailed: a VM whose VMI failed requests its own start.
+	startsFailed bool
 }
 
 var strategies = []strategy{
-	{name: virtv1.RunStrategyAlways, startsAlways: true, rerunsAfter: map[virtv1.VirtualMachineInstancePhase]bool{virtv1.Succeeded: true, virtv1.Failed: true}},
-	{name: virtv1.RunStrategyRerunOnFailure, startsOnce: true, rerunsAfter: map[virtv1.VirtualMachineInstancePhase]bool{virtv1.Failed: true}},
+	{name: virtv1.RunStrategyAlways, startsAlways: true},
+	{name: virtv1.RunStrategyRerunOnFailure, startsOnce: true, startsFailed: true},
 	{name: virtv1.RunStrategyOnce, startsOnce: true},
-	{name: virtv1.RunStrategyHalted},
+	{name: virtv1.RunStrategyManual},
+	{name: virtv1.RunStrategyHalted, halts: true},
 }
 
 func strategyOf(vm *virtv1.VirtualMachine) (strategy, error) {
@@ -36,60 +41,45 @@ func strategyOf(vm *virtv1.VirtualMachine) (strategy, error) {
 			return known, nil
 		}
 	}
-	return strategy{}, fmt.Errorf("runStrategy %s is not acted on yet; use Always, RerunOnFailure, Once or Halted", name)
+	return strategy{}, fmt.Errorf("runStrategy %s is not acted on yet; use Always, RerunOnFailure, Once, Manual or Halted", name)
 }
+
+// startsByItself says whether the VM is ever started without anybody's request.
+func (s strategy) startsByItself() bool { return s.startsAlways || s.startsOnce }
 
 // wanted says whether the VM is to run: by the VMI that there is, or else by a new one.
 func (s *scope) wanted() bool {
 	switch {
-	case s.strategy.startsAlways:
+	case s.strategy.startsAlways || s.startRequest() != nil:
 		return true
-	case !s.strategy.startsOnce:
+	case s.strategy.halts:
 		return false
 	case s.vmi == nil:
-		return !s.hasRun() || s.startDue()
+		return s.strategy.startsOnce && !s.hasRun()
 	}
-	return !s.vmi.IsFinal() || s.startDue()
+	return !s.vmi.IsFinal() && !s.stopRequested()
 }
 
-// mustGo says whether the VM's VMI is to be deleted: the strategy asks for none, or for
-// another in its place once the status holds all that is known of it.
+// mustGo says whether the VM's VMI is to be deleted: somebody wants none, or another in
+// its place once the status holds all that is known of it.
 func (s *scope) mustGo() bool {
-	if !s.strategy.startsAlways && !s.strategy.startsOnce {
+	switch {
+	case s.strategy.halts || s.stopRequested():
 		return true
+	case !s.vmi.IsFinal() || !endNoted(s):
+		return false
 	}
-	return s.vmi.IsFinal() && s.strategy.rerunsAfter[s.vmi.Status.Phase] && endNoted(s)
+	return s.strategy.startsAlways || s.startRequest() != nil
 }
 
 // endNoted says whether the status already holds what follows from the VMI's end, so
 // that the VMI may go.
 func endNoted(s *scope) bool {
-	return equalFailure(s.startFailure, s.vm.Status.StartFailure) && startRequested(s.vm) == s.startDue()
-}
-
-// startDue says whether a VM that has run is to be started again: its VMI ended so, or
-// the status says it after that VMI has gone. What runs always needs no such reason.
-func (s *scope) startDue() bool {
-	if !s.strategy.startsOnce {
-		return false
-	}
-	if s.vmi == nil || s.vmi.DeletionTimestamp != nil {
-		return s.hasRun() && startRequested(s.vm)
-	}
-	return s.vmi.IsFinal() && s.strategy.rerunsAfter[s.vmi.Status.Phase]
+	return equalFailure(s.startFailure, s.vm.Status.StartFailure) && equalRequests(s.requests, s.vm.Status.StateChangeRequests)
 }
 
 // hasRun says whether the VM has had a VMI since it took its run strategy.
 func (s *scope) hasRun() bool { return s.vm.Status.RunStrategy == s.strategy.name }
-
-func startRequested(vm *virtv1.VirtualMachine) bool {
-	for _, request := range vm.Status.StateChangeRequests {
-		if request.Action == virtv1.StartRequest {
-			return true
-		}
-	}
-	return false
-}
 
 // recordedStrategy is the run strategy for the status: one that starts a VM once is
 // written down when it has.
@@ -98,13 +88,4 @@ func recordedStrategy(s *scope) virtv1.VirtualMachineRunStrategy {
 		return s.vm.Status.RunStrategy
 	}
 	return s.strategy.name
-}
-
-// requests are those for the status: a start, from the end of a VMI that is to be
-// replaced until the next is there.
-func requests(s *scope) []virtv1.VirtualMachineStateChangeRequest {
-	if !s.startDue() {
-		return nil
-	}
-	return []virtv1.VirtualMachineStateChangeRequest{{Action: virtv1.StartRequest}}
 }

@@ -32,8 +32,9 @@ var stages = slices.Concat(
 	},
 	suites, // the longest, so begun as soon as they can be
 	[]stage{
-		suite("faults", suites...),
-		suite("restart", append(slices.Clone(suites), suite("faults"))...),
+		alone,
+		suite("faults", append(slices.Clone(suites), alone)...),
+		suite("restart", append(slices.Clone(suites), alone, suite("faults"))...),
 		{name: "integration", needs: []string{"cluster-up"}},
 		{name: "lint", behind: true},
 	},
@@ -43,8 +44,11 @@ var stages = slices.Concat(
 // longest comes in two parts, of which the second has the specs of a label.
 var suites = []stage{
 	suite("pipelines").only("pipelines", "!"+apart), suite("pipelines").only("publishing", apart),
-	suite("tasks"), suite("storage"), suite("gitops"), suite("lifecycle"), suite("admission"), suite("network"),
+	suite("tasks"), suite("storage"), suite("gitops"), suite("lifecycle"), suite("verbs").only("verbs", "!alone"), suite("admission"), suite("network"),
 }
+
+// alone are the specs of suite verbs that restart what the other suites use.
+var alone = suite("verbs", suites...).only("consoles", "alone")
 
 // apart is the label of the specs of suite pipelines that make a part of their own.
 const apart = "publishing"

@@ -60,6 +60,13 @@ const (
 	LabelTemporary = Domain + "temporary-of"
 )
 
+// HandlerCertificateAnnotation is where virt-handler publishes, on its Node, the certificate
+// in PEM that it serves with; HandlerAudience is whom the tokens are for that it takes.
+const (
+	HandlerCertificateAnnotation = Domain + "handler-certificate"
+	HandlerAudience              = "virt-handler.slipway-vm.github.io"
+)
+
 // QEMUUser is the uid and gid of every process that touches a guest's memory or disks.
 const QEMUUser = 107
 

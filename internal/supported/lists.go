@@ -45,8 +45,8 @@ func join(lists ...[]Field) []Field {
 var vmFields = join(
 	[]Field{
 		{Path: "running", Note: "Deprecated by the field: true means runStrategy Always, false means Halted."},
-		{Path: "runStrategy", Only: []string{"Always", "RerunOnFailure", "Once", "Halted"}, Note: "RerunOnFailure starts a VM again, with back-off, when it failed; after a power-off of the guest, and with Once after any end, " +
-			"the VirtualMachineInstance stays as it ended until the VM is halted or deleted."},
+		{Path: "runStrategy", Only: []string{"Always", "RerunOnFailure", "Once", "Manual", "Halted"}, Note: "RerunOnFailure starts a VM again, with back-off, when it failed; after a power-off of the guest, and with Once and Manual after any end, " +
+			"the VirtualMachineInstance stays as it ended until the VM is started anew, halted or deleted."},
 		{Path: "template.metadata", Note: "Labels and annotations of the VirtualMachineInstance."},
 		{Path: "updateVolumesStrategy", Only: []string{"Replacement"}, Note: "Volumes change at the next start."},
 		{Path: "dataVolumeTemplates[].metadata"},

@@ -14,6 +14,7 @@ var podFields = join(
 		{Path: "terminationGracePeriodSeconds", Note: "30 when left out. The guest has so long to power off."},
 		{Path: "evictionStrategy", Only: []string{"None", "LiveMigrate", "LiveMigrateIfPossible"}, Note: "There is no live migration yet: " +
 			"condition LiveMigratable is False, and an eviction under any strategy shuts the guest down within its grace period; a VirtualMachine then starts it elsewhere."},
+		{Path: "startStrategy", Only: []string{"Paused"}, Note: "The guest is loaded and stands still until it is unpaused."},
 		{Path: "architecture", Only: []string{"amd64"}},
 	},
 )

@@ -1,6 +1,7 @@
 // Package handler is the node's agent, virt-handler: it serves the sockets of the
 // node's launcher pods, prepares their networks and devices, keeps the status of the
-// node's VMIs true, and offers the node's virtualization devices to the kubelet.
+// node's VMIs true, offers the node's virtualization devices to the kubelet, and does to
+// running VMs what users ask virt-api for.
 //
 // It keeps no state: killed and started again it finds everything by the pods, VMIs and
 // launchers that are there, and no VM notices.
@@ -30,6 +31,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/slipway-vm/slipway/internal/scheme"
+	"github.com/slipway-vm/slipway/runtime/handler/api"
 	"github.com/slipway-vm/slipway/runtime/handler/devices"
 	"github.com/slipway-vm/slipway/runtime/handler/kvm"
 	"github.com/slipway-vm/slipway/runtime/handler/node"
@@ -50,6 +52,10 @@ type Options struct {
 	KubeletRoot string
 	// Address serves /healthz, /readyz and /metrics, as host:port.
 	Address string
+	// APIAddress serves virt-api, as host:port.
+	APIAddress string
+	// Namespace is the installation's.
+	Namespace string
 	// ProveKVM is the command that calls kvm.Run in a process of its own.
 	ProveKVM []string
 }
@@ -60,6 +66,8 @@ func (o Options) validate() error {
 		return errors.New("the node's name is not set: give --node or the environment NODE_NAME")
 	case o.KubeletRoot == "":
 		return errors.New("the kubelet's root is not set: give --kubelet-root")
+	case o.Namespace == "":
+		return errors.New("the installation's namespace is not set: give --namespace or the environment POD_NAMESPACE")
 	}
 	if _, err := os.Stat(o.KubeletRoot); err != nil {
 		return fmt.Errorf("looking for the kubelet's root (set --kubelet-root to where it is): %w", err)
@@ -83,11 +91,22 @@ func Run(ctx context.Context, options Options) error {
 		case <-ctx.Done():
 		}
 	})
+	server, err := api.New(ctx, api.Options{
+		Address: options.APIAddress, NodeName: options.NodeName, Namespace: options.Namespace,
+		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(name), Sessions: sessions,
+	})
+	if err != nil {
+		return err
+	}
+	heartbeat := &node.Heartbeat{
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), NodeName: options.NodeName, Certificate: server.Certificate(),
+	}
 	// Everything that this program runs:
 	for _, part := range []manager.Runnable{
 		sessions,
 		&devices.Plugins{KubeletRoot: options.KubeletRoot, Devices: devices.Candidates, Prove: prover(options.ProveKVM)},
-		&node.Heartbeat{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), NodeName: options.NodeName},
+		server,
+		heartbeat,
 	} {
 		if err := mgr.Add(part); err != nil {
 			return fmt.Errorf("adding %T: %w", part, err)
@@ -101,6 +120,9 @@ func Run(ctx context.Context, options Options) error {
 		Sessions: sessions, NodeName: options.NodeName,
 	}
 	if err := vmis.SetupWithManager(mgr, changes); err != nil {
+		return err
+	}
+	if err := serveHealth(mgr, heartbeat); err != nil {
 		return err
 	}
 	if err := mgr.Start(ctx); err != nil {
@@ -131,25 +153,30 @@ func newManager(options Options) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the manager: %w", err)
 	}
-	for path, check := range map[string]healthz.Checker{"/healthz": healthz.Ping, "/readyz": started(mgr)} {
-		served := http.StripPrefix(path, &healthz.Handler{Checks: map[string]healthz.Checker{"check": check}})
-		if err := mgr.AddMetricsServerExtraHandler(path, served); err != nil {
-			return nil, fmt.Errorf("serving %s: %w", path, err)
-		}
-	}
 	return mgr, nil
 }
 
-// started is met once the caches are filled and the controllers begin.
-func started(mgr ctrl.Manager) healthz.Checker {
-	return func(*http.Request) error {
+// serveHealth serves /healthz, and /readyz from when the caches are filled, the controllers
+// begin and virt-api can reach this handler.
+func serveHealth(mgr ctrl.Manager, heartbeat *node.Heartbeat) error {
+	ready := func(*http.Request) error {
 		select {
 		case <-mgr.Elected():
-			return nil
 		default:
 			return errors.New("the caches are not filled yet")
 		}
+		if !heartbeat.Published() {
+			return errors.New("the Node does not show the certificate yet")
+		}
+		return nil
 	}
+	for path, check := range map[string]healthz.Checker{"/healthz": healthz.Ping, "/readyz": ready} {
+		served := http.StripPrefix(path, &healthz.Handler{Checks: map[string]healthz.Checker{"check": check}})
+		if err := mgr.AddMetricsServerExtraHandler(path, served); err != nil {
+			return fmt.Errorf("serving %s: %w", path, err)
+		}
+	}
+	return nil
 }
 
 // prover proves KVM once, with command.

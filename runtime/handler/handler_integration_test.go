@@ -4,6 +4,8 @@ package handler_test
 
 import (
 	"context"
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"os"
 	"os/exec"
@@ -23,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
+	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/scheme"
 	"github.com/slipway-vm/slipway/runtime/handler"
 	"github.com/slipway-vm/slipway/tests/fixture/need"
@@ -53,7 +56,8 @@ func beHandler(root string) error {
 		return err
 	}
 	return handler.Run(ctx, handler.Options{
-		Config: config, NodeName: nodeName, KubeletRoot: root, Address: "0", ProveKVM: []string{"/bin/false"},
+		Config: config, NodeName: nodeName, Namespace: "slipway", KubeletRoot: root, Address: "0", APIAddress: "127.0.0.1:0",
+		ProveKVM: []string{"/bin/false"},
 	})
 }
 
@@ -145,6 +149,13 @@ func (w *world) heartbeat(t *testing.T) {
 	if node.Labels[v1.NodeSchedulable] != "true" || !strings.HasPrefix(node.Annotations[v1.VirtHandlerHeartbeat], `"20`) {
 		t.Errorf("labels are %v, annotations %v", node.Labels, node.Annotations)
 	}
+	block, _ := pem.Decode([]byte(node.Annotations[names.HandlerCertificateAnnotation]))
+	if block == nil {
+		t.Fatalf("there is no certificate in the annotations %v", node.Annotations)
+	}
+	certificate, err := x509.ParseCertificate(block.Bytes)
+	must(t, err)
+	must(t, certificate.VerifyHostname(nodeName))
 }
 
 // world is an API server, a node's kubelet root and the stand-in for launchers.

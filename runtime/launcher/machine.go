@@ -18,7 +18,7 @@ import (
 
 // domainRunner is what the machine needs of libvirt.
 type domainRunner interface {
-	Start(ctx context.Context, spec *libvirtxml.Domain) (hypervisor.Started, error)
+	Start(ctx context.Context, spec *libvirtxml.Domain, paused bool) (hypervisor.Started, error)
 	Status() (hypervisor.Status, error)
 	PowerDown(agent bool) error
 	Resume() error
@@ -43,13 +43,14 @@ type machine struct {
 	console  *console.Log // nil when nothing is kept of it
 	stopping stopping
 	agent    agentWatch
+	thaw     *time.Timer // when frozen file systems go on by themselves
 }
 
 func newMachine(options Options, hv *hypervisor.Hypervisor, endings *endings) *machine {
 	return &machine{
 		options: options, log: options.Log, hv: hv, domain: hv, endings: endings,
 		tasks: make(chan func(context.Context)), images: map[string]*os.File{},
-		stopping: newStopping(), agent: agentWatch{timer: stoppedTimer()},
+		stopping: newStopping(), agent: agentWatch{timer: stoppedTimer()}, thaw: stoppedTimer(),
 	}
 }
 
@@ -58,6 +59,7 @@ func newMachine(options Options, hv *hypervisor.Hypervisor, endings *endings) *m
 func (m *machine) run(ctx context.Context, terminate <-chan os.Signal, failed <-chan error) protocol.State {
 	defer m.stopping.stop()
 	defer m.agent.stop()
+	defer m.thaw.Stop()
 	defer m.leases.stop()
 	for !m.over() {
 		select {
@@ -78,6 +80,8 @@ func (m *machine) run(ctx context.Context, terminate <-chan os.Signal, failed <-
 			m.destroy(fmt.Sprintf("the guest did not shut down within its grace period of %s", m.stopping.grace))
 		case <-m.agent.timer.C:
 			m.askAgent(ctx)
+		case <-m.thaw.C:
+			m.thawGuest(ctx)
 		}
 	}
 	return m.state
@@ -131,6 +135,7 @@ func (m *machine) on(ctx context.Context, event hypervisor.Event) {
 		m.link.Publish(m.state)
 	case hypervisor.Rebooted:
 		m.log.Info("The guest restarts")
+		m.thawed() // a new system begins with its own
 	}
 }
 

@@ -13,12 +13,11 @@ import (
 
 // handle answers a request of the handler.
 func (m *machine) handle(ctx context.Context, request wire.Request) (any, error) {
-	if request.Type != protocol.TypeSync {
-		closeAll(request.Files) // only a sync carries files
+	if request.Type == protocol.TypeSync {
+		return m.handleSync(ctx, request) // it keeps the files
 	}
+	defer closeAll(request.Files)
 	switch request.Type {
-	case protocol.TypeSync:
-		return m.handleSync(ctx, request)
 	case protocol.TypeShutdown:
 		var shutdown protocol.Shutdown
 		if err := request.Decode(&shutdown); err != nil {
@@ -29,9 +28,17 @@ func (m *machine) handle(ctx context.Context, request wire.Request) (any, error)
 		return nil, m.do(ctx, func(context.Context) { m.destroy("the virtual machine was powered off by force") })
 	case protocol.TypeGuestExec:
 		return m.handleExec(ctx, request)
-	default:
+	}
+	answer, known := controls[request.Type]
+	if !known {
 		return nil, fmt.Errorf("this launcher does not know the request %s; restart the VM to get a newer one", request.Type)
 	}
+	state, err := m.alive(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m.log.Info("Answering a request", "type", request.Type)
+	return answer(m, ctx, request, state)
 }
 
 func (m *machine) handleSync(ctx context.Context, request wire.Request) (any, error) {
@@ -54,12 +61,26 @@ func (m *machine) handleExec(ctx context.Context, request wire.Request) (any, er
 	if err := request.Decode(&run); err != nil {
 		return nil, err
 	}
-	connected := false
-	if err := m.do(ctx, func(context.Context) { connected = m.state.AgentConnected }); err != nil {
+	state, err := m.alive(ctx)
+	if err != nil {
 		return nil, err
 	}
-	if !connected {
-		return nil, errors.New("the guest agent is not connected; install and start qemu-guest-agent in the guest")
+	if !state.AgentConnected {
+		return nil, errNoAgent
 	}
 	return guestagent.Exec(ctx, m.hv, run)
+}
+
+var errNoAgent = errors.New("the guest agent is not connected; install and start qemu-guest-agent in the guest")
+
+// alive returns the state of a guest that was started and has not ended.
+func (m *machine) alive(ctx context.Context) (protocol.State, error) {
+	var state protocol.State
+	if err := m.do(ctx, func(context.Context) { state = m.state }); err != nil {
+		return state, err
+	}
+	if state.Phase != protocol.PhaseRunning && state.Phase != protocol.PhasePaused {
+		return state, errors.New("the guest is not running; start it first")
+	}
+	return state, nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/slipway-vm/slipway/runtime/domain"
 	"github.com/slipway-vm/slipway/runtime/launcher/console"
 	"github.com/slipway-vm/slipway/runtime/launcher/disks"
+	"github.com/slipway-vm/slipway/runtime/launcher/hypervisor"
 	"github.com/slipway-vm/slipway/runtime/protocol"
 )
 
@@ -93,13 +94,18 @@ func (m *machine) start(ctx context.Context, request protocol.Sync) {
 		m.fail("NetworkNotReady", err)
 		return
 	}
-	started, err := m.domain.Start(ctx, spec)
+	paused := request.VMI.ShouldStartPaused()
+	started, err := m.domain.Start(ctx, spec, paused)
 	if err != nil {
 		m.fail("StartFailed", withTail(err, m.hv.LogTail()))
 		return
 	}
 	m.qemu, m.state.Machine = started.PID, started.Machine
 	m.state.Disks = diskStates(spec, prepared)
+	if paused {
+		m.enter(protocol.PhasePaused, hypervisor.ReasonPausedByUser, "")
+		return
+	}
 	m.enter(protocol.PhaseRunning, "", "")
 }
 
@@ -111,8 +117,8 @@ func (m *machine) build(request protocol.Sync, prepared map[string]disks.Disk) (
 	own := m.options.own()
 	return domain.Build(domain.Input{
 		VMI: request.VMI, KVM: m.state.KVM, Disks: sources, Interfaces: request.Facts.Interfaces,
-		Console:   domain.Console{Socket: filepath.Join(own, "virt-serial0"), Log: filepath.Join(own, "virt-serial0-pipe")},
-		VNCSocket: filepath.Join(own, "virt-vnc"),
+		Console:   domain.Console{Socket: filepath.Join(own, socketConsole), Log: filepath.Join(own, "virt-serial0-pipe")},
+		VNCSocket: filepath.Join(own, socketVNC),
 		Firmware:  domain.DebianFirmware(filepath.Join(own, "nvram.fd")),
 	})
 }

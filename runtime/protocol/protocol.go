@@ -19,6 +19,22 @@ const (
 	TypeShutdown  wire.Type = "shutdown"  // handler → launcher, payload Shutdown, empty reply once begun
 	TypeDestroy   wire.Type = "destroy"   // handler → launcher, no payload: power off at once
 	TypeGuestExec wire.Type = "guestExec" // handler → launcher, payload GuestExec, reply GuestExecResult
+	// handler → launcher, known to launchers from wire.VersionControl on; empty replies.
+	TypePause      wire.Type = "pause"      // stop the guest's processors
+	TypeUnpause    wire.Type = "unpause"    // let them go on
+	TypeReset      wire.Type = "reset"      // press the reset button
+	TypeSoftReboot wire.Type = "softReboot" // ask the guest to restart: by its agent, else by ACPI
+	TypeFreeze     wire.Type = "freeze"     // payload Freeze: make the guest's file systems stand still
+	TypeUnfreeze   wire.Type = "unfreeze"   // let them go on
+	// TypeConnect has payload Connect and one file, a connected stream socket, which the
+	// launcher joins with the guest's device until either side ends.
+	TypeConnect wire.Type = "connect"
+	// TypeScreenshot has one file, to which the launcher writes the guest's screen as PNG.
+	TypeScreenshot wire.Type = "screenshot"
+	// What the guest's agent tells, asked at that moment.
+	TypeGuestInfo   wire.Type = "guestInfo"   // reply v1.VirtualMachineInstanceGuestAgentInfo
+	TypeUsers       wire.Type = "users"       // reply v1.VirtualMachineInstanceGuestOSUserList
+	TypeFilesystems wire.Type = "filesystems" // reply v1.VirtualMachineInstanceFileSystemList
 	// launcher → handler, payload State, an event without a reply; only the last State
 	// of a domain that is over is a request, whose empty reply lets the launcher exit.
 	TypeState wire.Type = "state"
@@ -94,6 +110,27 @@ type GuestExecResult struct {
 	Truncated bool `json:"truncated,omitempty"`
 }
 
+// Freeze makes the guest's file systems stand still, and go on by themselves after a while,
+// for whoever asked may be gone by then.
+type Freeze struct {
+	// UnfreezeTimeoutSeconds is how long they stand at most; five minutes when zero.
+	UnfreezeTimeoutSeconds int32 `json:"unfreezeTimeoutSeconds"`
+}
+
+// Channel names a device of the guest that a stream can be joined with.
+type Channel string
+
+// Channels.
+const (
+	ChannelConsole Channel = "console" // the first serial port
+	ChannelVNC     Channel = "vnc"     // the screen, in the remote framebuffer protocol
+)
+
+// Connect joins the stream that comes with it.
+type Connect struct {
+	Channel Channel `json:"channel"`
+}
+
 // Phase is where a domain is in its life.
 type Phase string
 
@@ -107,6 +144,9 @@ const (
 	PhaseCrashed  Phase = "Crashed"  // the guest panicked or QEMU died
 	PhaseFailed   Phase = "Failed"   // could not be started; see Message
 )
+
+// FSFrozen is the API's word for file systems that were asked to stand still.
+const FSFrozen = "frozen"
 
 // State is what the launcher knows of its domain, sent whole at every change.
 type State struct {
@@ -123,6 +163,8 @@ type State struct {
 	AgentConnected bool                                  `json:"agentConnected"`
 	AgentVersion   string                                `json:"agentVersion,omitempty"`
 	GuestOS        *v1.VirtualMachineInstanceGuestOSInfo `json:"guestOS,omitempty"`
+	// Frozen says that the guest's file systems were asked to stand still.
+	Frozen bool `json:"frozen,omitempty"`
 	// Interfaces are the agent's view of the guest's interfaces.
 	Interfaces []GuestInterface `json:"interfaces,omitempty"`
 	// Disks are the virtual disks as QEMU has them.

@@ -41,13 +41,22 @@ func (a *Access) Namespace() (string, error) {
 	return namespace, nil
 }
 
-// Client reaches the cluster's API. What the API server warns of goes to standard error.
-func (a *Access) Client() (client.WithWatch, error) {
+// Config is how the cluster's API is reached. What the API server warns of goes to standard error.
+func (a *Access) Config() (*rest.Config, error) {
 	config, err := a.config.ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("finding the cluster: %w; set KUBECONFIG or --kubeconfig", err)
 	}
 	config.WarningHandler = rest.NewWarningWriter(os.Stderr, rest.WarningWriterOptions{Deduplicate: true})
+	return config, nil
+}
+
+// Client reaches the cluster's API.
+func (a *Access) Client() (client.WithWatch, error) {
+	config, err := a.Config()
+	if err != nil {
+		return nil, err
+	}
 	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme.New()})
 	if err != nil {
 		return nil, fmt.Errorf("reaching the cluster at %s: %w", config.Host, err)

@@ -51,7 +51,7 @@ func runStrategy(vm *virtv1.VirtualMachine, path *field.Path) field.ErrorList {
 		return field.ErrorList{field.Invalid(path.Child("running"), *vm.Spec.Running,
 			"Running and RunStrategy are mutually exclusive. Note that Running is deprecated, please use RunStrategy instead")}
 	case vm.Spec.Running == nil && vm.Spec.RunStrategy == nil:
-		return field.ErrorList{field.Required(path.Child("runStrategy"), "RunStrategy must be specified: Always, RerunOnFailure, Once or Halted")}
+		return field.ErrorList{field.Required(path.Child("runStrategy"), "RunStrategy must be specified: Always, RerunOnFailure, Once, Manual or Halted")}
 	}
 	return nil
 }

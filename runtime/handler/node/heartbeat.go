@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,15 +22,23 @@ import (
 // interval is how often the field's clients expect the heartbeat.
 const interval = time.Minute
 
-// Heartbeat labels the node kubevirt.io/schedulable=true and renews the annotation
-// kubevirt.io/heartbeat. It takes neither away when it ends: a restart of virt-handler
-// must not disturb, and an old heartbeat tells of a dead one.
+// Heartbeat labels the node kubevirt.io/schedulable=true, renews the annotation
+// kubevirt.io/heartbeat, and publishes the certificate of virt-handler's API, also when it
+// was lost. It takes none of them away when it ends: a restart of virt-handler must not
+// disturb, and an old heartbeat tells of a dead one.
 type Heartbeat struct {
 	// Client writes; Reader reads past any cache.
 	Client   client.Client
 	Reader   client.Reader
 	NodeName string
+	// Certificate is what virt-handler serves with, in PEM.
+	Certificate []byte
+
+	published atomic.Bool
 }
+
+// Published says whether the Node has shown the certificate.
+func (h *Heartbeat) Published() bool { return h.published.Load() }
 
 // Start beats until ctx is done; a beat that fails is logged and the next one tried.
 func (h *Heartbeat) Start(ctx context.Context) error {
@@ -60,8 +69,16 @@ func (h *Heartbeat) beat(ctx context.Context, node *corev1.Node, now metav1.Time
 	if err != nil {
 		return fmt.Errorf("encoding the time: %w", err)
 	}
-	return apply.Fields(ctx, h.Client, node, names.ManagerHandler, map[string]any{"metadata": map[string]any{
-		"labels":      map[string]any{v1.NodeSchedulable: "true"},
-		"annotations": map[string]any{v1.VirtHandlerHeartbeat: string(stamp)},
+	err = apply.Fields(ctx, h.Client, node, names.ManagerHandler, map[string]any{"metadata": map[string]any{
+		"labels": map[string]any{v1.NodeSchedulable: "true"},
+		"annotations": map[string]any{
+			v1.VirtHandlerHeartbeat:            string(stamp),
+			names.HandlerCertificateAnnotation: string(h.Certificate),
+		},
 	}})
+	if err != nil {
+		return err
+	}
+	h.published.Store(true)
+	return nil
 }

@@ -24,6 +24,7 @@ type client struct {
 
 	// Guarded by the session's lock.
 	role         wire.Role // empty before its Hello
+	version      int       // of the protocol, as its Hello says
 	synced       *Synced
 	shuttingDown bool
 }
@@ -139,7 +140,7 @@ func (c *client) helloLauncher(ctx context.Context, hello wire.Hello) error {
 	}
 	s.mu.Lock()
 	previous := s.launcher
-	c.role, s.launcher = wire.RoleLauncher, c
+	c.role, c.version, s.launcher = wire.RoleLauncher, hello.Version, c
 	s.mu.Unlock()
 	if previous != nil && previous != c {
 		_ = previous.conn.Close()

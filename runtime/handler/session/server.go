@@ -86,6 +86,24 @@ func (s *Server) Session(uid types.UID) *Session {
 	return s.sessions[uid]
 }
 
+// OfVMI returns the session of the VMI with uid: of several pods the one whose launcher is
+// connected; nil when there is none.
+func (s *Server) OfVMI(uid types.UID) *Session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var found *Session
+	for _, session := range s.sessions {
+		if session.pod.VMIUID != uid {
+			continue
+		}
+		if _, err := session.connected(); err == nil {
+			return session
+		}
+		found = session
+	}
+	return found
+}
+
 // Forget ends the session of a pod that is gone.
 func (s *Server) Forget(uid types.UID) {
 	s.mu.Lock()

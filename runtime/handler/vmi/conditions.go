@@ -24,6 +24,14 @@ const (
 	ReasonPaused               = "Paused"
 )
 
+// Words of the field about a paused guest.
+const (
+	pausedByIOError   = "PausedIOError"
+	pausedByUser      = "PausedByUser"
+	messageIOError    = "VMI was paused, low-level IO error detected"
+	messagePausedUser = "VMI was paused by user"
+)
+
 // ownedConditions are the condition types that virt-handler writes.
 var ownedConditions = []v1.VirtualMachineInstanceConditionType{
 	v1.VirtualMachineInstanceReady,
@@ -57,10 +65,26 @@ func setConditions(s *scope, status *runtimeStatus, since, now metav1.Time) {
 	set.when(state.AgentConnected, v1.VirtualMachineInstanceCondition{
 		Type: v1.VirtualMachineInstanceAgentConnected, Status: corev1.ConditionTrue,
 	})
-	set.when(state.Phase == protocol.PhasePaused, v1.VirtualMachineInstanceCondition{
-		Type: v1.VirtualMachineInstancePaused, Status: corev1.ConditionTrue,
-		Reason: cmp.Or(state.Reason, ReasonPaused), Message: cmp.Or(state.Message, "the guest is paused"),
-	})
+	set.when(state.Phase == protocol.PhasePaused, paused(state))
+}
+
+// paused says why the guest stands still.
+func paused(state *protocol.State) v1.VirtualMachineInstanceCondition {
+	condition := v1.VirtualMachineInstanceCondition{
+		Type: v1.VirtualMachineInstancePaused, Status: corev1.ConditionTrue, Reason: cmp.Or(state.Reason, ReasonPaused),
+	}
+	switch condition.Reason {
+	case pausedByUser:
+		condition.Message = messagePausedUser
+	case pausedByIOError:
+		condition.Message = messageIOError
+		if state.Message != "" {
+			condition.Message += ": " + state.Message
+		}
+	default:
+		condition.Message = cmp.Or(state.Message, "the guest is paused")
+	}
+	return condition
 }
 
 // ready says whether the guest runs, and if it does not, why.
@@ -69,6 +93,8 @@ func ready(s *scope, phase v1.VirtualMachineInstancePhase) v1.VirtualMachineInst
 	switch {
 	case s.failure != nil:
 		condition.Reason, condition.Message = s.failure.reason, s.failure.message
+	case phase == v1.Running && s.view.State != nil && s.view.State.Phase == protocol.PhasePaused:
+		condition.Reason, condition.Message = v1.GuestNotRunningReason, "the guest is paused"
 	case phase == v1.Running:
 		condition.Status = corev1.ConditionTrue
 	case phase == v1.Succeeded:

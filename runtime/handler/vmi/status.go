@@ -21,6 +21,7 @@ type runtimeStatus struct {
 	GuestOSInfo               v1.VirtualMachineInstanceGuestOSInfo                `json:"guestOSInfo,omitzero"`
 	VolumeStatus              []v1.VolumeStatus                                   `json:"volumeStatus,omitempty"`
 	Machine                   *v1.Machine                                         `json:"machine,omitempty"`
+	FSFreezeStatus            string                                              `json:"fsFreezeStatus,omitempty"`
 }
 
 // compute returns the status that follows from base and a pass; nil when there is
@@ -64,7 +65,7 @@ func current(vmi *v1.VirtualMachineInstance) *runtimeStatus {
 	old := vmi.Status.DeepCopy()
 	status := &runtimeStatus{
 		Phase: old.Phase, PhaseTransitionTimestamps: old.PhaseTransitionTimestamps, Interfaces: old.Interfaces,
-		GuestOSInfo: old.GuestOSInfo, VolumeStatus: old.VolumeStatus, Machine: old.Machine,
+		GuestOSInfo: old.GuestOSInfo, VolumeStatus: old.VolumeStatus, Machine: old.Machine, FSFreezeStatus: old.FSFreezeStatus,
 	}
 	for _, condition := range old.Conditions {
 		if slices.Contains(ownedConditions, condition.Type) {
@@ -113,6 +114,10 @@ func (r *runtimeStatus) describe(s *scope) {
 	}
 	if state.GuestOS != nil {
 		r.GuestOSInfo = *state.GuestOS
+	}
+	r.FSFreezeStatus = ""
+	if state.Frozen {
+		r.FSFreezeStatus = protocol.FSFrozen
 	}
 }
 

@@ -44,8 +44,9 @@ func (h *Hypervisor) Warm(ctx context.Context, kvm bool) error {
 	return nil
 }
 
-// Start defines and starts the domain.
-func (h *Hypervisor) Start(ctx context.Context, spec *libvirtxml.Domain) (Started, error) {
+// Start defines and starts the domain; a paused one waits for Resume before its first
+// instruction.
+func (h *Hypervisor) Start(ctx context.Context, spec *libvirtxml.Domain, paused bool) (Started, error) {
 	conn, err := h.connected(ctx)
 	if err != nil {
 		return Started{}, err
@@ -63,7 +64,11 @@ func (h *Hypervisor) Start(ctx context.Context, spec *libvirtxml.Domain) (Starte
 	h.domain, h.name = defined, spec.Name
 	h.mu.Unlock()
 	took := time.Since(began)
-	if err := defined.Create(); err != nil {
+	flags := libvirt.DOMAIN_NONE
+	if paused {
+		flags = libvirt.DOMAIN_START_PAUSED
+	}
+	if err := defined.CreateWithFlags(flags); err != nil {
 		return Started{}, fmt.Errorf("starting the domain: %w", plain(err))
 	}
 	h.options.Log.Info("Started the domain", "defining", took.String(), "starting", (time.Since(began) - took).String())
@@ -129,18 +134,6 @@ func (h *Hypervisor) PowerDown(agent bool) error {
 	}
 	if err := domain.ShutdownFlags(libvirt.DOMAIN_SHUTDOWN_ACPI_POWER_BTN); err != nil {
 		return fmt.Errorf("asking the guest to shut down: %w", errors.Join(agentErr, err))
-	}
-	return nil
-}
-
-// Resume lets a paused guest go on.
-func (h *Hypervisor) Resume() error {
-	domain, err := h.current()
-	if err != nil {
-		return err
-	}
-	if err := domain.Resume(); err != nil {
-		return fmt.Errorf("resuming the guest: %w", err)
 	}
 	return nil
 }

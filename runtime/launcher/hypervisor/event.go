@@ -46,6 +46,9 @@ const (
 	Crashed
 )
 
+// ReasonPausedByUser is the reason of Paused when somebody asked for it.
+const ReasonPausedByUser = "PausedByUser"
+
 // ReasonGuestPanicked is the reason of Crashed when the guest's kernel panicked, which
 // its panic device told.
 const ReasonGuestPanicked = "GuestPanicked"
@@ -91,7 +94,10 @@ func (h *Hypervisor) subscribe(conn *libvirt.Connect) error {
 // lifecycleStatus translates an event; false for one that changes nothing here.
 func lifecycleStatus(event *libvirt.DomainEventLifecycle) (Status, bool) {
 	switch event.Event {
-	case libvirt.DOMAIN_EVENT_STARTED, libvirt.DOMAIN_EVENT_RESUMED:
+	case libvirt.DOMAIN_EVENT_STARTED:
+		// A boot is Start's to tell: it may leave the guest paused.
+		return Status{Condition: Running}, libvirt.DomainEventStartedDetailType(event.Detail) != libvirt.DOMAIN_EVENT_STARTED_BOOTED
+	case libvirt.DOMAIN_EVENT_RESUMED:
 		return Status{Condition: Running}, true
 	case libvirt.DOMAIN_EVENT_SUSPENDED:
 		return Status{Condition: Paused, Reason: pausedReason(libvirt.DomainEventSuspendedDetailType(event.Detail))}, true
@@ -111,7 +117,7 @@ func pausedReason(detail libvirt.DomainEventSuspendedDetailType) string {
 	case libvirt.DOMAIN_EVENT_SUSPENDED_WATCHDOG:
 		return "PausedByWatchdog"
 	default:
-		return "PausedByUser"
+		return ReasonPausedByUser
 	}
 }
 
@@ -138,7 +144,7 @@ func stateStatus(state libvirt.DomainState, reason int) Status {
 		case libvirt.DOMAIN_PAUSED_WATCHDOG:
 			return Status{Condition: Paused, Reason: "PausedByWatchdog"}
 		}
-		return Status{Condition: Paused, Reason: "PausedByUser"}
+		return Status{Condition: Paused, Reason: ReasonPausedByUser}
 	case libvirt.DOMAIN_CRASHED:
 		return Status{Condition: Crashed, Reason: ReasonGuestPanicked}
 	case libvirt.DOMAIN_SHUTOFF:

@@ -10,7 +10,11 @@ package wire
 // Version is the protocol's version that this build speaks. A launcher of an earlier
 // version keeps being served for as long as its messages are known, so fields of
 // messages are only ever added.
-const Version = 1
+const Version = VersionControl
+
+// VersionControl is the first version whose launchers know the requests of users: pause,
+// console, screenshot and the like.
+const VersionControl = 2
 
 // Type names a message.
 type Type string

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-vm/slipway/cmd/virtctl/cache"
+	"github.com/slipway-vm/slipway/cmd/virtctl/cluster"
+	"github.com/slipway-vm/slipway/cmd/virtctl/console"
+	"github.com/slipway-vm/slipway/cmd/virtctl/create"
+	"github.com/slipway-vm/slipway/cmd/virtctl/devices"
+	"github.com/slipway-vm/slipway/cmd/virtctl/expand"
+	"github.com/slipway-vm/slipway/cmd/virtctl/expose"
+	"github.com/slipway-vm/slipway/cmd/virtctl/guest"
+	"github.com/slipway-vm/slipway/cmd/virtctl/help"
+	"github.com/slipway-vm/slipway/cmd/virtctl/portforward"
+	"github.com/slipway-vm/slipway/cmd/virtctl/power"
+	"github.com/slipway-vm/slipway/cmd/virtctl/ssh"
+	"github.com/slipway-vm/slipway/cmd/virtctl/template"
+	about "github.com/slipway-vm/slipway/cmd/virtctl/version"
+	"github.com/slipway-vm/slipway/cmd/virtctl/vnc"
+)
+
+// version is set by the linker: -X main.version=….
+var version = "devel"
+
+// newRootCommand lists the groups of verbs. Program is how the user calls the program.
+func newRootCommand(program string) *cobra.Command {
+	root := &cobra.Command{
+		Short:         "Does with virtual machines and their disks what kubectl has no verb for",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.SetOut(os.Stdout)
+	access := cluster.NewAccess(root.PersistentFlags())
+	root.AddCommand(
+		cache.NewCommand(access),
+		console.NewCommand(access),
+		create.NewCommand(access),
+		devices.NewCommand(access),
+		expand.NewCommand(access),
+		expose.NewCommand(access),
+		portforward.NewCommand(access),
+		template.NewCommand(access),
+		about.NewCommand(access, version),
+		vnc.NewCommand(access),
+		help.NewOptionsCommand(),
+	)
+	root.AddCommand(guest.NewCommands(access)...)
+	root.AddCommand(power.NewCommands(access)...)
+	root.AddCommand(ssh.NewCommands(access)...)
+	help.Set(root, program)
+	return root
+}

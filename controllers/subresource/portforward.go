@@ -1,0 +1,189 @@
+package subresource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/gorilla/websocket"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	virtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// subprotocol is what the field's web sockets speak: bytes in binary messages.
+const subprotocol = "plain.kubevirt.io"
+
+// A client that answers no ping for silence is gone.
+const (
+	pingPeriod = 20 * time.Second
+	silence    = 3 * pingPeriod
+)
+
+// maxDatagram is the largest message that goes on as one datagram, and the size of one
+// message to the client, in bytes.
+const maxDatagram = 64 << 10
+
+// forwardPort connects the client's web socket with a port of the guest.
+func forwardPort(find finder) answer {
+	return func(s *Server, w http.ResponseWriter, r *http.Request) error {
+		vmi, err := find(s, r.Context(), key(r))
+		if err != nil {
+			return err
+		}
+		if is(vmi, virtv1.VirtualMachineInstancePaused) {
+			return conflicting(vmi, vmiPaused)
+		}
+		network, address, err := s.target(r, vmi)
+		if err != nil {
+			return err
+		}
+		dialer := &net.Dialer{Timeout: dialTimeout}
+		guest, err := dialer.DialContext(r.Context(), network, address)
+		if err != nil {
+			return fmt.Errorf("dialing VM: %w", err)
+		}
+		defer closeQuietly(guest)
+		return tunnel(w, r, guest)
+	}
+}
+
+// target is what a request for a port means.
+func (s *Server) target(r *http.Request, vmi *virtv1.VirtualMachineInstance) (network, address string, err error) {
+	port, err := strconv.ParseUint(r.PathValue("port"), 10, 16)
+	if err != nil || port == 0 {
+		return "", "", badRequest("port %q is not a number from 1 to 65535", r.PathValue("port"))
+	}
+	network = "tcp"
+	if protocol := r.PathValue("protocol"); protocol != "" {
+		network = protocol
+	}
+	if network != "tcp" && network != "udp" {
+		return "", "", badRequest("protocol %q is not forwarded, use tcp or udp", network)
+	}
+	host, err := s.addressOf(r.Context(), vmi)
+	if err != nil {
+		return "", "", err
+	}
+	return network, net.JoinHostPort(host, strconv.FormatUint(port, 10)), nil
+}
+
+// addressOf is where the guest is reached: by its pod when it is on the pods' network, or
+// else by what is known of its first interface. That may be what the guest says itself, so
+// that virt-api's own and its node's addresses are none.
+func (s *Server) addressOf(ctx context.Context, vmi *virtv1.VirtualMachineInstance) (string, error) {
+	for _, network := range vmi.Spec.Networks {
+		if network.Pod == nil {
+			continue
+		}
+		pod, err := s.launcherPod(ctx, vmi)
+		if err != nil {
+			return "", err
+		}
+		if pod != nil && pod.Status.PodIP != "" {
+			return pod.Status.PodIP, nil
+		}
+	}
+	if len(vmi.Status.Interfaces) == 0 {
+		return "", badRequest(noInterfaces)
+	}
+	reported := vmi.Status.Interfaces[0].IP
+	ip := net.ParseIP(reported)
+	if ip == nil || !ip.IsGlobalUnicast() {
+		return "", badRequest("the address %q of the first network interface cannot be reached from outside of the guest", reported)
+	}
+	return reported, nil
+}
+
+// tunnel carries bytes between the client and guest until either ends.
+func tunnel(w http.ResponseWriter, r *http.Request, guest net.Conn) error {
+	upgrader := websocket.Upgrader{
+		HandshakeTimeout: dialTimeout, Subprotocols: []string{subprotocol},
+		CheckOrigin: func(*http.Request) bool { return true }, // the API server has let him in
+		Error: func(w http.ResponseWriter, r *http.Request, _ int, reason error) {
+			fail(w, r, refuse(apierrors.NewBadRequest(reason.Error())))
+		},
+	}
+	socket, err := upgrader.Upgrade(w, r, nil)
+	if err != nil {
+		log.FromContext(r.Context()).V(1).Info("the client opened no web socket", "path", r.URL.Path, "reason", err.Error())
+		return nil // the upgrader has answered
+	}
+	defer closeQuietly(socket)
+	ended := make(chan error, 2)
+	go func() { ended <- toGuest(guest, socket) }()
+	go func() { ended <- toClient(socket, guest) }()
+	ticker := time.NewTicker(pingPeriod)
+	defer ticker.Stop()
+	for {
+		select {
+		case err := <-ended:
+			if err != nil {
+				log.FromContext(r.Context()).V(1).Info("a forwarded port was closed", "path", r.URL.Path, "reason", err.Error())
+			}
+			farewell := websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")
+			_ = socket.WriteControl(websocket.CloseMessage, farewell, time.Now().Add(time.Second))
+			return nil
+		case <-ticker.C:
+			if err := socket.WriteControl(websocket.PingMessage, nil, time.Now().Add(pingPeriod)); err != nil {
+				return nil //nolint:nilerr // the client is gone; nobody is there to be answered
+			}
+		}
+	}
+}
+
+// toGuest carries each message of the client to the guest, in one piece.
+func toGuest(guest io.Writer, socket *websocket.Conn) error {
+	alive := func(string) error { return socket.SetReadDeadline(time.Now().Add(silence)) }
+	socket.SetPongHandler(alive)
+	buffer := make([]byte, maxDatagram)
+	for {
+		if err := alive(""); err != nil {
+			return fmt.Errorf("setting a deadline: %w", err)
+		}
+		_, message, err := socket.NextReader()
+		if err != nil {
+			return fmt.Errorf("reading from the client: %w", err)
+		}
+		for err == nil {
+			var n int
+			n, err = io.ReadFull(message, buffer)
+			if n == 0 {
+				continue
+			}
+			if _, err := guest.Write(buffer[:n]); err != nil {
+				return fmt.Errorf("writing to the guest: %w", err)
+			}
+		}
+		if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return fmt.Errorf("reading from the client: %w", err)
+		}
+	}
+}
+
+// toClient carries what the guest sends to the client, a message for each piece.
+func toClient(socket *websocket.Conn, guest io.Reader) error {
+	buffer := make([]byte, maxDatagram)
+	for {
+		n, err := guest.Read(buffer)
+		if n > 0 {
+			if err := socket.WriteMessage(websocket.BinaryMessage, buffer[:n]); err != nil {
+				return fmt.Errorf("writing to the client: %w", err)
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("reading from the guest: %w", err)
+		}
+	}
+}
+
+// closeQuietly closes what nobody reads any more.
+func closeQuietly(c io.Closer) { _ = c.Close() }

@@ -1,0 +1,202 @@
+package subresource
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/gorilla/websocket"
+	virtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// echo is a listener that sends back what it gets, until it is closed.
+func echo(t *testing.T) net.Listener {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer func() { _ = conn.Close() }()
+				_, _ = io.Copy(conn, conn)
+			}()
+		}
+	}()
+	return listener
+}
+
+// tunnelTo serves a tunnel to address, and returns the URL of its web socket.
+func tunnelTo(t *testing.T, network, address string) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		guest, err := net.Dial(network, address)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer func() { _ = guest.Close() }()
+		if err := tunnel(w, r, guest); err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return "ws" + strings.TrimPrefix(server.URL, "http")
+}
+
+func open(t *testing.T, url string, protocols ...string) *websocket.Conn {
+	t.Helper()
+	dialer := websocket.Dialer{Subprotocols: protocols}
+	socket, response, err := dialer.DialContext(t.Context(), url, nil)
+	if err != nil {
+		t.Fatalf("opening %s: %v (%v)", url, err, response)
+	}
+	t.Cleanup(func() { _ = socket.Close() })
+	return socket
+}
+
+func TestATunnelCarriesBytesBothWays(t *testing.T) {
+	for name, protocols := range map[string][]string{"with the field's protocol": {subprotocol}, "with none": nil} {
+		t.Run(name, func(t *testing.T) {
+			socket := open(t, tunnelTo(t, "tcp", echo(t).Addr().String()), protocols...)
+			if len(protocols) > 0 && socket.Subprotocol() != subprotocol {
+				t.Errorf("speaks %q", socket.Subprotocol())
+			}
+			sent := bytes.Repeat([]byte("0123456789abcdef"), 20<<10) // several pieces
+			if err := socket.WriteMessage(websocket.BinaryMessage, sent); err != nil {
+				t.Fatal(err)
+			}
+			var got []byte
+			for len(got) < len(sent) {
+				kind, piece, err := socket.ReadMessage()
+				if err != nil || kind != websocket.BinaryMessage {
+					t.Fatalf("message of kind %d: %v, after %d bytes", kind, err, len(got))
+				}
+				got = append(got, piece...)
+			}
+			if !bytes.Equal(got, sent) {
+				t.Error("what came back is not what was sent")
+			}
+		})
+	}
+}
+
+func TestATunnelEndsWithTheGuest(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	go func() {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		_, _ = conn.Write([]byte("bye"))
+		_ = conn.Close()
+	}()
+	socket := open(t, tunnelTo(t, "tcp", listener.Addr().String()), subprotocol)
+	if _, last, err := socket.ReadMessage(); err != nil || string(last) != "bye" {
+		t.Fatalf("got %q, %v", last, err)
+	}
+	if _, _, err := socket.ReadMessage(); !websocket.IsCloseError(err, websocket.CloseNormalClosure) {
+		t.Errorf("the socket ends with %v", err)
+	}
+}
+
+func TestADatagramIsAMessage(t *testing.T) {
+	guest, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = guest.Close() }()
+	socket := open(t, tunnelTo(t, "udp", guest.LocalAddr().String()), subprotocol)
+	for _, text := range []string{"one", "another"} {
+		if err := socket.WriteMessage(websocket.BinaryMessage, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		buffer := make([]byte, 100)
+		n, from, err := guest.ReadFrom(buffer)
+		if err != nil || string(buffer[:n]) != text {
+			t.Fatalf("got %q, %v", buffer[:n], err)
+		}
+		if _, err := guest.WriteTo(buffer[:n], from); err != nil {
+			t.Fatal(err)
+		}
+		if _, got, err := socket.ReadMessage(); err != nil || string(got) != text {
+			t.Fatalf("got %q, %v", got, err)
+		}
+	}
+}
+
+func TestATunnelIsForWebSocketsAlone(t *testing.T) {
+	recorder := httptest.NewRecorder()
+	client, guest := net.Pipe()
+	defer func() { _, _ = client.Close(), guest.Close() }()
+	if err := tunnel(recorder, httptest.NewRequest(http.MethodGet, "/", nil), guest); err != nil {
+		t.Fatal(err)
+	}
+	if recorder.Code != http.StatusBadRequest || !strings.Contains(recorder.Body.String(), `"kind":"Status"`) {
+		t.Errorf("got %d %s", recorder.Code, recorder.Body)
+	}
+}
+
+func TestOnlyPortsAndAddressesOfGuestsAreForwarded(t *testing.T) {
+	reports := func(ip string) *virtv1.VirtualMachineInstance {
+		vmi := vmiIn(virtv1.Running)
+		if ip != "none" {
+			vmi.Status.Interfaces = []virtv1.VirtualMachineInstanceNetworkInterface{{IP: ip}}
+		}
+		return vmi
+	}
+	for name, c := range map[string]struct {
+		vmi            *virtv1.VirtualMachineInstance
+		port, protocol string
+		want           string
+	}{
+		"the first interface":     {reports("10.0.0.7"), "22", "", "tcp 10.0.0.7:22"},
+		"IPv6 and UDP":            {reports("fd00::7"), "53", "udp", "udp [fd00::7]:53"},
+		"no port":                 {reports("10.0.0.7"), "ssh", "", `port "ssh" is not a number`},
+		"port zero":               {reports("10.0.0.7"), "0", "", `port "0" is not a number`},
+		"another protocol":        {reports("10.0.0.7"), "22", "unix", `protocol "unix" is not forwarded`},
+		"no interface":            {reports("none"), "22", "", "no network interfaces are present"},
+		"virt-api itself":         {reports("127.0.0.1"), "22", "", "cannot be reached from outside"},
+		"the metadata of a cloud": {reports("169.254.169.254"), "80", "", "cannot be reached from outside"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := httptest.NewRequest(http.MethodGet, "/", nil)
+			r.SetPathValue("port", c.port)
+			r.SetPathValue("protocol", c.protocol)
+			network, address, err := unconnected().target(r, c.vmi)
+			got := network + " " + address
+			if err != nil {
+				got = err.Error()
+			}
+			if !strings.Contains(got, c.want) {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestAPausedGuestIsNotForwardedTo(t *testing.T) {
+	find := func(*Server, context.Context, client.ObjectKey) (*virtv1.VirtualMachineInstance, error) {
+		return vmiIn(virtv1.Running, virtv1.VirtualMachineInstancePaused), nil
+	}
+	err := forwardPort(find)(unconnected(), httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
+	if err == nil || statusOf(err).Code != http.StatusConflict || !strings.Contains(err.Error(), vmiPaused) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,130 @@
+package subresource
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// unconnected is a server that has no API server to ask.
+func unconnected() *Server {
+	broken := func(context.Context) error { return errors.New("connection refused") }
+	return newServer(nil, nil, &frontProxy{log: klog.Background()}, broken, Options{Version: "v0.0.0-test"})
+}
+
+func get(t *testing.T, method, path string) *httptest.ResponseRecorder {
+	t.Helper()
+	recorder := httptest.NewRecorder()
+	unconnected().ServeHTTP(recorder, httptest.NewRequest(method, path, nil))
+	return recorder
+}
+
+func TestPagesSayWhatThereIs(t *testing.T) {
+	for path, file := range map[string]string{
+		"/":                               "root.json",
+		"/apis":                           "apis.json",
+		groupPath:                         "group.json",
+		groupPath + "/v1":                 "v1.json",
+		groupPath + "/v1alpha3":           "v1alpha3.json",
+		"/openapi/v2":                     "openapi-v2.json",
+		"/openapi/v3":                     "openapi-v3.json",
+		"/openapi/v3" + groupPath + "/v1": "openapi-v3-v1.json",
+	} {
+		t.Run(file, func(t *testing.T) {
+			answer := get(t, http.MethodGet, path)
+			if answer.Code != http.StatusOK || answer.Header().Get("Content-Type") != "application/json" {
+				t.Fatalf("got %d %v %s", answer.Code, answer.Header(), answer.Body)
+			}
+			var got bytes.Buffer
+			if err := json.Indent(&got, answer.Body.Bytes(), "", " "); err != nil {
+				t.Fatal(err)
+			}
+			golden := filepath.Join("testdata", file)
+			if *update {
+				if err := os.WriteFile(golden, append(got.Bytes(), '\n'), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.TrimSpace(string(want)) != got.String() {
+				t.Errorf("%s differs; run go test -update and look at the difference in git\n%s", golden, got.String())
+			}
+		})
+	}
+}
+
+func TestWhatIsNotThereIsAStatus(t *testing.T) {
+	object := groupPath + "/v1/namespaces/prod/virtualmachines/web/"
+	for name, c := range map[string]struct {
+		method, path string
+		wantCode     int32
+		wantWords    string
+	}{
+		"a path that there is not":           {http.MethodGet, "/webhook", http.StatusNotFound, "there is no /webhook"},
+		"a version that there is not":        {http.MethodPut, groupPath + "/v2/namespaces/prod/virtualmachines/web/start", http.StatusNotFound, "there is no"},
+		"discovery of no version":            {http.MethodGet, groupPath + "/v2", http.StatusNotFound, "there is no"},
+		"a subresource that there is not":    {http.MethodPut, object + "fly", http.StatusNotFound, "there is no"},
+		"another method":                     {http.MethodPost, object + "start", http.StatusMethodNotAllowed, "virtualmachines/start"},
+		"somebody whom nobody vouches for":   {http.MethodPut, object + "start", http.StatusServiceUnavailable, "front proxy"},
+		"nor is what is missing told to him": {http.MethodPut, object + "migrate", http.StatusServiceUnavailable, "front proxy"},
+		"the image of the guestfs tools":     {http.MethodGet, groupPath + "/v1/guestfs", http.StatusNotImplemented, "disk-virt-customize"},
+		"an API server that is away":         {http.MethodGet, groupPath + "/v1/healthz", http.StatusInternalServerError, "connection refused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			answer := get(t, c.method, c.path)
+			status := metav1.Status{}
+			if err := json.Unmarshal(answer.Body.Bytes(), &status); err != nil {
+				t.Fatalf("%s: %v", answer.Body, err)
+			}
+			if answer.Code != int(c.wantCode) || status.Code != c.wantCode || status.Kind != "Status" || !strings.Contains(status.Message, c.wantWords) {
+				t.Errorf("got %d %+v, want %d with %q", answer.Code, status, c.wantCode, c.wantWords)
+			}
+		})
+	}
+}
+
+func TestHealthAndVersion(t *testing.T) {
+	if answer := get(t, http.MethodGet, "/healthz"); answer.Code != http.StatusOK || answer.Body.String() != "ok" {
+		t.Errorf("got %d %s", answer.Code, answer.Body)
+	}
+	if answer := get(t, http.MethodGet, groupPath+"/v1/version"); !strings.Contains(answer.Body.String(), `"gitVersion":"v0.0.0-test"`) {
+		t.Errorf("got %s", answer.Body)
+	}
+}
+
+// A page for users lists what is served and what is not: every route is on it.
+func TestThePageForUsersNamesEveryRoute(t *testing.T) {
+	page, err := os.ReadFile("../../docs/subresources.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	parameters := regexp.MustCompile(`/\{(port|protocol)\}`)
+	for _, r := range routes {
+		name := strings.ReplaceAll(parameters.ReplaceAllString(r.path, ""), "/{name}", "")
+		_, part, found := strings.Cut(name, "/")
+		if !found {
+			part = name
+		}
+		if !bytes.Contains(page, []byte("`"+part+"`")) {
+			t.Errorf("docs/subresources.md does not name `%s` of %s", part, r.path)
+		}
+	}
+}
