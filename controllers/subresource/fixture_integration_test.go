@@ -192,7 +192,7 @@ func startHandler(t *testing.T) *nodeAgent {
 	t.Helper()
 	agent := &nodeAgent{}
 	server := httptest.NewUnstartedServer(agent)
-	server.TLS = &tls.Config{Certificates: []tls.Certificate{selfSigned(t, node)}, MinVersion: tls.VersionTLS13}
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{selfSigned(t, names.HandlerServerName)}, MinVersion: tls.VersionTLS13}
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	agent.port = server.Listener.Addr().(*net.TCPAddr).Port

@@ -92,7 +92,7 @@ func (s *Server) handOn(w http.ResponseWriter, r *http.Request, vmi *virtv1.Virt
 			request.Out.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-			fail(w, r, fmt.Errorf("dialing virt-handler of node %s: %w", target.node, err))
+			fail(w, r, unavailable(target.node, err.Error())) // it may be starting: the Node shows its new certificate in a moment
 		},
 	}
 	proxy.ServeHTTP(w, r)
@@ -115,7 +115,7 @@ func (h handler) transport() *http.Transport {
 	return &http.Transport{
 		DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
 		TLSHandshakeTimeout: dialTimeout,
-		TLSClientConfig:     &tls.Config{RootCAs: h.roots, ServerName: h.node, MinVersion: tls.VersionTLS13},
+		TLSClientConfig:     &tls.Config{RootCAs: h.roots, ServerName: names.HandlerServerName, MinVersion: tls.VersionTLS13},
 		DisableKeepAlives:   true,
 	}
 }

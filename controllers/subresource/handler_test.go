@@ -18,14 +18,14 @@ import (
 )
 
 func TestOnlyTheProcessThatTheNodeTellsOfIsSpokenTo(t *testing.T) {
-	authority := issue(t, "node-1", nil)
+	authority := issue(t, names.HandlerServerName, nil)
 	for name, c := range map[string]struct {
 		serving, published *issued
 		wantWords          string
 	}{
 		"its own":                {authority, authority, ""},
-		"one that was before it": {authority, issue(t, "node-1", nil), "certificate"},
-		"another node's":         {issue(t, "node-2", nil), nil, "node-1"},
+		"one that was before it": {authority, issue(t, names.HandlerServerName, nil), "certificate"},
+		"another program":        {issue(t, "virt-api", nil), nil, names.HandlerServerName},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))

@@ -199,6 +199,7 @@ func changeable(verb string, check check) answer {
 		if err != nil || len(options.DryRun) > 0 {
 			return err
 		}
+		r.Body, r.ContentLength = http.NoBody, 0 // it was read, and virt-handler asks for none
 		return s.handOn(w, r, vmi, verb)
 	}
 }

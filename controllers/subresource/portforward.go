@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -18,12 +19,6 @@ import (
 
 // subprotocol is what the field's web sockets speak: bytes in binary messages.
 const subprotocol = "plain.kubevirt.io"
-
-// A client that answers no ping for silence is gone.
-const (
-	pingPeriod = 20 * time.Second
-	silence    = 3 * pingPeriod
-)
 
 // maxDatagram is the largest message that goes on as one datagram, and the size of one
 // message to the client, in bytes.
@@ -36,7 +31,10 @@ func forwardPort(find finder) answer {
 		if err != nil {
 			return err
 		}
-		if is(vmi, virtv1.VirtualMachineInstancePaused) {
+		switch {
+		case !vmi.IsRunning(): // the address of one that has ended may be another pod's by now
+			return conflicting(vmi, vmiNotRunning)
+		case is(vmi, virtv1.VirtualMachineInstancePaused):
 			return conflicting(vmi, vmiPaused)
 		}
 		network, address, err := s.target(r, vmi)
@@ -73,9 +71,8 @@ func (s *Server) target(r *http.Request, vmi *virtv1.VirtualMachineInstance) (ne
 	return network, net.JoinHostPort(host, strconv.FormatUint(port, 10)), nil
 }
 
-// addressOf is where the guest is reached: by its pod when it is on the pods' network, or
-// else by what is known of its first interface. That may be what the guest says itself, so
-// that virt-api's own and its node's addresses are none.
+// addressOf is where the guest is reached: by its running pod, when it is on the pods' network.
+// What a guest says of its addresses does not count, for it may name others' ones.
 func (s *Server) addressOf(ctx context.Context, vmi *virtv1.VirtualMachineInstance) (string, error) {
 	for _, network := range vmi.Spec.Networks {
 		if network.Pod == nil {
@@ -85,22 +82,16 @@ func (s *Server) addressOf(ctx context.Context, vmi *virtv1.VirtualMachineInstan
 		if err != nil {
 			return "", err
 		}
-		if pod != nil && pod.Status.PodIP != "" {
+		if pod != nil && pod.Status.Phase == corev1.PodRunning && pod.Status.PodIP != "" {
 			return pod.Status.PodIP, nil
 		}
+		return "", conflicting(vmi, "its pod has no address")
 	}
-	if len(vmi.Status.Interfaces) == 0 {
-		return "", badRequest(noInterfaces)
-	}
-	reported := vmi.Status.Interfaces[0].IP
-	ip := net.ParseIP(reported)
-	if ip == nil || !ip.IsGlobalUnicast() {
-		return "", badRequest("the address %q of the first network interface cannot be reached from outside of the guest", reported)
-	}
-	return reported, nil
+	return "", badRequest(noInterfaces)
 }
 
-// tunnel carries bytes between the client and guest until either ends.
+// tunnel carries bytes between the client and guest until either ends. A client that is gone is
+// known by TCP, for one that only stands still may take as long as it likes.
 func tunnel(w http.ResponseWriter, r *http.Request, guest net.Conn) error {
 	upgrader := websocket.Upgrader{
 		HandshakeTimeout: dialTimeout, Subprotocols: []string{subprotocol},
@@ -118,34 +109,18 @@ func tunnel(w http.ResponseWriter, r *http.Request, guest net.Conn) error {
 	ended := make(chan error, 2)
 	go func() { ended <- toGuest(guest, socket) }()
 	go func() { ended <- toClient(socket, guest) }()
-	ticker := time.NewTicker(pingPeriod)
-	defer ticker.Stop()
-	for {
-		select {
-		case err := <-ended:
-			if err != nil {
-				log.FromContext(r.Context()).V(1).Info("a forwarded port was closed", "path", r.URL.Path, "reason", err.Error())
-			}
-			farewell := websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")
-			_ = socket.WriteControl(websocket.CloseMessage, farewell, time.Now().Add(time.Second))
-			return nil
-		case <-ticker.C:
-			if err := socket.WriteControl(websocket.PingMessage, nil, time.Now().Add(pingPeriod)); err != nil {
-				return nil //nolint:nilerr // the client is gone; nobody is there to be answered
-			}
-		}
+	if err := <-ended; err != nil {
+		log.FromContext(r.Context()).V(1).Info("a forwarded port was closed", "path", r.URL.Path, "reason", err.Error())
 	}
+	farewell := websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")
+	_ = socket.WriteControl(websocket.CloseMessage, farewell, time.Now().Add(time.Second))
+	return nil
 }
 
 // toGuest carries each message of the client to the guest, in one piece.
 func toGuest(guest io.Writer, socket *websocket.Conn) error {
-	alive := func(string) error { return socket.SetReadDeadline(time.Now().Add(silence)) }
-	socket.SetPongHandler(alive)
 	buffer := make([]byte, maxDatagram)
 	for {
-		if err := alive(""); err != nil {
-			return fmt.Errorf("setting a deadline: %w", err)
-		}
 		_, message, err := socket.NextReader()
 		if err != nil {
 			return fmt.Errorf("reading from the client: %w", err)

@@ -287,7 +287,7 @@ func handsOn(t *testing.T, c *cluster) {
 	c.vmi(t, c.vm(t, "web", virtv1.RunStrategyAlways))
 	c.handler.asked()
 	const path = "virtualmachineinstances/web/"
-	c.wants(t, c.Config, http.MethodPut, path+"pause", "", http.StatusOK, "")
+	c.wants(t, c.Config, http.MethodPut, path+"pause", "{}", http.StatusOK, "")
 	c.wants(t, c.Config, http.MethodPut, path+"unpause", "", http.StatusConflict, "VMI is not paused")
 	c.wants(t, c.Config, http.MethodPut, path+"freeze", `{"unfreezeTimeout":"1m"}`, http.StatusConflict, "it is frozen already")
 	c.wants(t, c.Config, http.MethodGet, path+"guestosinfo", "", http.StatusOK, `"hostname":"web"`)

@@ -31,10 +31,10 @@ var stages = slices.Concat(
 		{name: "images", needs: []string{"cluster-up"}},
 	},
 	suites, // the longest, so begun as soon as they can be
+	alone,
 	[]stage{
-		alone,
-		suite("faults", append(slices.Clone(suites), alone)...),
-		suite("restart", append(slices.Clone(suites), alone, suite("faults"))...),
+		suite("faults", slices.Concat(suites, alone)...),
+		suite("restart", slices.Concat(suites, alone, []stage{suite("faults")})...),
 		{name: "integration", needs: []string{"cluster-up"}},
 		{name: "lint", behind: true},
 	},
@@ -44,11 +44,15 @@ var stages = slices.Concat(
 // longest comes in two parts, of which the second has the specs of a label.
 var suites = []stage{
 	suite("pipelines").only("pipelines", "!"+apart), suite("pipelines").only("publishing", apart),
-	suite("tasks"), suite("storage"), suite("gitops"), suite("lifecycle"), suite("verbs").only("verbs", "!alone"), suite("admission"), suite("network"),
+	suite("tasks"), suite("storage").only("storage", "!alone"), suite("gitops"), suite("lifecycle"), suite("verbs").only("verbs", "!alone"), suite("admission"), suite("network"),
 }
 
-// alone are the specs of suite verbs that restart what the other suites use.
-var alone = suite("verbs", suites...).only("consoles", "alone")
+// alone are the specs that restart what the other suites use: those of suite verbs, then of storage.
+var (
+	consoles  = suite("verbs", suites...).only("consoles", "alone")
+	snapshots = suite("storage", append(slices.Clone(suites), consoles)...).only("snapshots", "alone")
+	alone     = []stage{consoles, snapshots}
+)
 
 // apart is the label of the specs of suite pipelines that make a part of their own.
 const apart = "publishing"

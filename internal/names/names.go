@@ -61,9 +61,11 @@ const (
 )
 
 // HandlerCertificateAnnotation is where virt-handler publishes, on its Node, the certificate
-// in PEM that it serves with; HandlerAudience is whom the tokens are for that it takes.
+// in PEM that it serves with; HandlerServerName is the name in that, of every node alike, and
+// HandlerAudience is whom the tokens are for that it takes.
 const (
 	HandlerCertificateAnnotation = Domain + "handler-certificate"
+	HandlerServerName            = "virt-handler"
 	HandlerAudience              = "virt-handler.slipway-vm.github.io"
 )
 

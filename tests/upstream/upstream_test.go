@@ -30,7 +30,6 @@ const (
 
 // world is a namespace with a VM, seen through KubeVirt's client.
 type world struct {
-	t      *testing.T
 	client kubecli.KubevirtClient
 	ns     string
 }
@@ -48,7 +47,7 @@ func TestKubeVirtsClient(t *testing.T) {
 	}
 	client, err := kubecli.GetKubevirtClientFromFlags("", os.Getenv("KUBECONFIG"))
 	must(t, err)
-	w := &world{t: t, client: client}
+	w := &world{client: client}
 	ns, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "slipway-upstream-"}}, metav1.CreateOptions{})
 	must(t, err)
 	w.ns = ns.Name
@@ -59,7 +58,7 @@ func TestKubeVirtsClient(t *testing.T) {
 	t.Logf("the API is version %s", version.GitVersion)
 	_, err = client.VirtualMachine(w.ns).Create(t.Context(), machine(image), metav1.CreateOptions{})
 	must(t, err)
-	w.becomes(virtv1.VirtualMachineStatusStopped, boundChange)
+	w.becomes(t, virtv1.VirtualMachineStatusStopped, boundChange)
 	for _, step := range []struct {
 		name string
 		do   func(*testing.T)
@@ -101,14 +100,14 @@ func machine(image string) *virtv1.VirtualMachine {
 }
 
 // becomes watches the VM until it is what is wanted.
-func (w *world) becomes(want virtv1.VirtualMachinePrintableStatus, bound time.Duration) {
-	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), bound)
+func (w *world) becomes(t *testing.T, want virtv1.VirtualMachinePrintableStatus, bound time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()
 	last := virtv1.VirtualMachinePrintableStatus("not there")
 	for ctx.Err() == nil { // a watch ends now and then
 		watch, err := w.client.VirtualMachine(w.ns).Watch(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String()})
-		must(w.t, err)
+		must(t, err)
 		for event := range watch.ResultChan() {
 			if vm, ok := event.Object.(*virtv1.VirtualMachine); ok {
 				if last = vm.Status.PrintableStatus; last == want {
@@ -118,12 +117,34 @@ func (w *world) becomes(want virtv1.VirtualMachinePrintableStatus, bound time.Du
 			}
 		}
 	}
-	w.t.Fatalf("the VM is %s after %s, want %s", last, bound, want)
+	t.Fatalf("the VM is %s after %s, want %s", last, bound, want)
 }
 
 func (w *world) start(t *testing.T) {
 	must(t, w.client.VirtualMachine(w.ns).Start(t.Context(), name, &virtv1.StartOptions{}))
-	w.becomes(virtv1.VirtualMachineStatusRunning, boundBoot)
+	w.becomes(t, virtv1.VirtualMachineStatusRunning, boundBoot)
+	w.hasAgent(t)
+}
+
+// hasAgent waits until the guest has booted so far that its agent answers.
+func (w *world) hasAgent(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), boundBoot)
+	defer cancel()
+	for {
+		vmi, err := w.client.VirtualMachineInstance(w.ns).Get(ctx, name, metav1.GetOptions{})
+		must(t, err)
+		for _, c := range vmi.Status.Conditions {
+			if c.Type == virtv1.VirtualMachineInstanceAgentConnected && c.Status == corev1.ConditionTrue {
+				return
+			}
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("no agent after %s; the VMI's conditions: %+v", boundBoot, vmi.Status.Conditions)
+		case <-time.After(time.Second):
+		}
+	}
 }
 
 // reads reads from conn until text has come.
@@ -170,6 +191,10 @@ func (w *world) portForward(t *testing.T) {
 		"VM": w.client.VirtualMachine(w.ns).PortForward, "VMI": w.client.VirtualMachineInstance(w.ns).PortForward,
 	} {
 		stream, err := open(name, 22, "tcp")
+		for deadline := time.Now().Add(boundChange); err != nil && time.Now().Before(deadline); { // the guest's server may be starting
+			time.Sleep(time.Second)
+			stream, err = open(name, 22, "tcp")
+		}
 		if err != nil {
 			t.Errorf("%s: %v", kind, err)
 			continue
@@ -194,12 +219,12 @@ func (w *world) agent(t *testing.T) {
 
 func (w *world) pause(t *testing.T) {
 	must(t, w.client.VirtualMachineInstance(w.ns).Pause(t.Context(), name, &virtv1.PauseOptions{}))
-	w.becomes(virtv1.VirtualMachineStatusPaused, boundChange)
+	w.becomes(t, virtv1.VirtualMachineStatusPaused, boundChange)
 	if err := w.client.VirtualMachineInstance(w.ns).Pause(t.Context(), name, &virtv1.PauseOptions{}); !apierrors.IsConflict(err) {
 		t.Errorf("a paused VMI was paused again: %v", err)
 	}
 	must(t, w.client.VirtualMachineInstance(w.ns).Unpause(t.Context(), name, &virtv1.UnpauseOptions{}))
-	w.becomes(virtv1.VirtualMachineStatusRunning, boundChange)
+	w.becomes(t, virtv1.VirtualMachineStatusRunning, boundChange)
 }
 
 func (w *world) screenshot(t *testing.T) {
@@ -231,12 +256,12 @@ func (w *world) restart(t *testing.T) {
 		case <-time.After(time.Second):
 		}
 	}
-	w.becomes(virtv1.VirtualMachineStatusRunning, boundBoot)
+	w.becomes(t, virtv1.VirtualMachineStatusRunning, boundBoot)
 }
 
 func (w *world) stop(t *testing.T) {
 	must(t, w.client.VirtualMachine(w.ns).Stop(t.Context(), name, &virtv1.StopOptions{}))
-	w.becomes(virtv1.VirtualMachineStatusStopped, boundChange)
+	w.becomes(t, virtv1.VirtualMachineStatusStopped, boundChange)
 }
 
 // refusals are told with the field's codes.

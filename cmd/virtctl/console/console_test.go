@@ -170,7 +170,7 @@ func TestABrokenSessionIsConnectedAgain(t *testing.T) {
 		if err := standin.Send(conn, "second"); err != nil {
 			return err
 		}
-		return standin.Say(conn, websocket.CloseGoingAway, "another user connected")
+		return standin.Say(conn, websocket.ClosePolicyViolation, "another user connected")
 	}))
 	u := newTerminal(t, server)
 	err := u.run(t.Context())

@@ -157,11 +157,12 @@ func (s *Stream) Close() error {
 	return err
 }
 
-// Farewell returns what the other side said when it ended a stream of which reading failed with err.
-// It is false when the connection broke, and nobody said anything.
+// Farewell returns what the other side said when it ended for good a stream of which reading failed
+// with err. It is false when the connection broke and nobody said anything, or when the other side
+// only goes away, as in a restart.
 func Farewell(err error) (string, bool) {
 	var closed *websocket.CloseError
-	if !errors.As(err, &closed) || closed.Code == websocket.CloseAbnormalClosure {
+	if !errors.As(err, &closed) || closed.Code == websocket.CloseAbnormalClosure || closed.Code == websocket.CloseGoingAway {
 		return "", false
 	}
 	if closed.Text == "" {

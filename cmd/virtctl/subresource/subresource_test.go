@@ -83,7 +83,10 @@ func TestFarewell(t *testing.T) {
 		told bool
 		want string
 	}{
-		"a text":     {func(conn *websocket.Conn) error { return standin.Say(conn, websocket.CloseGoingAway, "another user") }, true, "another user"},
+		"a text": {func(conn *websocket.Conn) error {
+			return standin.Say(conn, websocket.ClosePolicyViolation, "another user")
+		}, true, "another user"},
+		"a restart":  {func(conn *websocket.Conn) error { return standin.Say(conn, websocket.CloseGoingAway, "restarted") }, false, ""},
 		"a code":     {func(conn *websocket.Conn) error { return standin.Say(conn, websocket.CloseInternalServerErr, "") }, true, "the connection was closed with code 1011"},
 		"nothing":    {func(*websocket.Conn) error { return nil }, false, ""},
 		"a good end": {func(conn *websocket.Conn) error { return standin.Say(conn, websocket.CloseNormalClosure, "") }, false, ""},

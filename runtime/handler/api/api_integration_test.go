@@ -95,7 +95,7 @@ func newWorld(t *testing.T) *world {
 
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(w.server.Certificate())
-	trust := &tls.Config{RootCAs: pool, ServerName: nodeName}
+	trust := &tls.Config{RootCAs: pool, ServerName: names.HandlerServerName}
 	w.http = &http.Client{Transport: &http.Transport{TLSClientConfig: trust}}
 	w.dialer = websocket.Dialer{TLSClientConfig: trust, Subprotocols: []string{subprotocol}}
 	w.token = w.newToken(t, apiAccount, names.HandlerAudience)

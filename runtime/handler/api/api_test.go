@@ -18,11 +18,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/runtime/handler/session"
 )
 
-func TestACertificateIsTrustedForItsNodeAlone(t *testing.T) {
-	identity, err := newIdentity("node1", time.Now())
+func TestOnlyThePublishedCertificateIsTrusted(t *testing.T) {
+	identity, err := newIdentity(time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +42,7 @@ func TestACertificateIsTrustedForItsNodeAlone(t *testing.T) {
 			_ = conn.Close()
 		}
 	}()
-	other, err := newIdentity("node1", time.Now())
+	other, err := newIdentity(time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,9 +51,9 @@ func TestACertificateIsTrustedForItsNodeAlone(t *testing.T) {
 		server string
 		want   string
 	}{
-		"as published":            {identity, "node1", ""},
-		"for another node":        {identity, "node2", "node2"},
-		"of an earlier handler's": {other, "node1", "unknown authority"},
+		"as published":            {identity, names.HandlerServerName, ""},
+		"for another program":     {identity, "virt-api", "virt-api"},
+		"of an earlier handler's": {other, names.HandlerServerName, "unknown authority"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pool := x509.NewCertPool()

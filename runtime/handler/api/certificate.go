@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"math/big"
 	"time"
+
+	"github.com/slipway-vm/slipway/internal/names"
 )
 
 const (
@@ -21,8 +23,9 @@ const (
 	skew = 5 * time.Minute
 )
 
-// newIdentity makes a key and a certificate for it that the node's name is in.
-func newIdentity(nodeName string, now time.Time) (tls.Certificate, error) {
+// newIdentity makes a key and a certificate for it. Callers trust no other than the one that the
+// Node shows, so that it needs no name of the node; one that is an IP address would not do.
+func newIdentity(now time.Time) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("making a private key: %w", err)
@@ -33,8 +36,8 @@ func newIdentity(nodeName string, now time.Time) (tls.Certificate, error) {
 	}
 	template := &x509.Certificate{
 		SerialNumber: serial,
-		Subject:      pkix.Name{CommonName: "virt-handler"}, // the node's name may be too long for it
-		DNSNames:     []string{nodeName},
+		Subject:      pkix.Name{CommonName: names.HandlerServerName},
+		DNSNames:     []string{names.HandlerServerName},
 		NotBefore:    now.Add(-skew),
 		NotAfter:     now.Add(lifetime),
 		KeyUsage:     x509.KeyUsageDigitalSignature,
@@ -42,7 +45,7 @@ func newIdentity(nodeName string, now time.Time) (tls.Certificate, error) {
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("signing the certificate of node %s: %w", nodeName, err)
+		return tls.Certificate{}, fmt.Errorf("signing the certificate: %w", err)
 	}
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
 }

@@ -44,9 +44,9 @@ func join(ctx context.Context, client *websocket.Conn, device net.Conn) goodbye 
 	case why = <-ended:
 		left--
 	case <-ctx.Done():
-		if !errors.As(context.Cause(ctx), &why) {
-			why = goodbyeRestart
-		}
+	}
+	if ctx.Err() != nil && !errors.As(context.Cause(ctx), &why) { // also where the device has ended with it
+		why = goodbyeRestart
 	}
 	// Also to a client that does not take what is sent to it.
 	_ = client.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(why.code, why.text), time.Now().Add(goodbyeTimeout))

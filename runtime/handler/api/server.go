@@ -61,7 +61,7 @@ type Server struct {
 
 // New listens, with a new certificate; Start serves.
 func New(ctx context.Context, options Options) (*Server, error) {
-	identity, err := newIdentity(options.NodeName, time.Now())
+	identity, err := newIdentity(time.Now())
 	if err != nil {
 		return nil, err
 	}

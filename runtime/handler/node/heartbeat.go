@@ -22,6 +22,9 @@ import (
 // interval is how often the field's clients expect the heartbeat.
 const interval = time.Minute
 
+// soon is when a first beat that failed is tried again: nobody reaches virt-handler before it.
+const soon = time.Second
+
 // Heartbeat labels the node kubevirt.io/schedulable=true, renews the annotation
 // kubevirt.io/heartbeat, and publishes the certificate of virt-handler's API, also when it
 // was lost. It takes none of them away when it ends: a restart of virt-handler must not
@@ -43,17 +46,19 @@ func (h *Heartbeat) Published() bool { return h.published.Load() }
 // Start beats until ctx is done; a beat that fails is logged and the next one tried.
 func (h *Heartbeat) Start(ctx context.Context) error {
 	node := &corev1.Node{}
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
 	for {
 		if err := h.beat(ctx, node, metav1.Now()); err != nil && ctx.Err() == nil {
 			log.FromContext(ctx).Error(err, "The node's heartbeat failed")
 			node = &corev1.Node{} // it may have been made anew
 		}
+		next := interval
+		if !h.Published() {
+			next = soon
+		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-ticker.C:
+		case <-time.After(next):
 		}
 	}
 }

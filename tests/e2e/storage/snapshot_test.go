@@ -61,7 +61,7 @@ var _ = Describe("a snapshot", func() {
 		Entry("on a Block volume", SpecTimeout(20*time.Minute), corev1.PersistentVolumeBlock, fixture.Block()),
 	)
 
-	It("waits for its claim, says so, and is taken after virt-handler starts again", func(ctx context.Context) {
+	It("waits for its claim, says so, and is taken after virt-handler starts again", Label("alone"), func(ctx context.Context) {
 		ns := suite.Namespace(ctx)
 		snapshot := snapshotOf(ns, "early", "data")
 		suite.Create(ctx, snapshot)
