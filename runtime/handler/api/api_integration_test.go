@@ -324,7 +324,7 @@ func (w *world) streamsAreCarried(t *testing.T, l *launcher) {
 
 	second := w.open(t, vmiPath("x", "console"))
 	sentAway(t, first, goodbyeTaken)
-	l.expect(t, "over console", "connect console") // never both
+	l.expectBoth(t, "over console", "connect console") // it tells of the two connections as it comes to them
 	hear(t, second, "console")
 	must(t, second.Close())
 	l.expect(t, "over console")

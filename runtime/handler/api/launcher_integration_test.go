@@ -198,6 +198,22 @@ func (l *launcher) expect(t *testing.T, lines ...string) {
 	}
 }
 
+// expectBoth waits for two lines in either order.
+func (l *launcher) expectBoth(t *testing.T, one, other string) {
+	t.Helper()
+	select {
+	case got := <-l.lines:
+		if got == other {
+			other = one
+		} else if got != one {
+			t.Fatalf("the launcher says %q, want %q or %q", got, one, other)
+		}
+	case <-time.After(time.Minute):
+		t.Fatalf("the launcher is silent, want %q and %q", one, other)
+	}
+	l.expect(t, other)
+}
+
 // podCgroup makes a cgroup as a kubelet would name it for the pod.
 func podCgroup(t *testing.T, pod types.UID) string {
 	t.Helper()
