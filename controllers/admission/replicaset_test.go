@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// set is a replica set that is admitted; cases change it.
-const set = `
+// baseSet is a replica set that is admitted; cases change it.
+const baseSet = `
 apiVersion: kubevirt.io/v1
 kind: VirtualMachineInstanceReplicaSet
 metadata: {name: x, namespace: prod}
@@ -44,11 +44,11 @@ func TestBadReplicaSetsAreRefusedWithThePath(t *testing.T) {
 		"finalizers for the instances":  {"labels: {app", "finalizers: [a/b], labels: {app", []string{"spec.template.metadata.finalizers[0]"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			text := strings.Replace(set, c.old, c.replacement, 1)
-			if text == set {
+			text := strings.Replace(baseSet, c.old, c.replacement, 1)
+			if text == baseSet {
 				t.Fatal("the case changes nothing")
 			}
-			for _, old := range [][]byte{nil, []byte(set)} {
+			for _, old := range [][]byte{nil, []byte(baseSet)} {
 				if got := refusedPaths(ask(t, "/virtualmachineinstancereplicasets-validate", []byte(text), old, "jane")); !slices.Equal(got, c.want) {
 					t.Errorf("refused %v, want %v", got, c.want)
 				}
@@ -64,9 +64,9 @@ func TestBadReplicaSetsAreRefusedWithThePath(t *testing.T) {
 
 // One that is on its way out may lose its finalizers, whatever it says.
 func TestADeletedReplicaSetIsLetGo(t *testing.T) {
-	text := strings.Replace(set, "namespace: prod", "namespace: prod, deletionTimestamp: '2026-11-20T12:00:00Z'", 1)
+	text := strings.Replace(baseSet, "namespace: prod", "namespace: prod, deletionTimestamp: '2026-11-20T12:00:00Z'", 1)
 	text = strings.Replace(text, "replicas: 3", "replicas: -3", 1)
-	if response := ask(t, "/virtualmachineinstancereplicasets-validate", []byte(text), []byte(set), "jane"); !response.Allowed {
+	if response := ask(t, "/virtualmachineinstancereplicasets-validate", []byte(text), []byte(baseSet), "jane"); !response.Allowed {
 		t.Error(response.Result.Message)
 	}
 }

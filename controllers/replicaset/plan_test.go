@@ -41,8 +41,8 @@ func deleted(set *virtv1.VirtualMachineInstanceReplicaSet) {
 	set.DeletionTimestamp = &metav1.Time{Time: noon}
 }
 
-// vmi is an instance of the set that runs, as old as words say: "a ready 5m".
-func vmi(words string) virtv1.VirtualMachineInstance {
+// anInstance is one of the set that runs, as old as words say: "a ready 5m".
+func anInstance(words string) virtv1.VirtualMachineInstance {
 	parts := strings.Fields(words)
 	made := virtv1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{
 		Name: parts[0], UID: types.UID(parts[0]), Labels: map[string]string{"app": "web"},
@@ -109,22 +109,22 @@ func TestWhatIsToBeDone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var instances []virtv1.VirtualMachineInstance
 			for _, words := range c.instances {
-				instances = append(instances, vmi(words))
+				instances = append(instances, anInstance(words))
 			}
 			selector, err := selectorOf(c.set)
 			if err != nil {
 				t.Fatal(err)
 			}
 			p := planFor(c.set, selector, instances)
-			if got := words(p); got != c.want || p.empty() != (c.want == "") {
+			if got := tell(p); got != c.want || p.empty() != (c.want == "") {
 				t.Errorf("got %q, empty %v; want %q", got, p.empty(), c.want)
 			}
 		})
 	}
 }
 
-// words tell a plan.
-func words(p plan) string {
+// tell says a plan in words.
+func tell(p plan) string {
 	var all []string
 	if p.create > 0 {
 		all = append(all, "create "+string(rune('0'+p.create)))

@@ -15,7 +15,7 @@ func newScope(set *virtv1.VirtualMachineInstanceReplicaSet, instances ...string)
 	s := &scope{now: noon}
 	var all []virtv1.VirtualMachineInstance
 	for _, words := range instances {
-		all = append(all, vmi(words))
+		all = append(all, anInstance(words))
 	}
 	s.decide(set, labels.SelectorFromSet(labels.Set{"app": "web"}), all)
 	return s
