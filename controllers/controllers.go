@@ -14,6 +14,7 @@ import (
 	"github.com/slipway-vm/slipway/controllers/hostpathprovisioner"
 	"github.com/slipway-vm/slipway/controllers/leftover"
 	"github.com/slipway-vm/slipway/controllers/node"
+	"github.com/slipway-vm/slipway/controllers/replicaset"
 	"github.com/slipway-vm/slipway/controllers/stepcache"
 	"github.com/slipway-vm/slipway/controllers/virtualmachine"
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance"
@@ -57,6 +58,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		virtualmachineinstance.SetupWithManager(ctx, mgr, virtualmachineinstance.Options{
 			LauncherImage: options.LauncherImage, ProvisionerImage: options.ImporterImage,
 		}),
+		replicaset.SetupWithManager(mgr),
 		node.SetupWithManager(mgr),
 		datavolume.SetupWithManager(mgr, datavolume.Options{ImporterImage: options.ImporterImage}),
 		datasource.SetupWithManager(mgr, datasource.Options{}),

@@ -19,6 +19,7 @@ import (
 
 	"github.com/slipway-vm/slipway/catalog/template"
 	"github.com/slipway-vm/slipway/controllers/admission/datavolume"
+	"github.com/slipway-vm/slipway/controllers/admission/replicaset"
 	"github.com/slipway-vm/slipway/controllers/admission/virtualmachine"
 	"github.com/slipway-vm/slipway/controllers/admission/virtualmachineinstance"
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/defaults"
@@ -119,6 +120,8 @@ func admit(object runtime.Object, text string) (field.ErrorList, error) {
 		errs := supported.Unsupported(supported.VirtualMachineInstance, raw)
 		defaults.Set(object)
 		return append(errs, virtualmachineinstance.Validate(&object.Spec, path)...), nil
+	case *virtv1.VirtualMachineInstanceReplicaSet:
+		return append(supported.Unsupported(supported.ReplicaSet, raw), replicaset.Validate(object)...), nil
 	case *cdiv1.DataVolume:
 		return append(supported.Unsupported(supported.DataVolume, raw), datavolume.Validate(&object.Spec, path)...), nil
 	case *templatev1.Template:

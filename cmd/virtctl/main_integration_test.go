@@ -205,7 +205,7 @@ func usesTemplates(t *testing.T, s *stage) {
 
 func tellsWhatIsNotServed(t *testing.T, s *stage) {
 	for line, want := range map[string]string{
-		"expose vmirs web --name z --port 1": "reading VirtualMachineInstanceReplicaSet shop/web: this cluster does not serve that kind",
+		"expose vmirs web --name z --port 1": `reading VirtualMachineInstanceReplicaSet shop/web: virtualmachineinstancereplicasets.kubevirt.io "web" not found`,
 		"start web":                          "Error starting VirtualMachine this cluster does not serve subresources.kubevirt.io/v1",
 		"console web":                        "this cluster does not serve subresources.kubevirt.io/v1",
 		"version":                            "reading the version of the cluster's API: this cluster does not serve subresources.kubevirt.io/v1",

@@ -1,6 +1,6 @@
 // Package admission is virt-api: it serves the webhooks that complete and check
-// VirtualMachines, VirtualMachineInstances and DataVolumes, with certificates that it
-// makes itself. What is checked is in a package for each kind.
+// VirtualMachines, VirtualMachineInstances, their replica sets and DataVolumes, with
+// certificates that it makes itself. What is checked is in a package for each kind.
 package admission
 
 import (
@@ -20,6 +20,7 @@ import (
 
 	"github.com/slipway-vm/slipway/controllers/admission/clone"
 	"github.com/slipway-vm/slipway/controllers/admission/datavolume"
+	"github.com/slipway-vm/slipway/controllers/admission/replicaset"
 	"github.com/slipway-vm/slipway/controllers/admission/taskpod"
 	"github.com/slipway-vm/slipway/controllers/admission/virtualmachine"
 	"github.com/slipway-vm/slipway/controllers/admission/virtualmachineinstance"
@@ -34,13 +35,14 @@ func handlers(reader client.Reader, reviews clone.Reviewer, namespace string, no
 		clones: clone.Judge{Reader: reader, Reviews: reviews, Controller: "system:serviceaccount:" + namespace + ":virt-controller"},
 	}
 	return map[string]admission.Handler{
-		"/virtualmachines-mutate":           mutator(virtualmachine.Default),
-		"/virtualmachines-validate":         validator(a.virtualMachine),
-		"/virtualmachineinstances-mutate":   mutator(func(vmi *virtv1.VirtualMachineInstance) { virtualmachineinstance.Default(vmi, now()) }),
-		"/virtualmachineinstances-validate": validator(a.instance),
-		"/datavolumes-mutate":               admission.HandlerFunc(a.authorizeClone),
-		"/datavolumes-validate":             validator(a.dataVolume),
-		"/taskpods-mutate":                  taskpod.Handler(reader),
+		"/virtualmachines-mutate":                     mutator(virtualmachine.Default),
+		"/virtualmachines-validate":                   validator(a.virtualMachine),
+		"/virtualmachineinstances-mutate":             mutator(func(vmi *virtv1.VirtualMachineInstance) { virtualmachineinstance.Default(vmi, now()) }),
+		"/virtualmachineinstances-validate":           validator(a.instance),
+		"/virtualmachineinstancereplicasets-validate": validator(replicaSet),
+		"/datavolumes-mutate":                         admission.HandlerFunc(a.authorizeClone),
+		"/datavolumes-validate":                       validator(a.dataVolume),
+		"/taskpods-mutate":                            taskpod.Handler(reader),
 	}
 }
 
@@ -110,6 +112,14 @@ func (a admitter) instance(_ context.Context, r *review[virtv1.VirtualMachineIns
 	}
 	errs := supported.Unsupported(supported.VirtualMachineInstance, r.raw)
 	return append(errs, virtualmachineinstance.Validate(&r.object.Spec, field.NewPath("spec"))...), nil
+}
+
+func replicaSet(_ context.Context, r *review[virtv1.VirtualMachineInstanceReplicaSet]) (field.ErrorList, error) {
+	if r.object.DeletionTimestamp != nil {
+		return nil, nil
+	}
+	errs := supported.Unsupported(supported.ReplicaSet, r.raw)
+	return append(errs, replicaset.Validate(r.object)...), nil
 }
 
 // authorizeClone lets a new DataVolume clone what its creator may.

@@ -52,7 +52,7 @@ func TestDefinitionsKeepWhatTheGoTypesDoNotSay(t *testing.T) {
 		served[parsed.Spec.Names.Kind] = parsed
 	}
 	for kind, status := range map[string]bool{
-		"VirtualMachine": true, "VirtualMachineInstance": false, "KubeVirt": true, "DataVolume": true, "DataSource": false, "CDI": true, "HyperConverged": true,
+		"VirtualMachine": true, "VirtualMachineInstance": false, "VirtualMachineInstanceReplicaSet": true, "KubeVirt": true, "DataVolume": true, "DataSource": false, "CDI": true, "HyperConverged": true,
 	} {
 		for _, version := range served[kind].Spec.Versions {
 			if got := version.Subresources != nil && version.Subresources.Status != nil; got != status {
@@ -67,6 +67,7 @@ func TestDefinitionsKeepWhatTheGoTypesDoNotSay(t *testing.T) {
 	spec := served["VirtualMachine"].Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
 	for what, schema := range map[string]apiextensionsv1.JSONSchemaProps{
 		"the metadata of a VM's template":           spec.Properties["template"].Properties["metadata"],
+		"the metadata of a replica set's template":  served["VirtualMachineInstanceReplicaSet"].Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["template"].Properties["metadata"],
 		"the metadata of a VM's dataVolumeTemplate": spec.Properties["dataVolumeTemplates"].Items.Schema.Properties["metadata"],
 		"an object of a Template":                   *served["Template"].Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["objects"].Items.Schema,
 	} {
@@ -80,5 +81,34 @@ func TestDefinitionsKeepWhatTheGoTypesDoNotSay(t *testing.T) {
 	}
 	if got := instance.Names.ShortNames; !slices.Equal(got, []string{"vmi", "vmis"}) {
 		t.Errorf("short names of VirtualMachineInstance: %v", got)
+	}
+}
+
+// HorizontalPodAutoscalers and kubectl scale go by these paths.
+func TestReplicaSetsAreScaled(t *testing.T) {
+	all, err := definitions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := slices.IndexFunc(all, func(d definition) bool { return d.name == "virtualmachineinstancereplicasets.kubevirt.io" })
+	if found < 0 {
+		t.Fatal("the definition is missing")
+	}
+	parsed := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.UnmarshalStrict(all[found].content, parsed); err != nil {
+		t.Fatal(err)
+	}
+	if got := parsed.Spec.Names.ShortNames; !slices.Equal(got, []string{"vmirs", "vmirss"}) {
+		t.Errorf("short names: %v", got)
+	}
+	for _, version := range parsed.Spec.Versions {
+		scale := version.Subresources.Scale
+		if scale == nil || scale.SpecReplicasPath != ".spec.replicas" || scale.StatusReplicasPath != ".status.replicas" ||
+			scale.LabelSelectorPath == nil || *scale.LabelSelectorPath != ".status.labelSelector" {
+			t.Errorf("%s: scale is %+v", version.Name, scale)
+		}
+		if replicas := version.Schema.OpenAPIV3Schema.Properties["spec"].Properties["replicas"]; replicas.Default == nil || string(replicas.Default.Raw) != "1" {
+			t.Errorf("%s: a set that does not say how many has no scale", version.Name)
+		}
 	}
 }

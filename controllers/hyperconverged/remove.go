@@ -25,6 +25,7 @@ const maxBlockers = 5
 var using = []schema.GroupVersionKind{
 	virtv1.VirtualMachineGroupVersionKind,
 	virtv1.VirtualMachineInstanceGroupVersionKind,
+	virtv1.VirtualMachineInstanceReplicaSetGroupVersionKind,
 	hppv1beta1.GroupVersion.WithKind("HostPathProvisioner"),
 }
 

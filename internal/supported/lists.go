@@ -7,9 +7,11 @@ func lists() map[string][]Field {
 	instance := below("spec.", vmiFields)
 	machine := append(below("spec.", vmFields), below("spec.template.spec.", vmiFields)...)
 	machine = append(machine, below("spec.dataVolumeTemplates[].spec.", dataVolumeFields)...)
+	replicaSet := append(below("spec.", replicaSetFields), below("spec.template.spec.", vmiFields)...)
 	return map[string][]Field{
 		VirtualMachine:         machine,
 		VirtualMachineInstance: instance,
+		ReplicaSet:             replicaSet,
 		DataVolume:             below("spec.", dataVolumeFields),
 	}
 }
@@ -56,6 +58,18 @@ var vmFields = join(
 	},
 	each("instancetype.", "name kind inferFromVolume inferFromVolumeFailurePolicy"),
 	each("preference.", "name kind inferFromVolume inferFromVolumeFailurePolicy"),
+)
+
+// replicaSetFields are those of a VirtualMachineInstanceReplicaSet's spec, but for its template's.
+var replicaSetFields = join(
+	[]Field{
+		{Path: "replicas", Note: "1 when left out."},
+		{Path: "selector", Note: "Must match the template's labels, and must not be empty."},
+		{Path: "paused", Note: "Nothing is created, deleted or replaced while it is true."},
+		{Path: "template.metadata.name", Note: "What the names of the VirtualMachineInstances begin with; the replica set's own name when left out."},
+		{Path: "template.metadata.generateName", Note: "As name, where there is none."},
+	},
+	each("template.metadata.", "labels annotations"),
 )
 
 // dataVolumeFields are those of a DataVolume's spec.

@@ -18,6 +18,7 @@ import (
 const (
 	VirtualMachine         = "VirtualMachine"
 	VirtualMachineInstance = "VirtualMachineInstance"
+	ReplicaSet             = "VirtualMachineInstanceReplicaSet"
 	DataVolume             = "DataVolume"
 )
 

@@ -21,6 +21,7 @@ type leaf struct {
 var types = map[string]reflect.Type{
 	VirtualMachine:         reflect.TypeFor[virtv1.VirtualMachine](),
 	VirtualMachineInstance: reflect.TypeFor[virtv1.VirtualMachineInstance](),
+	ReplicaSet:             reflect.TypeFor[virtv1.VirtualMachineInstanceReplicaSet](),
 	DataVolume:             reflect.TypeFor[cdiv1.DataVolume](),
 }
 

@@ -22,6 +22,7 @@ const logLines = 60
 // dumped are the kinds whose conditions a dump shows.
 var dumped = []schema.GroupVersionKind{
 	{Group: "kubevirt.io", Version: "v1", Kind: "VirtualMachine"},
+	{Group: "kubevirt.io", Version: "v1", Kind: "VirtualMachineInstanceReplicaSet"},
 	{Group: "kubevirt.io", Version: "v1", Kind: "VirtualMachineInstance"},
 	{Group: "cdi.kubevirt.io", Version: "v1beta1", Kind: "DataVolume"},
 	{Group: "cdi.kubevirt.io", Version: "v1beta1", Kind: "DataSource"},

@@ -130,6 +130,10 @@ func define(kind Kind, schemas *schemas) (*apiextensionsv1.CustomResourceDefinit
 		if kind.Status {
 			served.Subresources = &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}}
 		}
+		if kind.Scale {
+			served.Subresources.Scale = scale()
+			defaultReplicas(schema)
+		}
 		if version.Warning != "" {
 			served.Deprecated, served.DeprecationWarning = true, &version.Warning
 		}
@@ -139,6 +143,22 @@ func define(kind Kind, schemas *schemas) (*apiextensionsv1.CustomResourceDefinit
 		definition.Spec.Versions = append(definition.Spec.Versions, served)
 	}
 	return definition, nil
+}
+
+// scale is the subresource by which kubectl scale and HorizontalPodAutoscalers read and write how many there are.
+func scale() *apiextensionsv1.CustomResourceSubresourceScale {
+	return &apiextensionsv1.CustomResourceSubresourceScale{
+		SpecReplicasPath: ".spec.replicas", StatusReplicasPath: ".status.replicas", LabelSelectorPath: new(".status.labelSelector"),
+	}
+}
+
+// defaultReplicas makes spec.replicas 1 where it is left out, as the types say that it is:
+// the API server has no scale of an object without it.
+func defaultReplicas(schema *apiextensionsv1.JSONSchemaProps) {
+	spec := schema.Properties["spec"]
+	replicas := spec.Properties["replicas"]
+	replicas.Default = &apiextensionsv1.JSON{Raw: []byte("1")}
+	spec.Properties["replicas"] = replicas
 }
 
 // without returns names but those in taken: a short name equal to the plural or singular is refused.

@@ -11,6 +11,7 @@ type Kind struct {
 	Categories []string
 	Cluster    bool // scope
 	Status     bool // has the status subresource
+	Scale      bool // has the scale subresource, and spec.replicas is 1 when left out
 	Columns    []apiextensionsv1.CustomResourceColumnDefinition
 	Versions   []Version // the first is the one that is stored
 	Approved   string    // where Kubernetes approved the kind, which kinds of its own groups must say
@@ -53,6 +54,15 @@ var Kinds = []Kind{
 			column("Ready", condition("Ready"), ""),
 			wide("Live-Migratable", condition("LiveMigratable")),
 			wide("Paused", condition("Paused"))),
+	},
+	{
+		Group: "kubevirt.io", Kind: "VirtualMachineInstanceReplicaSet", Plural: "virtualmachineinstancereplicasets",
+		ShortNames: []string{"vmirs", "vmirss"}, Categories: all, Status: true, Scale: true, Versions: coreVersions,
+		Columns: columns(
+			number("Desired", ".spec.replicas", "Number of desired VirtualMachineInstances"),
+			number("Current", ".status.replicas", "Number of managed and not final or deleted VirtualMachineInstances"),
+			number("Ready", ".status.readyReplicas", "Number of managed VirtualMachineInstances which are ready to receive traffic"),
+			age),
 	},
 	{
 		Group: "kubevirt.io", Kind: "KubeVirt", Plural: "kubevirts",
