@@ -56,7 +56,7 @@ func beHandler(root string) error {
 		return err
 	}
 	return handler.Run(ctx, handler.Options{
-		Config: config, NodeName: nodeName, Namespace: "slipway", KubeletRoot: root, Address: "0", APIAddress: "127.0.0.1:0",
+		Config: config, NodeName: nodeName, Namespace: "slipway", KubeletRoot: root, Address: "0", MetricsAddress: "0", APIAddress: "127.0.0.1:0",
 		ProveKVM: []string{"/bin/false"},
 	})
 }
