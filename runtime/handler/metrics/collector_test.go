@@ -76,7 +76,9 @@ func TestWhatALauncherTellsIsExposedInTheFieldsWords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tells := func(context.Context) (stats protocol.Stats, err error) { return stats, json.Unmarshal(recorded, &stats) }
+	tells := func(context.Context) (stats protocol.Stats, err error) {
+		return stats, json.Unmarshal(recorded, &stats)
+	}
 	web := running("web")
 	web.Labels = map[string]string{"kubevirt.io/domain": "web", "app-tier": "front", "app.tier": "dropped"}
 	got := exposed(t, collector(t.Context(), map[types.UID]Launcher{"web": launcher(tells)}, web))
