@@ -13,7 +13,7 @@ import (
 
 var (
 	vmInfo = metric.Metric{
-		Name: "kubevirt_vm_info", Kind: metric.Gauge, Help: "What a VM is and how: always 1.",
+		Name: "kubevirt_vm_info", Kind: metric.Gauge, Help: "What a VM is and how; always 1.",
 		Labels: []string{"name", "namespace", "os", "workload", "flavor", "machine_type", "instance_type", "preference", "status", "status_group"},
 	}
 	vmCreated = metric.Metric{
@@ -34,7 +34,7 @@ var (
 		Labels: []string{"name", "namespace", "persistentvolumeclaim", "volume_mode", "device"},
 	}
 	vmNIC = metric.Metric{
-		Name: "kubevirt_vm_vnic_info", Kind: metric.Gauge, Help: "An interface of a VM, with its network and how it is bound: always 1.",
+		Name: "kubevirt_vm_vnic_info", Kind: metric.Gauge, Help: "An interface of a VM, with its network and how it is bound; always 1.",
 		Labels: []string{"name", "namespace", "vnic_name", "binding_type", "network", "binding_name"},
 	}
 	vmMetrics = []metric.Metric{vmInfo, vmCreated, vmRequests, vmLimits, vmDisk, vmNIC}

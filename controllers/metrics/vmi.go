@@ -16,7 +16,7 @@ import (
 
 var (
 	vmiInfo = metric.Metric{
-		Name: "kubevirt_vmi_info", Kind: metric.Gauge, Help: "What a VMI is, how and where: always 1.",
+		Name: "kubevirt_vmi_info", Kind: metric.Gauge, Help: "What a VMI is, how and where; always 1.",
 		Labels: []string{
 			"node", "namespace", "name", "phase", "os", "workload", "flavor", "instance_type", "preference",
 			"guest_os_kernel_release", "guest_os_machine", "guest_os_arch", "guest_os_name", "guest_os_version_id",
@@ -34,7 +34,7 @@ var (
 		Labels: []string{"node", "namespace", "name", "vnic_name", "interface_name", "address", "type"},
 	}
 	vmiNIC = metric.Metric{
-		Name: "kubevirt_vmi_vnic_info", Kind: metric.Gauge, Help: "An interface of a VMI, with its network, model and how it is bound: always 1.",
+		Name: "kubevirt_vmi_vnic_info", Kind: metric.Gauge, Help: "An interface of a VMI, with its network, model and how it is bound; always 1.",
 		Labels: []string{"name", "namespace", "vnic_name", "binding_type", "network", "binding_name", "model"},
 	}
 	vmiOverhead = metric.Metric{
