@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -171,12 +172,11 @@ func TestScrapesAtTheSameTimeShareOneMeasurement(t *testing.T) {
 			return protocol.Stats{}, nil
 		})
 		c := collector(t.Context(), map[types.UID]Launcher{"web": slow}, running("web"))
+		var scrapes sync.WaitGroup
 		for range 3 {
-			go exposed(t, c)
+			scrapes.Go(func() { c.Collect(make(chan prometheus.Metric, 100)) })
 		}
-		synctest.Wait()
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
+		scrapes.Wait()
 		if asked.Load() != 1 {
 			t.Errorf("the launcher was asked %d times", asked.Load())
 		}
