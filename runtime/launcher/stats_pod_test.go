@@ -100,11 +100,11 @@ func (p *pod) measuredAtOnce(t *testing.T) {
 	}
 	asking.Wait()
 	close(answered)
-	any := false
+	somebody := false
 	for one := range answered {
-		any = any || one
+		somebody = somebody || one
 	}
-	if !any {
+	if !somebody {
 		t.Error("of many who ask at once nobody is answered")
 	}
 	p.stats(t)

@@ -32,9 +32,11 @@ func (h *Hypervisor) Stats() (protocol.Stats, error) {
 	if err != nil {
 		return protocol.Stats{}, fmt.Errorf("measuring the guest: %w", plain(err))
 	}
-	for _, record := range records {
-		defer func() { _ = record.Domain.Free() }()
-	}
+	defer func() {
+		for _, record := range records {
+			_ = record.Domain.Free()
+		}
+	}()
 	if len(records) != 1 {
 		return protocol.Stats{}, fmt.Errorf("measuring the guest: libvirt told of %d guests", len(records))
 	}
