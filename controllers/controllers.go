@@ -13,6 +13,7 @@ import (
 	"github.com/slipway-vm/slipway/controllers/datavolume"
 	"github.com/slipway-vm/slipway/controllers/hostpathprovisioner"
 	"github.com/slipway-vm/slipway/controllers/leftover"
+	"github.com/slipway-vm/slipway/controllers/metrics"
 	"github.com/slipway-vm/slipway/controllers/node"
 	"github.com/slipway-vm/slipway/controllers/replicaset"
 	"github.com/slipway-vm/slipway/controllers/stepcache"
@@ -34,8 +35,9 @@ type Options struct {
 	Identity string
 	// Version is the program's version.
 	Version string
-	// HealthAddress is where health and metrics are served, such as ":8080".
-	HealthAddress string
+	// HealthAddress is where health is served, such as ":8080", MetricsAddress where metrics
+	// are, with TLS; "0" serves none.
+	HealthAddress, MetricsAddress string
 }
 
 // validate says what is missing.
@@ -66,5 +68,6 @@ func setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		volumesnapshot.SetupWithManager(mgr, volumesnapshot.Options{WhereServed: hostpathprovisioner.SetupSnapshotClass}),
 		stepcache.SetupWithManager(mgr),
 		leftover.SetupWithManager(mgr),
+		metrics.SetupWithManager(ctx, mgr),
 	)
 }

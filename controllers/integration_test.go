@@ -89,10 +89,10 @@ func start(t *testing.T) *cluster {
 	apiContext, stopAPI := context.WithCancel(ctx)
 	c.stopAPI = stopAPI
 	go func() {
-		_ = admission.Run(apiContext, config, admission.Options{Namespace: installed, Port: port, HealthAddress: "0", Hosts: []string{"localhost"}})
+		_ = admission.Run(apiContext, config, admission.Options{Namespace: installed, Port: port, HealthAddress: "0", MetricsAddress: "0", Hosts: []string{"localhost"}})
 	}()
 	go func() {
-		_ = Run(ctx, config, Options{LauncherImage: "launcher", ImporterImage: "slipway", Namespace: installed, Identity: "test", HealthAddress: "0"})
+		_ = Run(ctx, config, Options{LauncherImage: "launcher", ImporterImage: "slipway", Namespace: installed, Identity: "test", HealthAddress: "0", MetricsAddress: "0"})
 	}()
 	c.configureWebhooks(t, port)
 	shared = c

@@ -2,8 +2,8 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/slipway-vm/slipway/controllers/datavolume"
+	"github.com/slipway-vm/slipway/internal/metric"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/scheme"
 )
@@ -74,13 +74,14 @@ func newManager(ctx context.Context, config *rest.Config, options Options, lock 
 		LeaseDuration:                       &duration,
 		RenewDeadline:                       &deadline,
 		RetryPeriod:                         &retry,
-		HealthProbeBindAddress:              "0",
-		Metrics: metricsserver.Options{BindAddress: options.HealthAddress, ExtraHandlers: map[string]http.Handler{
-			"/healthz": healthz.CheckHandler{Checker: healthz.Ping}, "/readyz": healthz.CheckHandler{Checker: healthz.Ping},
-		}},
+		HealthProbeBindAddress:              options.HealthAddress,
+		Metrics:                             metric.Server(options.MetricsAddress),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the controller manager: %w", err)
+	}
+	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
+		return nil, fmt.Errorf("serving health: %w", err)
 	}
 	return mgr, nil
 }

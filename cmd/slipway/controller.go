@@ -35,7 +35,8 @@ func newControllerCommand() *cobra.Command {
 	flags.StringVar(&options.ImporterImage, "importer-image", os.Getenv(names.EnvSlipwayImage), "image of importer and provisioning pods")
 	flags.StringVar(&options.GuestfsImage, "guestfs-image", os.Getenv(names.EnvGuestfsImage), "image with the guestfs tools")
 	flags.StringVar(&options.Namespace, "namespace", names.InstallNamespace, "namespace of the installation")
-	flags.StringVar(&options.HealthAddress, "health-address", ":8080", "where /healthz, /readyz and /metrics are served; 0 for nowhere")
+	flags.StringVar(&options.HealthAddress, "health-address", ":8080", "where /healthz and /readyz are served; 0 for nowhere")
+	flags.StringVar(&options.MetricsAddress, "metrics-address", ":8443", "where /metrics is served, with TLS; 0 for nowhere")
 	flags.IntVar(&verbosity, "verbosity", 1, "0 logs little, 9 everything")
 	return cmd
 }

@@ -3,8 +3,8 @@ package admission
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -12,11 +12,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/slipway-vm/slipway/internal/certs"
+	"github.com/slipway-vm/slipway/internal/metric"
 	"github.com/slipway-vm/slipway/internal/scheme"
 )
 
@@ -26,8 +26,9 @@ type Options struct {
 	Namespace string
 	// Port is where the webhooks are served, by TLS.
 	Port int
-	// HealthAddress is where health and metrics are served, such as ":8080".
-	HealthAddress string
+	// HealthAddress is where health is served, such as ":8080", MetricsAddress where metrics
+	// are, with TLS; "0" serves none.
+	HealthAddress, MetricsAddress string
 	// Hosts are further names by which the API server reaches the webhooks.
 	Hosts []string
 	// Extend adds what else virt-api does and serves to its manager, before that starts.
@@ -90,26 +91,19 @@ func newManager(ctx context.Context, config *rest.Config, options Options, keepe
 			c.ClientAuth, c.NextProtos = tls.RequestClientCert, []string{"h2", "http/1.1"}
 		}},
 	})
-	ready := readiness(server)
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                 scheme.New(),
 		BaseContext:            func() context.Context { return ctx },
 		Cache:                  cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: watched()},
 		WebhookServer:          server,
-		HealthProbeBindAddress: "0",
-		Metrics: metricsserver.Options{BindAddress: options.HealthAddress, ExtraHandlers: map[string]http.Handler{
-			"/healthz": healthz.CheckHandler{Checker: healthz.Ping}, "/readyz": ready,
-		}},
+		HealthProbeBindAddress: options.HealthAddress,
+		Metrics:                metric.Server(options.MetricsAddress),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making virt-api's manager: %w", err)
 	}
+	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("webhooks", server.StartedChecker())); err != nil {
+		return nil, fmt.Errorf("serving health: %w", err)
+	}
 	return mgr, nil
-}
-
-// readiness says whether the webhooks are being served.
-func readiness(server webhook.Server) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		healthz.CheckHandler{Checker: server.StartedChecker()}.ServeHTTP(w, r)
-	})
 }

@@ -54,6 +54,7 @@ func TestOperator(t *testing.T) {
 		{"conditions name what is not ready, then say that all is", followsRollout},
 		{"an edit from outside is overwritten", overwritesEdits},
 		{"definitions of snapshots that another brought are left alone", leavesSnapshotsToOthers},
+		{"rules for Prometheus come when it does", installsRules},
 		{"a namespace for tasks is waited for, served, and left", servesNamespaces},
 		{"virtual machines keep it from being removed", refusesRemoval},
 		{"it is removed, and what users stored stays", removes},
@@ -387,12 +388,18 @@ func rollOut(t *testing.T, c client.Client, options Options) {
 // installTask defines tekton.dev/v1 Task and Pipeline as far as the operator needs them.
 func installTask(t *testing.T, c client.WithWatch) {
 	t.Helper()
+	define(t, c, "tekton.dev", map[string]string{"tasks": "Task", "pipelines": "Pipeline"})
+}
+
+// define makes the API server serve version v1 of kinds that take anything.
+func define(t *testing.T, c client.WithWatch, group string, kinds map[string]string) {
+	t.Helper()
 	keep := true
-	for plural, kind := range map[string]string{"tasks": "Task", "pipelines": "Pipeline"} {
+	for plural, kind := range kinds {
 		definition := &apiextensionsv1.CustomResourceDefinition{
-			ObjectMeta: metav1.ObjectMeta{Name: plural + ".tekton.dev"},
+			ObjectMeta: metav1.ObjectMeta{Name: plural + "." + group},
 			Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-				Group: "tekton.dev", Scope: apiextensionsv1.NamespaceScoped,
+				Group: group, Scope: apiextensionsv1.NamespaceScoped,
 				Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: kind, Plural: plural, Singular: strings.ToLower(kind), ListKind: kind + "List"},
 				Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
 					Name: "v1", Served: true, Storage: true,

@@ -30,6 +30,13 @@ func plan(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Unstru
 		if err != nil {
 			return nil, fmt.Errorf("planning component %s: %w", component.Name, err)
 		}
+		if component.Name == components.Monitoring {
+			rules, err := alertRules(base.Namespace)
+			if err != nil {
+				return nil, err
+			}
+			objects = append(objects, rules...)
+		}
 		placement := placements.Infra
 		if component.Placement == components.Workload {
 			placement = placements.Workload

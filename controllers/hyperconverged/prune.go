@@ -22,6 +22,8 @@ var prunable = []schema.GroupVersionKind{
 	{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingAdmissionPolicyBinding"},
 	{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingAdmissionPolicy"},
 	{Group: "apiregistration.k8s.io", Version: "v1", Kind: "APIService"},
+	{Group: groupMonitoring, Version: "v1", Kind: "PrometheusRule"},
+	{Group: groupMonitoring, Version: "v1", Kind: "ServiceMonitor"},
 	{Group: "tekton.dev", Version: "v1", Kind: "Pipeline"},
 	{Group: "tekton.dev", Version: "v1", Kind: "Task"},
 	{Group: "template.openshift.io", Version: "v1", Kind: "Template"},

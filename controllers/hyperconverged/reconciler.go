@@ -102,7 +102,7 @@ func (r *Reconciler) ensureDefinitions(ctx context.Context, _ *scope) error {
 
 func (r *Reconciler) planComponents(_ context.Context, s *scope) error {
 	wanted, err := plan(s.hco, r.Options.Values())
-	s.wanted = wanted
+	s.wanted = r.servedHere(wanted)
 	return err
 }
 

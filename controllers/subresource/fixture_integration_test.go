@@ -107,7 +107,7 @@ func (c *cluster) runAPI(t *testing.T, port int) {
 	account := c.User(t, "system:serviceaccount:"+installed+":virt-api", "system:serviceaccounts", "system:serviceaccounts:"+installed)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	options := admission.Options{Namespace: installed, Port: port, HealthAddress: "0", Extend: func(mgr ctrl.Manager) error {
+	options := admission.Options{Namespace: installed, Port: port, HealthAddress: "0", MetricsAddress: "0", Extend: func(mgr ctrl.Manager) error {
 		return subresource.Setup(mgr, subresource.Options{
 			Namespace: installed, Version: "v0.0.0-test", TokenFile: file, HandlerPort: c.handler.port,
 		})

@@ -1,6 +1,6 @@
 // Command generate writes what is generated in this repository: the
 // CustomResourceDefinitions from the published Go types, the deep copies of our own API
-// types, the Tekton manifests and READMEs of the tasks, and the docs' list of fields. With --check it writes nothing and fails when a file differs.
+// types, the Tekton manifests and READMEs of the tasks, and the docs' lists of fields and metrics. With --check it writes nothing and fails when a file differs.
 //
 //	go run ./hack/generate [--check]
 package main
@@ -13,6 +13,7 @@ import (
 
 	"github.com/slipway-vm/slipway/hack/generate/crd"
 	"github.com/slipway-vm/slipway/hack/generate/deepcopy"
+	"github.com/slipway-vm/slipway/hack/generate/metrics"
 	"github.com/slipway-vm/slipway/hack/generate/output"
 	"github.com/slipway-vm/slipway/hack/generate/task"
 	"github.com/slipway-vm/slipway/internal/supported"
@@ -47,6 +48,9 @@ func run(check bool) error {
 		return err
 	}
 	if err := files.File("docs/supported-fields.md", []byte(supportedFields())); err != nil {
+		return err
+	}
+	if err := files.File("docs/metrics.md", []byte(metrics.Page())); err != nil {
 		return err
 	}
 	return files.Result()

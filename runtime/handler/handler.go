@@ -28,12 +28,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/slipway-vm/slipway/internal/metric"
 	"github.com/slipway-vm/slipway/internal/scheme"
 	"github.com/slipway-vm/slipway/runtime/handler/api"
 	"github.com/slipway-vm/slipway/runtime/handler/devices"
 	"github.com/slipway-vm/slipway/runtime/handler/kvm"
+	"github.com/slipway-vm/slipway/runtime/handler/metrics"
 	"github.com/slipway-vm/slipway/runtime/handler/node"
 	"github.com/slipway-vm/slipway/runtime/handler/pod"
 	"github.com/slipway-vm/slipway/runtime/handler/session"
@@ -50,8 +52,8 @@ type Options struct {
 	NodeName string
 	// KubeletRoot is the kubelet's root directory, the same path in the handler's pod.
 	KubeletRoot string
-	// Address serves /healthz, /readyz and /metrics, as host:port.
-	Address string
+	// Address serves /healthz and /readyz, MetricsAddress /metrics with TLS, as host:port; "0" serves none.
+	Address, MetricsAddress string
 	// APIAddress serves virt-api, as host:port.
 	APIAddress string
 	// Namespace is the installation's.
@@ -125,6 +127,9 @@ func Run(ctx context.Context, options Options) error {
 	if err := serveHealth(mgr, heartbeat); err != nil {
 		return err
 	}
+	if err := ctrlmetrics.Registry.Register(metrics.New(ctx, guests(mgr, sessions))); err != nil {
+		return fmt.Errorf("registering the metrics of guests: %w", err)
+	}
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("running %s: %w", name, err)
 	}
@@ -147,8 +152,8 @@ func newManager(options Options) (ctrl.Manager, error) {
 				},
 			},
 		},
-		Metrics:                metricsserver.Options{BindAddress: options.Address},
-		HealthProbeBindAddress: "0", // served with the metrics
+		Metrics:                metric.Server(options.MetricsAddress),
+		HealthProbeBindAddress: options.Address,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the manager: %w", err)
@@ -170,13 +175,34 @@ func serveHealth(mgr ctrl.Manager, heartbeat *node.Heartbeat) error {
 		}
 		return nil
 	}
-	for path, check := range map[string]healthz.Checker{"/healthz": healthz.Ping, "/readyz": ready} {
-		served := http.StripPrefix(path, &healthz.Handler{Checks: map[string]healthz.Checker{"check": check}})
-		if err := mgr.AddMetricsServerExtraHandler(path, served); err != nil {
-			return fmt.Errorf("serving %s: %w", path, err)
-		}
+	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ready", ready)); err != nil {
+		return fmt.Errorf("serving health: %w", err)
 	}
 	return nil
+}
+
+// guests says who is measured: this node's VMIs, by their launchers.
+func guests(mgr ctrl.Manager, sessions *session.Server) metrics.Options {
+	return metrics.Options{
+		VMIs: func(ctx context.Context) ([]v1.VirtualMachineInstance, error) {
+			list := &v1.VirtualMachineInstanceList{}
+			select {
+			case <-mgr.Elected():
+			default:
+				return nil, nil // the cache is not filled yet
+			}
+			if err := mgr.GetClient().List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+				return nil, fmt.Errorf("listing the node's VMIs: %w", err)
+			}
+			return list.Items, nil
+		},
+		Launcher: func(uid types.UID) metrics.Launcher {
+			if found := sessions.OfVMI(uid); found != nil {
+				return found
+			}
+			return nil
+		},
+	}
 }
 
 // prover proves KVM once, with command.

@@ -34,6 +34,9 @@ import (
 // rootVariable makes this test's own program a virt-handler on that kubelet root.
 const rootVariable = "SLIPWAY_TEST_KUBELET_ROOT"
 
+// metricsVariable is where that virt-handler serves metrics.
+const metricsVariable = "SLIPWAY_TEST_METRICS_ADDRESS"
+
 const nodeName = "node1"
 
 func TestMain(m *testing.M) {
@@ -56,7 +59,7 @@ func beHandler(root string) error {
 		return err
 	}
 	return handler.Run(ctx, handler.Options{
-		Config: config, NodeName: nodeName, Namespace: "slipway", KubeletRoot: root, Address: "0", APIAddress: "127.0.0.1:0",
+		Config: config, NodeName: nodeName, Namespace: "slipway", KubeletRoot: root, Address: "0", MetricsAddress: os.Getenv(metricsVariable), APIAddress: "127.0.0.1:0",
 		ProveKVM: []string{"/bin/false"},
 	})
 }
@@ -68,6 +71,7 @@ func TestHandler(t *testing.T) {
 	t.Run("a scheduled VMI runs with few writes, outlives kill -9 and ends within its grace", w.lifeOfAVMI)
 	t.Run("a guest that ignores its shutdown is powered off when its grace is over", w.stubbornGuest)
 	t.Run("container disks that were lost before the start end the VMI with the reason", w.lostDisk)
+	t.Run("guests are measured, and those of older launchers said not to be", w.measures)
 	t.Run("the node is marked schedulable with a heartbeat", w.heartbeat)
 }
 
@@ -163,6 +167,7 @@ type world struct {
 	client   client.Client
 	root     string
 	launcher string
+	metrics  string
 }
 
 func newWorld(t *testing.T) *world {
@@ -182,7 +187,7 @@ func newWorld(t *testing.T) *world {
 	must(t, os.Chmod(root, 0o755))
 	must(t, os.Mkdir(filepath.Join(root, "plugins_registry"), 0o755))
 	must(t, os.WriteFile(filepath.Join(root, "kubeconfig"), server.KubeConfig, 0o600))
-	w := &world{root: root, launcher: filepath.Join(root, "launcher")}
+	w := &world{root: root, launcher: filepath.Join(root, "launcher"), metrics: freeAddress(t)}
 	w.client, err = client.New(config, client.Options{Scheme: server.Scheme})
 	must(t, err)
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", w.launcher, "./testdata/launcher")
@@ -199,7 +204,7 @@ func (w *world) startHandler(t *testing.T) func(os.Signal) {
 	own, err := os.Executable()
 	must(t, err)
 	command := exec.Command(own)
-	command.Env = append(os.Environ(), rootVariable+"="+w.root)
+	command.Env = append(os.Environ(), rootVariable+"="+w.root, metricsVariable+"="+w.metrics)
 	log := &strings.Builder{}
 	command.Stdout, command.Stderr = log, log
 	must(t, command.Start())

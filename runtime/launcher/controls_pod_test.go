@@ -103,6 +103,7 @@ func TestAGuestIsWatchedAndControlled(t *testing.T) {
 		}
 	})
 	t.Run("its agent tells of it", p.agentTells)
+	t.Run("it is measured", p.measured)
 	t.Run("its file systems stand still for a while", p.freezes)
 	t.Run("it is paused and goes on", p.pauses)
 	t.Run("it restarts", p.restarts)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync"
 	"time"
 
 	"libvirt.org/go/libvirtxml"
@@ -44,6 +45,8 @@ type machine struct {
 	stopping stopping
 	agent    agentWatch
 	thaw     *time.Timer // when frozen file systems go on by themselves
+
+	measuring sync.Mutex // held while the guest is being measured
 }
 
 func newMachine(options Options, hv *hypervisor.Hypervisor, endings *endings) *machine {

@@ -28,6 +28,8 @@ func (m *machine) handle(ctx context.Context, request wire.Request) (any, error)
 		return nil, m.do(ctx, func(context.Context) { m.destroy("the virtual machine was powered off by force") })
 	case protocol.TypeGuestExec:
 		return m.handleExec(ctx, request)
+	case protocol.TypeStats:
+		return m.handleStats(ctx)
 	}
 	answer, known := controls[request.Type]
 	if !known {

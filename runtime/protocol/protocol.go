@@ -35,6 +35,9 @@ const (
 	TypeGuestInfo   wire.Type = "guestInfo"   // reply v1.VirtualMachineInstanceGuestAgentInfo
 	TypeUsers       wire.Type = "users"       // reply v1.VirtualMachineInstanceGuestOSUserList
 	TypeFilesystems wire.Type = "filesystems" // reply v1.VirtualMachineInstanceFileSystemList
+	// TypeStats asks what the guest used so far; reply Stats. Launchers know it from
+	// wire.VersionStats on, and answer one at a time.
+	TypeStats wire.Type = "stats"
 	// launcher → handler, payload State, an event without a reply; only the last State
 	// of a domain that is over is a request, whose empty reply lets the launcher exit.
 	TypeState wire.Type = "state"

@@ -11,8 +11,12 @@ import (
 //go:embed crds/*.yaml
 var definitions embed.FS
 
-//go:embed priority rbac virt-api virt-controller virt-handler
+//go:embed monitoring priority rbac virt-api virt-controller virt-handler
 var files embed.FS
+
+// Monitoring is the component of those who watch the others; the rules for Prometheus, which
+// are in catalog/monitoring, belong to it.
+const Monitoring = "monitoring"
 
 // Component is one folder: what is applied together, in the order of its files' names.
 type Component struct {
@@ -38,6 +42,7 @@ var All = []Component{
 	{Name: "virt-controller"},
 	{Name: "virt-api"},
 	{Name: "virt-handler", Placement: Workload},
+	{Name: Monitoring},
 }
 
 // Files returns the YAML of all components, a folder for each.

@@ -75,19 +75,40 @@ func (s *Session) Filesystems(ctx context.Context) (list v1.VirtualMachineInstan
 	return list, err
 }
 
+// Stats is what the guest used since it was started.
+func (s *Session) Stats(ctx context.Context) (stats protocol.Stats, err error) {
+	launcher, err := s.atLeast(wire.VersionStats)
+	if err != nil {
+		return stats, err
+	}
+	return stats, away(launcher.conn.Call(ctx, protocol.TypeStats, nil, &stats))
+}
+
 // control sends a request of a user, if the launcher is new enough for it.
 func (s *Session) control(ctx context.Context, kind wire.Type, in, out any, files ...*os.File) error {
-	launcher, err := s.connected()
+	launcher, err := s.atLeast(wire.VersionControl)
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	version := launcher.version
-	s.mu.Unlock()
-	if version < wire.VersionControl {
-		return ErrOldLauncher
+	return away(launcher.conn.Call(ctx, kind, in, out, files...))
+}
+
+// atLeast returns the launcher, if it is connected and speaks version or a later one.
+func (s *Session) atLeast(version int) (*client, error) {
+	launcher, err := s.connected()
+	if err != nil {
+		return nil, err
 	}
-	err = launcher.conn.Call(ctx, kind, in, out, files...)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if launcher.version < version {
+		return nil, ErrOldLauncher
+	}
+	return launcher, nil
+}
+
+// away makes the loss of the connection known as such.
+func away(err error) error {
 	if errors.Is(err, wire.ErrClosed) {
 		return fmt.Errorf("%w any more: %w", ErrNotConnected, err)
 	}

@@ -10,11 +10,14 @@ package wire
 // Version is the protocol's version that this build speaks. A launcher of an earlier
 // version keeps being served for as long as its messages are known, so fields of
 // messages are only ever added.
-const Version = VersionControl
+const Version = VersionStats
 
 // VersionControl is the first version whose launchers know the requests of users: pause,
 // console, screenshot and the like.
 const VersionControl = 2
+
+// VersionStats is the first version whose launchers tell what their guests use.
+const VersionStats = 3
 
 // Type names a message.
 type Type string

@@ -1,8 +1,9 @@
 // Command launcher stands in for virt-launcher and container-disk in tests of the
 // handler: it speaks the protocol and attaches to the taps, but runs no guest.
 //
-// usage: launcher container-disk|launcher|stubborn SOCKET_FOLDER ARGUMENT, the argument
-// being a disk's file or the VMI's uid. A stubborn launcher's guest ignores shutdowns.
+// usage: launcher container-disk|launcher|stubborn|old SOCKET_FOLDER ARGUMENT, the argument
+// being a disk's file or the VMI's uid. A stubborn launcher's guest ignores shutdowns; an old
+// launcher is of the version before guests were measured.
 package main
 
 import (
@@ -22,6 +23,9 @@ import (
 
 // stubborn is the role of a launcher whose guest ignores shutdowns.
 const stubborn = "stubborn"
+
+// old is the role of a launcher that knows nothing of measuring.
+const old = "old"
 
 // launcher is what the stand-in knows of its guest.
 type launcher struct {
@@ -64,6 +68,9 @@ func (l *launcher) converse(socket *net.UnixConn) error {
 		return conn.Call(ctx, wire.TypeHello, wire.Hello{Version: wire.Version, Role: wire.RoleContainerDisk, Volume: "root"}, nil, file)
 	}
 	hello := wire.Hello{Version: wire.Version, Role: wire.RoleLauncher, VMIUID: l.argument}
+	if l.role == old {
+		hello.Version = wire.VersionStats - 1
+	}
 	if err := conn.Call(ctx, wire.TypeHello, hello, nil); err != nil {
 		return err
 	}
@@ -96,6 +103,11 @@ func (l *launcher) answer(ctx context.Context, request wire.Request) (any, error
 		fmt.Println("destroy")
 		go l.end(ctx)
 		return nil, nil
+	case protocol.TypeStats:
+		if l.role != old {
+			return protocol.Stats{CPU: protocol.CPUStats{Total: new(uint64(2.5e9))}}, nil
+		}
+		fmt.Println(request.Type, "is asked of an old launcher")
 	}
 	return nil, fmt.Errorf("unknown request %s", request.Type)
 }

@@ -1,0 +1,155 @@
+package metrics
+
+import (
+	"errors"
+	"flag"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	virtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// recorded is a world as a file has it.
+type recorded struct {
+	VMs    []virtv1.VirtualMachine
+	VMIs   []virtv1.VirtualMachineInstance
+	Pods   map[string]*corev1.Pod
+	Claims []corev1.PersistentVolumeClaim
+}
+
+func readWorld(t *testing.T) *world {
+	t.Helper()
+	data, err := os.ReadFile("testdata/world.in.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var from recorded
+	if err := yaml.UnmarshalStrict(data, &from); err != nil {
+		t.Fatal(err)
+	}
+	w := &world{vms: from.VMs, vmis: from.VMIs, pods: from.Pods, claims: map[client.ObjectKey]*corev1.PersistentVolumeClaim{}}
+	for i := range from.Claims {
+		w.claims[client.ObjectKeyFromObject(&from.Claims[i])] = &from.Claims[i]
+	}
+	return w
+}
+
+// newCollector returns a collector of w, and what makes it lead.
+func newCollector(t *testing.T, w *world) (*collector, func()) {
+	t.Helper()
+	elected := make(chan struct{})
+	return &collector{
+		transitions: newTransitions(), elected: elected,
+		list: func() (*world, error) {
+			if w == nil {
+				return nil, errors.New("no cache")
+			}
+			return w, nil
+		},
+		failed: func(err error) { t.Log(err) },
+	}, func() { close(elected) }
+}
+
+// exposed is what Prometheus would read.
+func exposed(t *testing.T, c *collector) string {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(c)
+	answer := httptest.NewRecorder()
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
+	if answer.Code != 200 {
+		t.Fatalf("the scrape failed: %s", answer.Body)
+	}
+	return answer.Body.String()
+}
+
+var began = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// aged is a VMI that entered phases at seconds after its creation.
+func aged(phase virtv1.VirtualMachineInstancePhase, entered map[virtv1.VirtualMachineInstancePhase]int) *virtv1.VirtualMachineInstance {
+	vmi := &virtv1.VirtualMachineInstance{}
+	vmi.CreationTimestamp = metav1.NewTime(began)
+	vmi.Status.Phase = phase
+	for name, after := range entered {
+		vmi.Status.PhaseTransitionTimestamps = append(vmi.Status.PhaseTransitionTimestamps, virtv1.VirtualMachineInstancePhaseTransitionTimestamp{
+			Phase: name, PhaseTransitionTimestamp: metav1.NewTime(began.Add(time.Duration(after) * time.Second)),
+		})
+	}
+	return vmi
+}
+
+// live lets a VMI start and be deleted, and a VM be created.
+func live(c *collector) {
+	entered := map[virtv1.VirtualMachineInstancePhase]int{virtv1.Pending: 0, virtv1.Scheduling: 1, virtv1.Running: 4, virtv1.Succeeded: 107}
+	times := c.timeTransitions()
+	times.OnUpdate(aged(virtv1.VmPhaseUnset, nil), aged(virtv1.Pending, entered))
+	times.OnUpdate(aged(virtv1.Scheduling, entered), aged(virtv1.Running, entered))
+	times.OnUpdate(aged(virtv1.Running, entered), aged(virtv1.Running, entered))
+	deleted := aged(virtv1.Succeeded, entered)
+	grace := int64(30)
+	at := metav1.NewTime(began.Add(130 * time.Second)) // asked for after 100
+	deleted.DeletionTimestamp, deleted.DeletionGracePeriodSeconds = &at, &grace
+	times.OnUpdate(aged(virtv1.Running, entered), deleted)
+	vm := &virtv1.VirtualMachine{}
+	vm.Namespace = "shop"
+	c.countCreated().OnAdd(vm, false)
+	c.countCreated().OnAdd(vm, true)
+}
+
+func TestVMsAreExposedInTheFieldsWords(t *testing.T) {
+	c, lead := newCollector(t, readWorld(t))
+	lead()
+	live(c)
+	got := exposed(t, c)
+	golden := filepath.Join("testdata", "world.out.txt")
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(want) != got {
+		t.Errorf("%s differs; run go test -update and look at the difference in git\n%s", golden, got)
+	}
+	for _, m := range All() {
+		if !strings.Contains(got, "# TYPE "+m.Name+" "+string(m.Kind)+"\n") {
+			t.Errorf("%s is listed, and the recorded world does not show it", m.Name)
+		}
+	}
+}
+
+func TestOnlyWhoLeadsTells(t *testing.T) {
+	c, lead := newCollector(t, readWorld(t))
+	live(c)
+	if got := exposed(t, c); strings.Count(got, "\nkubevirt_") != 1 || !strings.Contains(got, "\nkubevirt_virt_controller_leading_status 0\n") {
+		t.Errorf("one that does not lead tells\n%s", got)
+	}
+	lead()
+	if got := exposed(t, c); strings.Contains(got, "created_total{") || !strings.Contains(got, "\nkubevirt_virt_controller_leading_status 1\n") {
+		t.Errorf("what happened before it led is counted:\n%s", got)
+	}
+}
+
+func TestACacheThatFailsLeavesTheRest(t *testing.T) {
+	c, lead := newCollector(t, nil)
+	lead()
+	live(c)
+	if got := exposed(t, c); !strings.Contains(got, "kubevirt_vm_created_total{namespace=\"shop\"} 1\n") {
+		t.Errorf("got\n%s", got)
+	}
+}

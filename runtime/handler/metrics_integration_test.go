@@ -1,0 +1,65 @@
+//go:build integration
+
+package handler_test
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	v1 "kubevirt.io/api/core/v1"
+)
+
+// freeAddress is one that nobody listens at now.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// scrape reads the handler's metrics as a client does that speaks HTTP/1.1 only.
+func (w *world) scrape(t *testing.T) string {
+	t.Helper()
+	config := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}} //nolint:gosec // nobody knows its certificate
+	one := http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}, Timeout: time.Minute}
+	answer, err := one.Get("https://" + w.metrics + "/metrics")
+	must(t, err)
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	must(t, err)
+	if answer.StatusCode != http.StatusOK {
+		t.Fatalf("the scrape says %s: %s", answer.Status, body)
+	}
+	return string(body)
+}
+
+func (w *world) measures(t *testing.T) {
+	defer w.startHandler(t)(syscall.SIGTERM)
+	for name, role := range map[string]string{"measured": "launcher", "unknown": "old"} {
+		vmi := w.newVMI(t, name, 1)
+		pod := w.newPod(t, vmi)
+		pod.run(t, "container-disk", pod.file(t)).wait(t)
+		launcher := pod.run(t, role, string(vmi.UID))
+		launcher.expect(t, "greeted", "sync "+name+" with disks [root] 1")
+		w.eventually(t, vmi, "Running", func() bool { return vmi.Status.Phase == v1.Running })
+		defer launcher.expect(t, "shutdown within 1", "over")
+		defer w.delete(t, vmi)
+	}
+	said := w.scrape(t)
+	for _, want := range []string{
+		`kubevirt_vmi_cpu_usage_seconds_total{kubernetes_vmi_label_kubevirt_io_nodeName="node1",name="measured",namespace="default",node="node1"} 2.5`,
+		`slipway_vmi_measured{kubernetes_vmi_label_kubevirt_io_nodeName="node1",name="measured",namespace="default",node="node1",reason=""} 1`,
+		`slipway_vmi_measured{kubernetes_vmi_label_kubevirt_io_nodeName="node1",name="unknown",namespace="default",node="node1",reason="old_launcher"} 0`,
+	} {
+		if !strings.Contains(said, want+"\n") {
+			t.Errorf("there is no %s in\n%s", want, said)
+		}
+	}
+}
