@@ -3,19 +3,25 @@
 package replicaset
 
 import (
+	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	virtv1 "kubevirt.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-vm/slipway/internal/scheme"
 	"github.com/slipway-vm/slipway/tests/fixture"
@@ -25,13 +31,15 @@ import (
 
 // TestAPass makes single passes against a real API server, with no controller beside.
 func TestAPass(t *testing.T) {
-	c, err := client.New(apiserver.Start(t, "../hyperconverged/components/crds"), client.Options{Scheme: scheme.New()})
+	config := apiserver.Start(t, "../hyperconverged/components/crds")
+	c, err := client.New(config, client.Options{Scheme: scheme.New()})
 	if err != nil {
 		t.Fatal(err)
 	}
+	restricted := asController(t, c, config)
 	for name, test := range cases() {
 		t.Run(name, func(t *testing.T) {
-			w := &world{Client: c, t: t, recorder: events.NewFakeRecorder(100)}
+			w := &world{Client: c, restricted: restricted, t: t, recorder: events.NewFakeRecorder(100)}
 			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
 			w.must(c.Create(t.Context(), namespace))
 			w.set = &virtv1.VirtualMachineInstanceReplicaSet{
@@ -49,6 +57,39 @@ func TestAPass(t *testing.T) {
 	}
 }
 
+// asController is a client with the rights of virt-controller's own role.
+func asController(t *testing.T, c client.Client, config *rest.Config) client.Client {
+	t.Helper()
+	data, err := os.ReadFile("../hyperconverged/components/virt-controller/rbac.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	role := &rbacv1.ClusterRole{}
+	for document := range strings.SplitSeq(string(data), "\n---\n") {
+		if strings.Contains(document, "kind: ClusterRole\n") && !strings.Contains(document, "roleRef:") {
+			err = yaml.Unmarshal([]byte(document), role)
+		}
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "virt-controller"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "virt-controller"}},
+	}
+	if err = errors.Join(err, c.Create(t.Context(), role), c.Create(t.Context(), binding)); err != nil {
+		t.Fatal(err)
+	}
+	config = rest.CopyConfig(config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "virt-controller"}
+	own, err := client.New(config, client.Options{Scheme: scheme.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gomega.NewWithT(t).Eventually(func() error {
+		return own.List(t.Context(), &virtv1.VirtualMachineInstanceReplicaSetList{})
+	}, "1m", "50ms").Should(gomega.Succeed(), "the role counts")
+	return own
+}
+
 // cases are what single passes are tested for, by what they meet.
 func cases() map[string]func(*testing.T, *world) {
 	all := maps.Clone(ordinary)
@@ -59,9 +100,11 @@ func cases() map[string]func(*testing.T, *world) {
 // world is a namespace with a replica set.
 type world struct {
 	client.Client
-	t        *testing.T
-	set      *virtv1.VirtualMachineInstanceReplicaSet
-	recorder *events.FakeRecorder
+	// restricted has the rights that virt-controller has.
+	restricted client.Client
+	t          *testing.T
+	set        *virtv1.VirtualMachineInstanceReplicaSet
+	recorder   *events.FakeRecorder
 }
 
 func (w *world) must(err error) {
@@ -74,8 +117,8 @@ func (w *world) must(err error) {
 // tryPass makes one pass over the set with a cache that may lag behind.
 func (w *world) tryPass(cache *lagging.Client) (ctrl.Result, error) {
 	w.t.Helper()
-	cache.Client = w.Client
-	r := &Reconciler{Client: cache, live: w.Client, events: w.recorder, now: time.Now}
+	cache.Client = w.restricted
+	r := &Reconciler{Client: cache, live: w.restricted, events: w.recorder, now: time.Now}
 	return r.Reconcile(w.t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.set)})
 }
 
