@@ -75,6 +75,7 @@ func TestShippedInstancetypesGoWithShippedPreferences(t *testing.T) {
 			if got := vmi.Spec.Domain.Memory.Guest; got.Cmp(it.Spec.Memory.Guest) != 0 {
 				t.Errorf("%s with %s: %s, want %s", it.Name, preference.Name, got, it.Spec.Memory.Guest.String())
 			}
+			checkInputs(t, it.Name+" with "+preference.Name, vmi, preference.Spec.Devices)
 			if got := vmi.Spec.Domain.Devices.Disks[0].Disk.Bus; got != preference.Spec.Devices.PreferredDiskBus {
 				t.Errorf("%s with %s: the disk is on %s", it.Name, preference.Name, got)
 			}
@@ -82,6 +83,21 @@ func TestShippedInstancetypesGoWithShippedPreferences(t *testing.T) {
 	}
 	if fitting < 2000 {
 		t.Errorf("only %d pairs fit", fitting)
+	}
+}
+
+// checkInputs wants the tablet that a preference describes, although the VM names none.
+func checkInputs(t *testing.T, what string, vmi *virtv1.VirtualMachineInstance, p *v1beta1.DevicePreferences) {
+	t.Helper()
+	inputs := vmi.Spec.Domain.Devices.Inputs
+	if p.PreferredInputBus == "" {
+		if len(inputs) > 0 {
+			t.Errorf("%s: got inputs %v", what, inputs)
+		}
+		return
+	}
+	if len(inputs) != 1 || inputs[0].Bus != p.PreferredInputBus || inputs[0].Type != p.PreferredInputType {
+		t.Errorf("%s: got inputs %v, want one on %s", what, inputs, p.PreferredInputBus)
 	}
 }
 
