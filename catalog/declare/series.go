@@ -1,5 +1,7 @@
 package declare
 
+import "slices"
+
 // size is one instance type of a series.
 type size struct {
 	name   string
@@ -42,17 +44,7 @@ var general = []size{
 
 // generalBut are the general sizes without those named.
 func generalBut(names ...string) []size {
-	without := map[string]bool{}
-	for _, name := range names {
-		without[name] = true
-	}
-	var kept []size
-	for _, s := range general {
-		if !without[s.name] {
-			kept = append(kept, s)
-		}
-	}
-	return kept
+	return slices.DeleteFunc(slices.Clone(general), func(s size) bool { return slices.Contains(names, s.name) })
 }
 
 // allSeries lists the series by name.
