@@ -3,6 +3,7 @@
 package hyperconverged
 
 import (
+	"maps"
 	"testing"
 	"testing/fstest"
 
@@ -46,6 +47,7 @@ func TestSizes(t *testing.T) {
 		}
 	}
 	stop()
+	t.Run("a restart writes none of them", func(t *testing.T) { sizesSurviveRestart(t, c, config, options) })
 	t.Run("an upgrade changes in place and prunes", func(t *testing.T) { sizesAreUpgraded(t, c, config, options) })
 }
 
@@ -188,6 +190,35 @@ func sizesAreSwitchedOn(t *testing.T, c client.WithWatch, options Options) {
 	}
 	ask(t, c, options, func(hco *hcov1.HyperConverged) { hco.Spec.WorkloadSources.CommonInstancetypesDeployment = nil })
 	sizesBecome(t, c, 65, 54)
+}
+
+// sizesSurviveRestart starts the same operator once more, and waits until a pass of it is done.
+func sizesSurviveRestart(t *testing.T, c client.WithWatch, config *rest.Config, options Options) {
+	t.Helper()
+	versions := func() map[string]string {
+		list := &v1beta1.VirtualMachineClusterInstancetypeList{}
+		if err := c.List(t.Context(), list); err != nil {
+			t.Fatal(err)
+		}
+		all := map[string]string{}
+		for _, it := range list.Items {
+			all[it.Name] = it.ResourceVersion
+		}
+		return all
+	}
+	before := versions()
+	stop := startRun(t, c, config, options)
+	defer stop()
+	verbosity := int32(5)
+	ask(t, c, options, func(hco *hcov1.HyperConverged) { hco.Spec.Deployment.LogVerbosityConfig.Kubevirt.VirtAPI = &verbosity })
+	eventually(t, "the pass is done", func() bool {
+		hco := &hcov1.HyperConverged{}
+		get(t, c, client.ObjectKeyFromObject(theObject(options)), hco)
+		return hco.Status.ObservedGeneration == hco.Generation
+	})
+	if after := versions(); !maps.Equal(before, after) {
+		t.Errorf("instance types were written: %v became %v", before, after)
+	}
 }
 
 // sizesAreUpgraded starts the operator of a version that ships one instance type, and that of another size.
