@@ -8,6 +8,7 @@ import (
 	"k8s.io/klog/v2/textlogger"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/slipway-vm/slipway/catalog"
 	"github.com/slipway-vm/slipway/controllers/hyperconverged"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/pipelines"
@@ -21,6 +22,7 @@ func newOperatorCommand() *cobra.Command {
 		GuestfsImage:  os.Getenv(names.EnvGuestfsImage),
 		Version:       version,
 		Bundles:       bundles(),
+		Sizes:         catalog.Types(),
 	}
 	verbosity := 0
 	command := &cobra.Command{

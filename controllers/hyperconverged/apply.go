@@ -104,6 +104,11 @@ func (r *Reconciler) applyOne(ctx context.Context, object *unstructured.Unstruct
 	if err == nil && r.applied.matches(id, record{content, versionOf(live)}) {
 		return nil
 	}
+	if err == nil && isSize(object) {
+		if settled, err := r.settleSize(ctx, object, content); err != nil || settled {
+			return err
+		}
+	}
 	log.FromContext(ctx).V(1).Info("applying", "kind", id.Kind, "object", id.ObjectKey)
 	sent := object.DeepCopy()
 	if err := apply.Object(ctx, r.Client, sent, names.ManagerOperator); err != nil {
@@ -120,8 +125,9 @@ func (r *Reconciler) applyOne(ctx context.Context, object *unstructured.Unstruct
 }
 
 // versionOf changes when someone edits the object, and where the kind allows it not when its status changes.
+// Instance types and preferences have no status, and clients look for their labels.
 func versionOf(object client.Object) string {
-	if generation := object.GetGeneration(); generation > 0 {
+	if generation := object.GetGeneration(); generation > 0 && !isSize(object) {
 		return fmt.Sprint("generation ", generation)
 	}
 	return object.GetResourceVersion()

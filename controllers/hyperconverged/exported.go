@@ -23,7 +23,8 @@ func Planned(options Options) ([]*unstructured.Unstructured, error) {
 		}
 		wanted = append(wanted, objects...)
 	}
-	return wanted, nil
+	sizes, err := planSizes(options.Sizes, options.Version)
+	return append(wanted, sizes...), err
 }
 
 // Definition returns the CustomResourceDefinition of HyperConverged as it is before the

@@ -10,6 +10,7 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 	virtv1 "kubevirt.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,10 +39,15 @@ func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Un
 			object: object(kubeVirtKind.GroupVersion().String(), "KubeVirt", base.Namespace, names.KubeVirtName, map[string]any{
 				"imagePullPolicy":   "IfNotPresent",
 				"uninstallStrategy": string(hcov1.BlockUninstall),
-				"configuration":     map[string]any{"developerConfiguration": map[string]any{}},
+				"configuration": map[string]any{
+					"developerConfiguration":        map[string]any{},
+					"commonInstancetypesDeployment": map[string]any{"enabled": sizesEnabled(hco)},
+				},
 			}),
 			annotation: hcov1.AnnotationKubeVirtPatch,
-			acted:      []string{"/spec/configuration/developerConfiguration/useEmulation"},
+			acted: []string{
+				"/spec/configuration/developerConfiguration/useEmulation", "/spec/configuration/commonInstancetypesDeployment/enabled",
+			},
 		},
 		{
 			object: object(cdiKind.GroupVersion().String(), "CDI", "", names.CDIName, map[string]any{
@@ -56,7 +62,7 @@ func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Un
 			annotation: hcov1.AnnotationSSPPatch,
 			acted: []string{
 				"/spec/featureGates/deployTektonTaskResources", "/spec/tektonTasks/namespace", "/spec/tektonTasks/namespaces",
-				"/spec/tektonPipelines/namespace", "/spec/tektonPipelines/namespaces",
+				"/spec/tektonPipelines/namespace", "/spec/tektonPipelines/namespaces", "/spec/featureGates/deployCommonInstancetypes",
 			},
 		},
 	}
@@ -70,6 +76,12 @@ func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Un
 	}
 	mark(objects, "operands", base.Version)
 	return objects, nil
+}
+
+// sizesEnabled is what hco says of the common instance types and preferences; yes, when it says nothing.
+func sizesEnabled(hco *hcov1.HyperConverged) bool {
+	asked := hco.Spec.WorkloadSources.CommonInstancetypesDeployment
+	return asked == nil || ptr.Deref(asked.Enabled, true)
 }
 
 func object(apiVersion, kind, namespace, name string, spec map[string]any) *unstructured.Unstructured {
@@ -173,6 +185,9 @@ func (r *Reconciler) applyOperands(ctx context.Context, s *scope) error {
 		if err := r.applyOne(ctx, o); err != nil {
 			return fmt.Errorf("applying what clients look for: %w", err)
 		}
+	}
+	if s.sizes, err = sizesWanted(wanted[0], s.settings); err != nil {
+		return err
 	}
 	return r.readOperands(ctx, s)
 }

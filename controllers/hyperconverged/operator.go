@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/client-go/rest"
 	virtv1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/api/instancetype/v1beta1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -50,7 +51,7 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 		return err
 	}
 	config = rest.CopyConfig(config)
-	config.QPS, config.Burst = 50, 100 // an installation is some fifty requests at once, then silence
+	config.QPS, config.Burst = 50, 400 // an installation is some four hundred requests at once, then silence
 	direct, err := client.NewWithWatch(config, client.Options{Scheme: scheme.New()})
 	if err != nil {
 		return fmt.Errorf("connecting to the API server: %w", err)
@@ -158,10 +159,12 @@ func newManager(config *rest.Config, options Options, hooks *webhooks) (manager.
 			DefaultTransform:     cache.TransformStripManagedFields(),
 			DefaultLabelSelector: labels.NewSelector().Add(*installed),
 			ByObject: map[client.Object]cache.ByObject{
-				&hcov1.HyperConverged{}:                     {Namespaces: here, Label: labels.Everything()},
-				&corev1.Pod{}:                               {Namespaces: here, Label: labels.NewSelector().Add(*parts)},
-				&corev1.Namespace{}:                         everything,
-				&apiextensionsv1.CustomResourceDefinition{}: everything,
+				&hcov1.HyperConverged{}:                      {Namespaces: here, Label: labels.Everything()},
+				&corev1.Pod{}:                                {Namespaces: here, Label: labels.NewSelector().Add(*parts)},
+				&corev1.Namespace{}:                          everything,
+				&v1beta1.VirtualMachineClusterInstancetype{}: everything, // others' too, whose names are taken
+				&v1beta1.VirtualMachineClusterPreference{}:   everything,
+				&apiextensionsv1.CustomResourceDefinition{}:  everything,
 			},
 		},
 		LeaderElection: true, LeaderElectionID: "virt-operator", LeaderElectionNamespace: options.Namespace,

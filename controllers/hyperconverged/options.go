@@ -28,6 +28,8 @@ type Options struct {
 	Version string
 	// Bundles to install where spec.workloadSources.tektonNamespaces says.
 	Bundles []Bundle
+	// Sizes are the files of the common instance types and preferences, plain YAML too; nil for none.
+	Sizes fs.FS
 	// WebhookURL is where the API server reaches the operator's webhooks, without a path.
 	// Empty: through Service virt-operator-webhook, for an operator that runs in a pod.
 	WebhookURL string

@@ -27,6 +27,8 @@ var prunable = []schema.GroupVersionKind{
 	{Group: "tekton.dev", Version: "v1", Kind: "Pipeline"},
 	{Group: "tekton.dev", Version: "v1", Kind: "Task"},
 	{Group: "template.openshift.io", Version: "v1", Kind: "Template"},
+	instancetypeKind,
+	preferenceKind,
 	{Group: "apps", Version: "v1", Kind: "DaemonSet"},
 	{Group: "apps", Version: "v1", Kind: "Deployment"},
 	{Version: "v1", Kind: "Service"},
@@ -72,7 +74,7 @@ func (r *Reconciler) pruneExcept(ctx context.Context, kept func(client.Object) b
 		for i := range list.Items {
 			object := &list.Items[i]
 			object.SetGroupVersionKind(kind)
-			if kept(object) {
+			if kept(object) || isCopy(object) {
 				continue
 			}
 			log.FromContext(ctx).Info("deleting what is no longer wanted", "kind", kind.Kind, "object", client.ObjectKeyFromObject(object))

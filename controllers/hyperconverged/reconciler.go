@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -42,6 +43,8 @@ type Reconciler struct {
 
 	applied ledger
 	pruned  string // fingerprint of the set of objects after the last prune
+
+	sizes []*unstructured.Unstructured // shippedSizes: what is shipped of instance types and preferences
 
 	mu      sync.Mutex
 	watched map[schema.GroupVersionKind]bool
@@ -83,7 +86,8 @@ type step func(context.Context, *scope) error
 
 // steps lists what a pass does, in this order: nothing is written where another
 // installation is; rights before those who use them; operands before the components that read
-// them, and SSP before the tasks that it asks for; what is no longer wanted goes last, when its successor is there.
+// them, and SSP before the tasks that it asks for; instance types and preferences, which nothing
+// waits for, behind the rest; what is no longer wanted goes last, when its successor is there.
 func (r *Reconciler) steps() []step {
 	return []step{
 		r.refuseConflicts,
@@ -91,6 +95,7 @@ func (r *Reconciler) steps() []step {
 		r.planComponents,
 		r.applyOperands,
 		r.planBundles,
+		r.addSizes,
 		r.applyAndObserve,
 		r.prune,
 	}

@@ -17,7 +17,7 @@ type scope struct {
 	conflicts []string // refuseConflicts: what another installation has in this cluster
 	blockers  []string // remove: workloads that keep the installation from being removed
 
-	wanted  []*unstructured.Unstructured // planComponents, planBundles
+	wanted  []*unstructured.Unstructured // planComponents, planBundles, addSizes
 	waiting []string                     // planBundles: what is missing outside, and where it is asked for
 
 	kubevirt *virtv1.KubeVirt // applyOperands
@@ -25,8 +25,12 @@ type scope struct {
 	ssp      *sspv1beta3.SSP  // applyOperands
 
 	settings *sspv1beta3.SSPSpec // applyOperands: what the SSP object is to say
+	sizes    bool                // applyOperands: common instance types and preferences are asked for
 	paused   bool                // applyOperands: tasks and pipelines are left as they are
 	bundled  bool                // applyAndObserve: tasks and pipelines are as they are wanted
+
+	sized bool     // addSizes: it is known which names are taken
+	taken []string // addSizes: objects of others with the names of common instance types and preferences
 
 	workloads []workload // observe
 	removed   bool       // remove: nothing is left

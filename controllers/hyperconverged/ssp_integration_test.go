@@ -169,7 +169,7 @@ func sspRefuses(t *testing.T, c client.WithWatch, options Options) {
 		"spec.commonTemplates":                   func(spec map[string]any) { spec["commonTemplates"] = map[string]any{"namespace": "x"} },
 		"spec.templateValidator":                 func(spec map[string]any) { spec["templateValidator"] = map[string]any{"replicas": int64(2)} },
 		"spec.tlsSecurityProfile":                func(spec map[string]any) { spec["tlsSecurityProfile"] = map[string]any{} },
-		"spec.commonInstancetypes":               func(spec map[string]any) { spec["commonInstancetypes"] = map[string]any{} },
+		"spec.commonInstancetypes.url":           func(spec map[string]any) { spec["commonInstancetypes"] = map[string]any{"url": "https://x"} },
 		"spec.vmConsoleProxy":                    func(spec map[string]any) { spec["vmConsoleProxy"] = map[string]any{} },
 		"spec.tokenGenerationService":            func(spec map[string]any) { spec["tokenGenerationService"] = map[string]any{"enabled": true} },
 		"spec.cluster":                           func(spec map[string]any) { spec["cluster"] = map[string]any{} },

@@ -63,6 +63,10 @@ func (r *Reconciler) tell(ctx context.Context, object client.Object, status any)
 	return nil
 }
 
+// conditionTaken is on the HyperConverged object while objects of others keep common instance
+// types or preferences from being installed.
+const conditionTaken = "CommonInstancetypesIncomplete"
+
 // hyperConvergedStatus returns the status that answers the present spec.
 func hyperConvergedStatus(s *scope, sum summary, version string, now metav1.Time) hcov1.HyperConvergedStatus {
 	status := *s.hco.Status.DeepCopy()
@@ -82,6 +86,12 @@ func hyperConvergedStatus(s *scope, sum summary, version string, now metav1.Time
 		set("TaintedConfiguration", verdict{true, ReasonTainted, "Configuration is patched by annotation " + patched})
 	} else {
 		meta.RemoveStatusCondition(&status.Conditions, "TaintedConfiguration")
+	}
+	switch {
+	case len(s.taken) > 0:
+		set(conditionTaken, verdict{true, ReasonTaken, takenMessage(s.taken)})
+	case s.sized:
+		meta.RemoveStatusCondition(&status.Conditions, conditionTaken)
 	}
 	status.SystemHealthStatus = health(sum)
 	status.RelatedObjects = related(s)

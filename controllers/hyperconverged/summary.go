@@ -16,6 +16,7 @@ const (
 	ReasonWaiting     = "WaitingForPrerequisite"  // something outside is missing
 	ReasonBlocked     = "UninstallBlocked"        // workloads keep the installation from being removed
 	ReasonRemoving    = "UninstallInProgress"     // components are being removed
+	ReasonTaken       = "NamesTaken"              // others' objects have the names of common ones
 	ReasonTainted     = "UnsupportedFeatureAnnotation"
 	messageAllWell    = "Reconcile completed successfully"
 	messageNoComplain = "All components are ready."

@@ -55,8 +55,12 @@ func validate(hco *hcov1.HyperConverged, options Options) error {
 		if object.GroupVersionKind() != sspKind {
 			continue
 		}
-		if _, err := settings(object); err != nil {
+		spec, err := settings(object)
+		if err != nil {
 			return err
+		}
+		if _, err := sizesWanted(wanted[0], spec); err != nil {
+			return fmt.Errorf("annotation %s: %w", hcov1.AnnotationKubeVirtPatch, err)
 		}
 	}
 	return nil

@@ -28,9 +28,20 @@ func fillDevices(d *virtv1.Devices, p *v1beta1.DevicePreferences) {
 	for i := range d.PanicDevices {
 		fillPointer(&d.PanicDevices[i].Model, p.PreferredPanicDeviceModel)
 	}
+	attachInput(d, p)
 	for i := range d.Inputs {
 		fill(&d.Inputs[i].Bus, p.PreferredInputBus)
 		fill(&d.Inputs[i].Type, p.PreferredInputType)
+	}
+}
+
+// attachInput names the input that the guest gets without asking, where the preference says what
+// it is to be like: the one that is attached otherwise is a USB tablet.
+func attachInput(d *virtv1.Devices, p *v1beta1.DevicePreferences) {
+	wanted := d.AutoattachInputDevice != nil && *d.AutoattachInputDevice
+	headless := d.AutoattachGraphicsDevice != nil && !*d.AutoattachGraphicsDevice
+	if wanted && !headless && len(d.Inputs) == 0 && (p.PreferredInputBus != "" || p.PreferredInputType != "") {
+		d.Inputs = []virtv1.Input{{Name: "default-0"}}
 	}
 }
 

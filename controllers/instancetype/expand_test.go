@@ -84,6 +84,35 @@ func TestTopology(t *testing.T) {
 	}
 }
 
+// The input that a guest gets without asking is as the preference describes it, where there is one.
+func TestAnAttachedInputIsAsThePreferenceDescribesIt(t *testing.T) {
+	tablet := &v1beta1.DevicePreferences{
+		PreferredAutoattachInputDevice: new(true), PreferredInputBus: virtv1.InputBusVirtio, PreferredInputType: virtv1.InputTypeTablet,
+	}
+	for name, c := range map[string]struct {
+		devices    virtv1.Devices
+		preference *v1beta1.DevicePreferences
+		want       []virtv1.Input
+	}{
+		"described":                  {preference: tablet, want: []virtv1.Input{{Name: "default-0", Bus: "virtio", Type: "tablet"}}},
+		"described by none":          {preference: &v1beta1.DevicePreferences{PreferredAutoattachInputDevice: new(true)}},
+		"the VM wants none":          {devices: virtv1.Devices{AutoattachInputDevice: new(false)}, preference: tablet},
+		"the VM has no screen":       {devices: virtv1.Devices{AutoattachGraphicsDevice: new(false)}, preference: tablet},
+		"the VM has one of its own":  {devices: virtv1.Devices{Inputs: []virtv1.Input{{Name: "own", Bus: "usb"}}}, preference: tablet, want: []virtv1.Input{{Name: "own", Bus: "usb", Type: "tablet"}}},
+		"the VM alone wants to have": {devices: virtv1.Devices{AutoattachInputDevice: new(true)}, preference: &v1beta1.DevicePreferences{PreferredInputBus: "virtio"}, want: []virtv1.Input{{Name: "default-0", Bus: "virtio"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			vmi := &virtv1.VirtualMachineInstance{Spec: virtv1.VirtualMachineInstanceSpec{Domain: virtv1.DomainSpec{Devices: c.devices}}}
+			if errs := Apply(vmi, nil, &v1beta1.VirtualMachinePreferenceSpec{Devices: c.preference}, field.NewPath("spec")); len(errs) > 0 {
+				t.Fatal(errs)
+			}
+			if got := vmi.Spec.Domain.Devices.Inputs; !slices.Equal(got, c.want) {
+				t.Errorf("got %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
 // A preference fills what is unset and changes nothing else.
 func TestAPreferenceNeverOverridesTheVM(t *testing.T) {
 	p := &v1beta1.VirtualMachinePreferenceSpec{

@@ -118,7 +118,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		return
 	}
 	out <- leading.Value(1, nil, nil)
-	c.transitions.collect(out)
+	c.collect(out)
 	w, err := c.list()
 	if err != nil {
 		c.failed(err)

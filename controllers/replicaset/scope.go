@@ -55,7 +55,7 @@ func (r *Reconciler) newScope(ctx context.Context, set *virtv1.VirtualMachineIns
 func selectorOf(set *virtv1.VirtualMachineInstanceReplicaSet) (labels.Selector, error) {
 	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
 	if err != nil {
-		return nil, reconcile.TerminalError(fmt.Errorf("reading the selector of VirtualMachineInstanceReplicaSet %s/%s: %w", set.Namespace, set.Name, err))
+		return nil, reconcile.TerminalError(fmt.Errorf("reading the selector of VirtualMachineInstanceReplicaSet %s/%s: %w", set.Namespace, set.Name, err)) //nolint:wrapcheck // it is wrapped within
 	}
 	return selector, nil
 }

@@ -52,8 +52,8 @@ type timed struct {
 	took time.Duration
 }
 
-// prepare makes what the pipeline needs: a namespace with the tasks, an instancetype and a
-// preference, a key to log in with, and no VM of an earlier run.
+// prepare makes what the pipeline needs: a namespace with the tasks, a key to log in with, and no
+// VM of an earlier run.
 func (d *demo) prepare(ctx context.Context) error {
 	if err := d.cluster.Namespace(ctx, namespace); err != nil {
 		return err
@@ -61,9 +61,6 @@ func (d *demo) prepare(ctx context.Context) error {
 	pipeline := &tektonv1.Pipeline{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "golden-image"}}
 	err := d.cluster.Await(ctx, d.out, pipeline, boundTasks, func(client.Object) (string, bool, error) { return "deployed by the operator", true, nil })
 	if err != nil {
-		return err
-	}
-	if err := d.cluster.ApplyYAML(ctx, []byte(sizes), ""); err != nil {
 		return err
 	}
 	old := &virtv1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: vmName}}
@@ -80,27 +77,6 @@ func (d *demo) prepare(ctx context.Context) error {
 	}
 	return d.makeKey()
 }
-
-// sizes are the instancetype and preference that the golden image names as its defaults.
-const sizes = `
-apiVersion: instancetype.kubevirt.io/v1beta1
-kind: VirtualMachineClusterInstancetype
-metadata:
-  name: demo.small
-spec:
-  cpu: {guest: 1}
-  memory: {guest: 512Mi}
----
-apiVersion: instancetype.kubevirt.io/v1beta1
-kind: VirtualMachineClusterPreference
-metadata:
-  name: demo.linux
-spec:
-  devices:
-    preferredDiskBus: virtio
-    preferredInterfaceModel: virtio
-    preferredRng: {}
-`
 
 // makeKey makes a key pair in bin/demo, or takes the one of an earlier run.
 func (d *demo) makeKey() error {
@@ -166,7 +142,7 @@ func (d *demo) newRun() (*tektonv1.PipelineRun, error) {
 		{"imageURL", d.imageURL}, {"imageName", imageName}, {"diskSize", d.size}, {"guestUser", d.user},
 		{"virtCommands", "write /etc/motd:" + motd + "\nhostname golden\n"},
 		{"checkScript", "cat /etc/motd; uname -sr; grep -q '" + motd + "' /etc/motd"},
-		{"defaultInstancetype", "demo.small"}, {"defaultPreference", "demo.linux"},
+		{"defaultInstancetype", "u1.nano"}, {"defaultPreference", "linux"},
 		{"vmName", vmName}, {"sshPublicKey", d.publicKey},
 	} {
 		run.Spec.Params = append(run.Spec.Params, tektonv1.Param{Name: p[0], Value: *tektonv1.NewStructuredValues(p[1])})

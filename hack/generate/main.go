@@ -1,6 +1,8 @@
 // Command generate writes what is generated in this repository: the
 // CustomResourceDefinitions from the published Go types, the deep copies of our own API
-// types, the Tekton manifests and READMEs of the tasks, and the docs' lists of fields and metrics. With --check it writes nothing and fails when a file differs.
+// types, the Tekton manifests and READMEs of the tasks, the common instance types and
+// preferences, and the docs' lists of those, of fields and of metrics. With --check it writes
+// nothing and fails when a file differs.
 //
 //	go run ./hack/generate [--check]
 package main
@@ -15,6 +17,7 @@ import (
 	"github.com/slipway-vm/slipway/hack/generate/deepcopy"
 	"github.com/slipway-vm/slipway/hack/generate/metrics"
 	"github.com/slipway-vm/slipway/hack/generate/output"
+	"github.com/slipway-vm/slipway/hack/generate/sizes"
 	"github.com/slipway-vm/slipway/hack/generate/task"
 	"github.com/slipway-vm/slipway/internal/supported"
 	"github.com/slipway-vm/slipway/tasks"
@@ -46,6 +49,9 @@ func run(check bool) error {
 	}
 	if err := task.Generate(files, "tasks", tasks.All()); err != nil {
 		return err
+	}
+	if err := sizes.Generate(files, "catalog", "docs/common-instancetypes.md"); err != nil {
+		return fmt.Errorf("generating common instance types and preferences: %w", err)
 	}
 	if err := files.File("docs/supported-fields.md", []byte(supportedFields())); err != nil {
 		return err

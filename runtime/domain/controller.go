@@ -1,6 +1,8 @@
 package domain
 
 import (
+	"strings"
+
 	v1 "kubevirt.io/api/core/v1"
 	"libvirt.org/go/libvirtxml"
 )
@@ -21,7 +23,22 @@ func controllers(in Input, domain *libvirtxml.Domain) error {
 		scsi := libvirtxml.DomainController{Type: "scsi", Index: &zero, Model: virtioModel(in.VMI)}
 		domain.Devices.Controllers = append(domain.Devices.Controllers, scsi)
 	}
+	if in.VMI.Annotations[v1.DisablePCIHole64] == "true" {
+		domain.Devices.Controllers = append(domain.Devices.Controllers, lowPCI(Machine(in.VMI), &zero))
+	}
 	return nil
+}
+
+// lowPCI is the root of PCI without a window above 4 GiB, over which guests as old as Windows XP stumble.
+func lowPCI(machine string, index *uint) libvirtxml.DomainController {
+	model := "pcie-root"
+	if machine == "pc" || strings.HasPrefix(machine, "pc-i440fx-") {
+		model = "pci-root"
+	}
+	return libvirtxml.DomainController{
+		Type: "pci", Index: index, Model: model,
+		PCI: &libvirtxml.DomainControllerPCI{Hole64: &libvirtxml.DomainControllerPCIHole64{Size: 0, Unit: "KiB"}},
+	}
 }
 
 func needsUSB(vmi *v1.VirtualMachineInstance) bool {

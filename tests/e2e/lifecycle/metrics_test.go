@@ -4,6 +4,7 @@ package lifecycle
 
 import (
 	"context"
+	"maps"
 	"regexp"
 	"strconv"
 	"strings"
@@ -70,9 +71,7 @@ func scrape(ctx context.Context, service *corev1.Service, component, node string
 	GinkgoHelper()
 	var pods corev1.PodList
 	labels := client.MatchingLabels{"kubevirt.io": component}
-	for name, value := range service.Spec.Selector {
-		labels[name] = value
-	}
+	maps.Copy(labels, service.Spec.Selector)
 	Expect(suite.World.Client.List(ctx, &pods, client.InNamespace(service.Namespace), labels)).To(Succeed())
 	for _, pod := range pods.Items {
 		if pod.DeletionTimestamp != nil || pod.Status.Phase != corev1.PodRunning || node != "" && pod.Spec.NodeName != node {

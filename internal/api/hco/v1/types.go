@@ -3,6 +3,7 @@ package v1
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	virtv1 "kubevirt.io/api/core/v1"
 	sdkapi "kubevirt.io/controller-lifecycle-operator-sdk/api"
 )
 
@@ -114,6 +115,11 @@ type WorkloadSources struct {
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$`
 	// +optional
 	TektonPipelinesNamespace string `json:"tektonPipelinesNamespace,omitempty"`
+
+	// CommonInstancetypesDeployment says whether the common instance types and preferences are
+	// installed. They are when it is left out.
+	// +optional
+	CommonInstancetypesDeployment *virtv1.CommonInstancetypesDeployment `json:"commonInstancetypesDeployment,omitempty"`
 }
 
 // Version is the version of one part of the installation.

@@ -26,6 +26,7 @@ func (h *HyperConverged) ConvertTo(hub conversion.Hub) error {
 		WorkloadSources: hcov1.WorkloadSources{
 			TektonNamespaces:     in.Spec.TektonNamespaces,
 			TektonTasksNamespace: in.Spec.TektonTasksNamespace, TektonPipelinesNamespace: in.Spec.TektonPipelinesNamespace,
+			CommonInstancetypesDeployment: in.Spec.CommonInstancetypesDeployment,
 		},
 	}
 	return nil
@@ -49,6 +50,8 @@ func (h *HyperConverged) ConvertFrom(hub conversion.Hub) error {
 
 		TektonTasksNamespace:     in.Spec.WorkloadSources.TektonTasksNamespace,
 		TektonPipelinesNamespace: in.Spec.WorkloadSources.TektonPipelinesNamespace,
+
+		CommonInstancetypesDeployment: in.Spec.WorkloadSources.CommonInstancetypesDeployment,
 	}
 	return nil
 }

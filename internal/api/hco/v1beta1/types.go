@@ -2,6 +2,7 @@ package v1beta1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	virtv1 "kubevirt.io/api/core/v1"
 	sdkapi "kubevirt.io/controller-lifecycle-operator-sdk/api"
 
 	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
@@ -46,6 +47,11 @@ type HyperConvergedSpec struct {
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$`
 	// +optional
 	TektonPipelinesNamespace string `json:"tektonPipelinesNamespace,omitempty"`
+
+	// CommonInstancetypesDeployment says whether the common instance types and preferences are
+	// installed. They are when it is left out.
+	// +optional
+	CommonInstancetypesDeployment *virtv1.CommonInstancetypesDeployment `json:"commonInstancetypesDeployment,omitempty"`
 }
 
 // HyperConvergedConfig configures a class of components.

@@ -19,7 +19,6 @@ const AnnotationPaused = "kubevirt.io/operator.paused"
 // +kubebuilder:validation:XValidation:rule="!has(self.commonTemplates)",fieldPath=".commonTemplates",message="Slipway does not act on it yet: leave it out; templates are applied as objects"
 // +kubebuilder:validation:XValidation:rule="!has(self.templateValidator)",fieldPath=".templateValidator",message="Slipway does not act on it yet: leave it out; virt-api validates virtual machines"
 // +kubebuilder:validation:XValidation:rule="!has(self.tlsSecurityProfile)",fieldPath=".tlsSecurityProfile",message="Slipway does not act on it yet: leave it out; webhooks are served with TLS 1.2 or later"
-// +kubebuilder:validation:XValidation:rule="!has(self.commonInstancetypes)",fieldPath=".commonInstancetypes",message="Slipway does not act on it yet: leave it out; instance types are applied as objects"
 // +kubebuilder:validation:XValidation:rule="!has(self.vmConsoleProxy)",fieldPath=".vmConsoleProxy",message="Slipway does not act on it yet: leave it out"
 // +kubebuilder:validation:XValidation:rule="!has(self.tokenGenerationService)",fieldPath=".tokenGenerationService",message="Slipway does not act on it yet: leave it out"
 // +kubebuilder:validation:XValidation:rule="!has(self.cluster)",fieldPath=".cluster",message="Slipway does not act on it yet: leave it out"
@@ -56,11 +55,9 @@ type SSPSpec struct {
 	// +optional
 	TLSSecurityProfile *runtime.RawExtension `json:"tlsSecurityProfile,omitempty"`
 
-	// commonInstancetypes is refused for now.
-	// +kubebuilder:validation:Type=object
-	// +kubebuilder:pruning:PreserveUnknownFields
+	// commonInstancetypes says where the common instance types and preferences come from: from the operator itself.
 	// +optional
-	CommonInstancetypes *runtime.RawExtension `json:"commonInstancetypes,omitempty"`
+	CommonInstancetypes *CommonInstancetypes `json:"commonInstancetypes,omitempty"`
 
 	// vmConsoleProxy is refused for now.
 	// +kubebuilder:validation:Type=object
@@ -117,6 +114,15 @@ func (t *Tekton) In(own string) []string {
 	return all
 }
 
+// CommonInstancetypes says where the common instance types and preferences come from.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.url)",fieldPath=".url",message="Slipway ships its own: leave it out; others are applied as objects"
+type CommonInstancetypes struct {
+	// url is refused: nothing is fetched.
+	// +optional
+	URL *string `json:"url,omitempty"`
+}
+
 // FeatureGates turn parts on.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.deployVmConsoleProxy) || !self.deployVmConsoleProxy",fieldPath=".deployVmConsoleProxy",message="Slipway does not act on true yet: leave it out"
@@ -124,6 +130,11 @@ type FeatureGates struct {
 	// deployTektonTaskResources deploys tasks and pipelines. Once it is false again they are removed.
 	// +optional
 	DeployTektonTaskResources bool `json:"deployTektonTaskResources,omitempty"`
+
+	// deployCommonInstancetypes installs the common instance types and preferences, unless it is
+	// false or HyperConverged says so.
+	// +optional
+	DeployCommonInstancetypes *bool `json:"deployCommonInstancetypes,omitempty"`
 
 	// deployVmConsoleProxy may only be false for now.
 	// +optional
