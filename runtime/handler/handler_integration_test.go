@@ -159,7 +159,7 @@ func (w *world) heartbeat(t *testing.T) {
 	}
 	certificate, err := x509.ParseCertificate(block.Bytes)
 	must(t, err)
-	must(t, certificate.VerifyHostname(nodeName))
+	must(t, certificate.VerifyHostname(names.HandlerServerName))
 }
 
 // world is an API server, a node's kubelet root and the stand-in for launchers.
