@@ -1,11 +1,13 @@
 package hyperconverged
 
 import (
+	"context"
 	"fmt"
-	"slices"
+	"strings"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/catalog/monitoring"
 	"github.com/slipway-vm/slipway/controllers/hyperconverged/render"
@@ -26,15 +28,24 @@ func alertRules(namespace string) ([]*unstructured.Unstructured, error) {
 	return rules, nil
 }
 
-// servedHere leaves out what only a cluster with the Prometheus operator knows. Where that comes
-// later, the event of its definitions brings the pass that installs it.
-func (r *Reconciler) servedHere(wanted []*unstructured.Unstructured) []*unstructured.Unstructured {
-	return slices.DeleteFunc(wanted, func(object *unstructured.Unstructured) bool {
+// servedHere leaves out what only a cluster with the Prometheus operator knows. Its definitions
+// tell, not the client's memory of what is served, for they may go as well as come; their events
+// bring the pass that sees it.
+func (r *Reconciler) servedHere(ctx context.Context, wanted []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+	var served []*unstructured.Unstructured
+	for _, object := range wanted {
 		kind := object.GroupVersionKind()
-		if kind.Group != groupMonitoring {
-			return false
+		if kind.Group == groupMonitoring {
+			definition := &apiextensionsv1.CustomResourceDefinition{}
+			err := r.Client.Get(ctx, client.ObjectKey{Name: strings.ToLower(kind.Kind) + "s." + kind.Group}, definition)
+			if client.IgnoreNotFound(err) != nil {
+				return nil, fmt.Errorf("looking for the definition of %s: %w", kind.Kind, err)
+			}
+			if err != nil || definition.DeletionTimestamp != nil || !established(definition) {
+				continue
+			}
 		}
-		_, err := r.Client.RESTMapper().RESTMapping(schema.GroupKind{Group: kind.Group, Kind: kind.Kind}, kind.Version)
-		return err != nil
-	})
+		served = append(served, object)
+	}
+	return served, nil
 }

@@ -186,7 +186,7 @@ func (r *Reconciler) applyOperands(ctx context.Context, s *scope) error {
 			return fmt.Errorf("applying what clients look for: %w", err)
 		}
 	}
-	if s.sizes, err = sizesWanted(wanted[0], s.settings); err != nil {
+	if s.sizes, err = sizesWanted(s.hco, wanted[0], s.settings); err != nil {
 		return err
 	}
 	return r.readOperands(ctx, s)

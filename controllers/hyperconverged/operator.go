@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -63,7 +64,11 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 	if err != nil {
 		return err
 	}
-	mgr, err := newManager(config, options, hooks)
+	sized, err := sizesServed(direct)
+	if err != nil {
+		return err
+	}
+	mgr, err := newManager(config, options, hooks, sized)
 	if err != nil {
 		return err
 	}
@@ -72,7 +77,7 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 		return fmt.Errorf("adding webhooks: %w", err)
 	}
 	reconciler := &Reconciler{
-		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Cache: mgr.GetCache(), Clock: time.Now, Options: options,
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Cache: mgr.GetCache(), Clock: time.Now, Options: options, SizesFiltered: !sized,
 	}
 	if err := reconciler.SetupWithManager(mgr); err != nil {
 		return err
@@ -140,8 +145,22 @@ func withKubeletRoot(options Options) (Options, error) {
 	return options, nil
 }
 
-// newManager returns a manager whose cache holds only what the operator installed and what it has to see.
-func newManager(config *rest.Config, options Options, hooks *webhooks) (manager.Manager, error) {
+// sizesServed says whether the API server knows instance types and preferences. Beside another
+// installation it may not, and a cache of what is not served cannot be made.
+func sizesServed(c client.Client) (bool, error) {
+	for _, kind := range []schema.GroupVersionKind{instancetypeKind, preferenceKind} {
+		if _, err := c.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version); meta.IsNoMatchError(err) {
+			return false, nil
+		} else if err != nil {
+			return false, fmt.Errorf("asking whether the API server knows %s: %w", kind.Kind, err)
+		}
+	}
+	return true, nil
+}
+
+// newManager returns a manager whose cache holds only what the operator installed and what it has
+// to see; if sized, that is all instance types and preferences, too.
+func newManager(config *rest.Config, options Options, hooks *webhooks, sized bool) (manager.Manager, error) {
 	installed, err := labels.NewRequirement(LabelComponent, selection.Exists, nil)
 	if err != nil {
 		return nil, fmt.Errorf("selecting what is installed: %w", err)
@@ -152,20 +171,23 @@ func newManager(config *rest.Config, options Options, hooks *webhooks) (manager.
 	}
 	here := map[string]cache.Config{options.Namespace: {}}
 	everything := cache.ByObject{Label: labels.Everything()}
+	byObject := map[client.Object]cache.ByObject{
+		&hcov1.HyperConverged{}:                     {Namespaces: here, Label: labels.Everything()},
+		&corev1.Pod{}:                               {Namespaces: here, Label: labels.NewSelector().Add(*parts)},
+		&corev1.Namespace{}:                         everything,
+		&apiextensionsv1.CustomResourceDefinition{}: everything,
+	}
+	if sized { // others' too, whose names are taken
+		byObject[&v1beta1.VirtualMachineClusterInstancetype{}] = everything
+		byObject[&v1beta1.VirtualMachineClusterPreference{}] = everything
+	}
 	lease, renew, retry := leaseDuration, renewDeadline, retryPeriod
 	mgr, err := manager.New(config, manager.Options{
 		Scheme: scheme.New(), WebhookServer: hooks.server(),
 		Cache: cache.Options{
 			DefaultTransform:     cache.TransformStripManagedFields(),
 			DefaultLabelSelector: labels.NewSelector().Add(*installed),
-			ByObject: map[client.Object]cache.ByObject{
-				&hcov1.HyperConverged{}:                      {Namespaces: here, Label: labels.Everything()},
-				&corev1.Pod{}:                                {Namespaces: here, Label: labels.NewSelector().Add(*parts)},
-				&corev1.Namespace{}:                          everything,
-				&v1beta1.VirtualMachineClusterInstancetype{}: everything, // others' too, whose names are taken
-				&v1beta1.VirtualMachineClusterPreference{}:   everything,
-				&apiextensionsv1.CustomResourceDefinition{}:  everything,
-			},
+			ByObject:             byObject,
 		},
 		LeaderElection: true, LeaderElectionID: "virt-operator", LeaderElectionNamespace: options.Namespace,
 		LeaderElectionReleaseOnCancel: true, LeaseDuration: &lease, RenewDeadline: &renew, RetryPeriod: &retry,

@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
+	"github.com/slipway-vm/slipway/catalog"
 	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
 	hcov1beta1 "github.com/slipway-vm/slipway/internal/api/hco/v1beta1"
 	"github.com/slipway-vm/slipway/internal/await"
@@ -55,6 +56,7 @@ func TestOperator(t *testing.T) {
 		{"an edit from outside is overwritten", overwritesEdits},
 		{"definitions of snapshots that another brought are left alone", leavesSnapshotsToOthers},
 		{"rules for Prometheus come when it does", installsRules},
+		{"and go with it", goesOnWithoutRules},
 		{"a namespace for tasks is waited for, served, and left", servesNamespaces},
 		{"virtual machines keep it from being removed", refusesRemoval},
 		{"it is removed, and what users stored stays", removes},
@@ -267,7 +269,7 @@ func removes(t *testing.T, c client.WithWatch, options Options) {
 	for _, kind := range prunable {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind)
-		if err := c.List(t.Context(), list, client.HasLabels{LabelComponent}); err != nil && !meta.IsNoMatchError(err) {
+		if err := c.List(t.Context(), list, client.HasLabels{LabelComponent}); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
 			t.Fatal(err)
 		}
 		for _, left := range list.Items {
@@ -293,6 +295,22 @@ func refusesConflict(t *testing.T, c client.WithWatch, options Options) {
 	err := c.Get(t.Context(), client.ObjectKey{Namespace: options.Namespace, Name: "virt-api"}, &appsv1.Deployment{})
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("something was installed in spite of the conflict: %v", err)
+	}
+}
+
+// TestOperatorBesideAnother: the operator comes to a cluster that has another's definitions, and
+// not all that it watches otherwise.
+func TestOperatorBesideAnother(t *testing.T) {
+	c, config, options := startAPIServer(t)
+	define(t, c, "cdi.kubevirt.io", map[string]string{"datavolumes": "DataVolume"})
+	options.Sizes = catalog.Types()
+	startRun(t, c, config, options)
+	if err := c.Create(t.Context(), theObject(options)); err != nil {
+		t.Fatal(err)
+	}
+	hco := waitHCO(t, c, options, "Degraded", metav1.ConditionTrue, "datavolumes.cdi.kubevirt.io")
+	if reason := meta.FindStatusCondition(hco.Status.Conditions, "Degraded").Reason; reason != ReasonConflict {
+		t.Errorf("reason is %s", reason)
 	}
 }
 

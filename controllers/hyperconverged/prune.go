@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/hashicorp/go-multierror"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -64,8 +65,8 @@ func (r *Reconciler) pruneExcept(ctx context.Context, kept func(client.Object) b
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind)
 		err := r.Reader.List(ctx, list, client.HasLabels{LabelComponent})
-		if meta.IsNoMatchError(err) {
-			continue // the cluster does not serve it, so there is none
+		if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+			continue // the cluster does not serve it, or no more, so there is none
 		}
 		if err != nil {
 			problems = multierror.Append(problems, fmt.Errorf("listing %s: %w", kind.Kind, err))

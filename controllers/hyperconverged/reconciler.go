@@ -38,6 +38,9 @@ type Reconciler struct {
 	Cache   cache.Cache
 	Clock   func() time.Time
 	Options Options
+	// SizesFiltered says that the cache has of instance types and preferences only what the
+	// operator installed.
+	SizesFiltered bool
 
 	controller controller.Controller // set by SetupWithManager
 
@@ -105,15 +108,18 @@ func (r *Reconciler) ensureDefinitions(ctx context.Context, _ *scope) error {
 	return applyDefinitions(ctx, r.Client, r.Client)
 }
 
-func (r *Reconciler) planComponents(_ context.Context, s *scope) error {
+func (r *Reconciler) planComponents(ctx context.Context, s *scope) error {
 	wanted, err := plan(s.hco, r.Options.Values())
-	s.wanted = r.servedHere(wanted)
+	if err != nil {
+		return err
+	}
+	s.wanted, err = r.servedHere(ctx, wanted)
 	return err
 }
 
-// applyAndObserve reads how far the components are even when one could not be applied: the status is to tell both.
+// applyAndObserve applies the components also when instance types and preferences failed, and reads how far the components are even when one could not be applied: the status is to tell both.
 func (r *Reconciler) applyAndObserve(ctx context.Context, s *scope) error {
-	return errors.Join(r.applyComponents(ctx, s), r.observe(ctx, s))
+	return errors.Join(s.unsized, r.applyComponents(ctx, s), r.observe(ctx, s))
 }
 
 // verdictOn turns what a pass came to into what the queue does next.

@@ -29,8 +29,9 @@ type scope struct {
 	paused   bool                // applyOperands: tasks and pipelines are left as they are
 	bundled  bool                // applyAndObserve: tasks and pipelines are as they are wanted
 
-	sized bool     // addSizes: it is known which names are taken
-	taken []string // addSizes: objects of others with the names of common instance types and preferences
+	sized   bool     // addSizes: it is known which names are taken
+	taken   []string // addSizes: objects of others with the names of common instance types and preferences
+	unsized error    // addSizes: why common instance types and preferences could not be looked at
 
 	workloads []workload // observe
 	removed   bool       // remove: nothing is left

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/controllers/hyperconverged/render"
+	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
 	sspv1beta3 "github.com/slipway-vm/slipway/internal/api/ssp/v1beta3"
 	"github.com/slipway-vm/slipway/internal/names"
 )
@@ -33,7 +34,7 @@ var enabledPath = []string{"spec", "configuration", "commonInstancetypesDeployme
 
 // sizesWanted says whether the common instance types and preferences are to be installed: unless
 // the KubeVirt or the SSP object, as HyperConverged wants them, says no.
-func sizesWanted(kubevirt *unstructured.Unstructured, ssp *sspv1beta3.SSPSpec) (bool, error) {
+func sizesWanted(hco *hcov1.HyperConverged, kubevirt *unstructured.Unstructured, ssp *sspv1beta3.SSPSpec) (bool, error) {
 	enabled, said, err := unstructured.NestedBool(kubevirt.Object, enabledPath...)
 	if err != nil {
 		return false, fmt.Errorf("reading %s of KubeVirt: %w", strings.Join(enabledPath, "."), err)
@@ -41,7 +42,10 @@ func sizesWanted(kubevirt *unstructured.Unstructured, ssp *sspv1beta3.SSPSpec) (
 	if gates := ssp.FeatureGates; gates != nil && !ptr.Deref(gates.DeployCommonInstancetypes, true) {
 		return false, nil
 	}
-	return enabled || !said, nil
+	if !said { // a patch took it out
+		return sizesEnabled(hco), nil
+	}
+	return enabled, nil
 }
 
 // planSizes returns the common instance types and preferences of files.
@@ -72,23 +76,23 @@ func (r *Reconciler) shippedSizes() ([]*unstructured.Unstructured, error) {
 // addSizes adds the common instance types and preferences to what is wanted, if they are. Where
 // an object of somebody else has the name of one, that object stays, and the status tells.
 func (r *Reconciler) addSizes(ctx context.Context, s *scope) error {
-	s.sized = true
-	if !s.sizes {
-		return nil
+	if s.sizes {
+		return r.addWantedSizes(ctx, s)
 	}
+	s.sized = true
+	return nil
+}
+
+func (r *Reconciler) addWantedSizes(ctx context.Context, s *scope) error {
 	shipped, err := r.shippedSizes()
 	if err != nil {
 		return err
 	}
 	for _, object := range shipped {
-		if err := r.watch(ctx, object.GroupVersionKind()); err != nil {
-			return err
-		}
-		live := &metav1.PartialObjectMetadata{}
-		live.SetGroupVersionKind(object.GroupVersionKind())
-		err := r.Client.Get(ctx, client.ObjectKeyFromObject(object), live)
+		live, err := r.findSize(ctx, object)
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("reading %s %s: %w", object.GetKind(), object.GetName(), err)
+			s.unsized = err // nothing waits for them, so the pass goes on
+			return nil
 		}
 		if err == nil && !bearsOurName(live) {
 			s.taken = append(s.taken, object.GetKind()+" "+object.GetName())
@@ -96,7 +100,27 @@ func (r *Reconciler) addSizes(ctx context.Context, s *scope) error {
 		}
 		s.wanted = append(s.wanted, object)
 	}
+	s.sized = true
 	return nil
+}
+
+// findSize reads what has the name of object. A cache that has only what the operator installed
+// is no proof that nobody has it.
+func (r *Reconciler) findSize(ctx context.Context, object *unstructured.Unstructured) (*metav1.PartialObjectMetadata, error) {
+	live := &metav1.PartialObjectMetadata{}
+	live.SetGroupVersionKind(object.GroupVersionKind())
+	if err := r.watch(ctx, object.GroupVersionKind()); err != nil {
+		return nil, err
+	}
+	key := client.ObjectKeyFromObject(object)
+	err := r.Client.Get(ctx, key, live)
+	if apierrors.IsNotFound(err) && r.SizesFiltered {
+		err = r.Reader.Get(ctx, key, live)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading %s %s: %w", object.GetKind(), object.GetName(), err)
+	}
+	return live, nil
 }
 
 // bearsOurName says whether a label of object says that it is Slipway's. One that was taken off

@@ -24,11 +24,15 @@ func TestWhetherCommonInstancetypesAreWanted(t *testing.T) {
 		want              bool
 		wantError         string // part of it; none when empty
 	}{
-		"nothing is said":              {want: true},
-		"HyperConverged says yes":      {enabled: new(true), want: true},
-		"HyperConverged says no":       {enabled: new(false)},
-		"KubeVirt is patched to no":    {annotation: kubevirt, patch: `[{"op":"add","path":"/spec/configuration/commonInstancetypesDeployment/enabled","value":false}]`},
-		"the whole of it is patched":   {annotation: kubevirt, patch: `[{"op":"add","path":"/spec/configuration/commonInstancetypesDeployment","value":{"enabled":false}}]`},
+		"nothing is said":            {want: true},
+		"HyperConverged says yes":    {enabled: new(true), want: true},
+		"HyperConverged says no":     {enabled: new(false)},
+		"KubeVirt is patched to no":  {annotation: kubevirt, patch: `[{"op":"add","path":"/spec/configuration/commonInstancetypesDeployment/enabled","value":false}]`},
+		"the whole of it is patched": {annotation: kubevirt, patch: `[{"op":"add","path":"/spec/configuration/commonInstancetypesDeployment","value":{"enabled":false}}]`},
+		"a patch takes out the no": {
+			enabled: new(false), annotation: kubevirt,
+			patch: `[{"op":"add","path":"/spec/configuration","value":{"developerConfiguration":{"useEmulation":true}}}]`,
+		},
 		"SSP is patched to no":         {annotation: ssp, patch: `[{"op":"add","path":"/spec/featureGates","value":{"deployCommonInstancetypes":false}}]`},
 		"SSP is patched to yes":        {annotation: ssp, patch: `[{"op":"add","path":"/spec/featureGates","value":{"deployCommonInstancetypes":true}}]`, want: true},
 		"one no is enough":             {enabled: new(false), annotation: ssp, patch: `[{"op":"add","path":"/spec/featureGates","value":{"deployCommonInstancetypes":true}}]`},
@@ -63,7 +67,7 @@ func TestWhetherCommonInstancetypesAreWanted(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, err := sizesWanted(objects[0], spec); err != nil || got != c.want {
+			if got, err := sizesWanted(hco, objects[0], spec); err != nil || got != c.want {
 				t.Errorf("got %v (%v), want %v", got, err, c.want)
 			}
 		})

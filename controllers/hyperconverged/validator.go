@@ -59,7 +59,7 @@ func validate(hco *hcov1.HyperConverged, options Options) error {
 		if err != nil {
 			return err
 		}
-		if _, err := sizesWanted(wanted[0], spec); err != nil {
+		if _, err := sizesWanted(hco, wanted[0], spec); err != nil {
 			return fmt.Errorf("annotation %s: %w", hcov1.AnnotationKubeVirtPatch, err)
 		}
 	}

@@ -70,8 +70,16 @@ type collector struct {
 type world struct {
 	vms    []virtv1.VirtualMachine
 	vmis   []virtv1.VirtualMachineInstance
-	pods   map[string]*corev1.Pod                             // running launcher pods by their VMI's uid
-	claims map[client.ObjectKey]*corev1.PersistentVolumeClaim // by name
+	named  map[client.ObjectKey]*virtv1.VirtualMachineInstance // vmis by name
+	pods   map[string]*corev1.Pod                              // running launcher pods by their VMI's uid
+	claims map[client.ObjectKey]*corev1.PersistentVolumeClaim  // by name
+}
+
+func (w *world) nameInstances() {
+	w.named = make(map[client.ObjectKey]*virtv1.VirtualMachineInstance, len(w.vmis))
+	for i := range w.vmis {
+		w.named[client.ObjectKeyFromObject(&w.vmis[i])] = &w.vmis[i]
+	}
 }
 
 func listWorld(ctx context.Context, reader client.Reader) (*world, error) {
@@ -82,6 +90,7 @@ func listWorld(ctx context.Context, reader client.Reader) (*world, error) {
 		}
 	}
 	w := &world{vms: vms.Items, vmis: vmis.Items, pods: map[string]*corev1.Pod{}, claims: map[client.ObjectKey]*corev1.PersistentVolumeClaim{}}
+	w.nameInstances()
 	for i := range pods.Items {
 		one := &pods.Items[i]
 		if one.Labels[names.LabelPod] == pod.KindLauncher && one.Status.Phase == corev1.PodRunning {

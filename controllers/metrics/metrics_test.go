@@ -40,6 +40,7 @@ func readWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w := &world{vms: from.VMs, vmis: from.VMIs, pods: from.Pods, claims: map[client.ObjectKey]*corev1.PersistentVolumeClaim{}}
+	w.nameInstances()
 	for i := range from.Claims {
 		w.claims[client.ObjectKeyFromObject(&from.Claims[i])] = &from.Claims[i]
 	}

@@ -4,6 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	virtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // tellRequests tells what a VM asks for. What an instance type adds is known while the VM has
@@ -11,10 +12,8 @@ import (
 func (w *world) tellRequests(tell teller, vm *virtv1.VirtualMachine) {
 	domain := &vm.Spec.Template.Spec.Domain
 	if vm.Spec.Instancetype != nil {
-		for i := range w.vmis {
-			if w.vmis[i].Namespace == vm.Namespace && w.vmis[i].Name == vm.Name {
-				domain = &w.vmis[i].Spec.Domain
-			}
+		if vmi := w.named[client.ObjectKeyFromObject(vm)]; vmi != nil {
+			domain = &vmi.Spec.Domain
 		}
 	}
 	request := func(value float64, resource, unit, source string) {

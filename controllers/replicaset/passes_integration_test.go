@@ -181,6 +181,10 @@ func meetsAQuota(t *testing.T, w *world) {
 	}
 	w.refusedByQuota(2)
 	w.wantTold("FailedCreate")
+	w.report(w.instances()[0], virtv1.Failed) // which counts as long as it is there
+	w.refusedByQuota(3)
+	w.count(1, "the one that ended is removed though none could be made")
+	w.wantTold("FailedCreate SuccessfulDelete")
 	w.must(w.Delete(t.Context(), quota))
 	gomega.NewWithT(t).Eventually(func() error {
 		_, err := w.tryPass(&lagging.Client{})

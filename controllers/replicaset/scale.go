@@ -17,8 +17,9 @@ import (
 // their own events bring, goes on, and the status is written in between.
 const burst = 250
 
-// create makes the instances that are missing. The first that is refused ends the pass:
-// what refuses one, such as a quota, refuses them all.
+// create makes the instances that are missing. The first that is refused ends the pass: what
+// refuses one, such as a quota, refuses them all. Those that ended are removed all the same,
+// for they may be what fills the quota.
 func (r *Reconciler) create(ctx context.Context, s *scope) error {
 	for range min(s.plan.create, burst) {
 		vmi, err := instance(s.set, s.selector)
@@ -30,7 +31,9 @@ func (r *Reconciler) create(ctx context.Context, s *scope) error {
 		}
 		if err != nil {
 			r.warning(s.set, reasonCreateFailed, "Error creating virtual machine instance: %v", err)
-			return s.fail(reasonCreateFailed, fmt.Errorf("creating a VirtualMachineInstance of %s/%s: %w", s.set.Namespace, s.set.Name, err))
+			removed := r.removeFinished(ctx, s)
+			refused := fmt.Errorf("creating a VirtualMachineInstance of %s/%s: %w", s.set.Namespace, s.set.Name, err)
+			return errors.Join(s.fail(reasonCreateFailed, refused), removed)
 		}
 		s.active = append(s.active, vmi)
 		r.normal(s.set, reasonCreate, "Started the virtual machine by creating the new virtual machine instance %s", vmi.Name)

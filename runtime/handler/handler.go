@@ -184,6 +184,7 @@ func serveHealth(mgr ctrl.Manager, heartbeat *node.Heartbeat) error {
 // guests says who is measured: this node's VMIs, by their launchers.
 func guests(mgr ctrl.Manager, sessions *session.Server) metrics.Options {
 	return metrics.Options{
+		Fresh: 5 * time.Second, // half of what is commonly between two scrapes at the least
 		VMIs: func(ctx context.Context) ([]v1.VirtualMachineInstance, error) {
 			list := &v1.VirtualMachineInstanceList{}
 			select {

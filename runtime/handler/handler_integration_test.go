@@ -109,7 +109,7 @@ func (w *world) lifeOfAVMI(t *testing.T) {
 	}
 
 	w.delete(t, vmi)
-	launcher.expect(t, "shutdown within 20", "over")
+	launcher.expectShutdown(t, 20, "over")
 	w.eventually(t, vmi, "Succeeded", func() bool { return vmi.Status.Phase == v1.Succeeded })
 	if got := conditionsOf(vmi)["Ready"]; got != "False" {
 		t.Errorf("Ready is %s", got)
@@ -127,7 +127,7 @@ func (w *world) stubbornGuest(t *testing.T) {
 	launcher.expect(t, "greeted", "sync stubborn with disks [root] 1")
 	w.eventually(t, vmi, "Running", func() bool { return vmi.Status.Phase == v1.Running })
 	w.delete(t, vmi)
-	launcher.expect(t, "shutdown within 2", "destroy", "over")
+	launcher.expectShutdown(t, 2, "destroy", "over")
 	w.events(t, vmi, "ShuttingDown", "Deleted")
 }
 

@@ -4,6 +4,7 @@ package handler_test
 
 import (
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -30,6 +31,10 @@ func (w *world) scrape(t *testing.T) string {
 	config := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}} //nolint:gosec // nobody knows its certificate
 	one := http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}, Timeout: time.Minute}
 	answer, err := one.Get("https://" + w.metrics + "/metrics")
+	for deadline := time.Now().Add(time.Minute); errors.Is(err, syscall.ECONNREFUSED) && time.Now().Before(deadline); { // it makes its certificate first
+		time.Sleep(100 * time.Millisecond)
+		answer, err = one.Get("https://" + w.metrics + "/metrics")
+	}
 	must(t, err)
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
@@ -49,7 +54,7 @@ func (w *world) measures(t *testing.T) {
 		launcher := pod.run(t, role, string(vmi.UID))
 		launcher.expect(t, "greeted", "sync "+name+" with disks [root] 1")
 		w.eventually(t, vmi, "Running", func() bool { return vmi.Status.Phase == v1.Running })
-		defer launcher.expect(t, "shutdown within 1", "over")
+		defer launcher.expectShutdown(t, 1, "over")
 		defer w.delete(t, vmi)
 	}
 	said := w.scrape(t)

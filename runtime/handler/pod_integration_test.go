@@ -118,6 +118,22 @@ func (p *testProcess) expect(t *testing.T, lines ...string) {
 	}
 }
 
+// expectShutdown waits for the request to shut the guest down within what is left of its grace
+// period, of whole seconds, and for lines.
+func (p *testProcess) expectShutdown(t *testing.T, grace int, lines ...string) {
+	t.Helper()
+	select {
+	case got := <-p.lines:
+		left := -1
+		if _, err := fmt.Sscanf(got, "shutdown within %d", &left); err != nil || left < 0 || left > grace {
+			t.Fatalf("the launcher says %q, want a shutdown within at most %d", got, grace)
+		}
+	case <-time.After(time.Minute):
+		t.Fatalf("the launcher is silent, want a shutdown within at most %d", grace)
+	}
+	p.expect(t, lines...)
+}
+
 func (p *testProcess) wait(t *testing.T) {
 	t.Helper()
 	timer := time.AfterFunc(20*time.Second, func() { _ = p.command.Process.Kill() })

@@ -47,6 +47,7 @@ type machine struct {
 	thaw     *time.Timer // when frozen file systems go on by themselves
 
 	measuring sync.Mutex // held while the guest is being measured
+	surveying survey     // of its file systems
 }
 
 func newMachine(options Options, hv *hypervisor.Hypervisor, endings *endings) *machine {

@@ -35,6 +35,9 @@ type Launcher interface {
 type Options struct {
 	// VMIs lists the VMIs of this node.
 	VMIs func(ctx context.Context) ([]v1.VirtualMachineInstance, error)
+	// Fresh is how long a measurement is told again instead of another being made, so that who
+	// asks often asks no guest more often.
+	Fresh time.Duration
 	// Launcher returns the launcher of the VMI with uid; nil when none is known.
 	Launcher func(uid types.UID) Launcher
 }
@@ -48,6 +51,10 @@ type Collector struct {
 
 	mu     sync.Mutex
 	silent map[types.UID]bool // launchers that did not answer the last time
+
+	// Of the last measurement; one at a time is made.
+	last   []prometheus.Metric
+	lastAt time.Time
 }
 
 // New returns a collector that asks nobody any more once ctx is done.
@@ -63,11 +70,19 @@ func (c *Collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector. Scrapes at the same time share one measurement.
 func (c *Collector) Collect(out chan<- prometheus.Metric) {
-	found, _, _ := c.flights.Do("", func() (any, error) { return c.measure(), nil })
+	found, _, _ := c.flights.Do("", func() (any, error) { return c.fresh(), nil })
 	all, _ := found.([]prometheus.Metric)
 	for _, one := range all {
 		out <- one
 	}
+}
+
+// fresh returns the last measurement, or a new one when that is old.
+func (c *Collector) fresh() []prometheus.Metric {
+	if time.Since(c.lastAt) >= c.options.Fresh {
+		c.last, c.lastAt = c.measure(), time.Now()
+	}
+	return c.last
 }
 
 func (c *Collector) measure() []prometheus.Metric {

@@ -124,6 +124,25 @@ func TestWhoCannotBeMeasuredIsNamedWithTheReason(t *testing.T) {
 	})
 }
 
+func TestWhoAsksOftenAsksNoGuestMoreOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		c := collector(t.Context(), map[types.UID]Launcher{"a": launcher(func(context.Context) (protocol.Stats, error) {
+			asked++
+			return protocol.Stats{}, nil
+		})}, running("a"))
+		c.options.Fresh = time.Minute
+		exposed(t, c)
+		if got := exposed(t, c); asked != 1 || !strings.Contains(got, `slipway_vmi_measured{name="a"`) {
+			t.Errorf("asked %d times; the second scrape says\n%s", asked, got)
+		}
+		time.Sleep(time.Minute)
+		if exposed(t, c); asked != 2 {
+			t.Errorf("asked %d times after a minute", asked)
+		}
+	})
+}
+
 func TestLaunchersThatHangDelayNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		launchers := map[types.UID]Launcher{}

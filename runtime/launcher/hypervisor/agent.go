@@ -39,10 +39,11 @@ func (h *Hypervisor) AgentCommand(ctx context.Context, command string) (string, 
 }
 
 func (h *Hypervisor) agentCommand(ctx context.Context, command string) (string, error) {
-	domain, err := h.current()
+	domain, _, release, err := h.held()
 	if err != nil {
 		return "", err
 	}
+	defer release()
 	wait := agentPatience
 	if deadline, ok := ctx.Deadline(); ok {
 		wait = min(wait, time.Until(deadline))

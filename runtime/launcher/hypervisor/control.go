@@ -68,16 +68,11 @@ func (h *Hypervisor) Reboot(agent bool) error {
 
 // Screenshot writes what the guest's first screen shows to out, as PNG.
 func (h *Hypervisor) Screenshot(out io.Writer) error {
-	domain, err := h.current()
+	domain, conn, release, err := h.held()
 	if err != nil {
 		return err
 	}
-	h.mu.Lock()
-	conn := h.conn
-	h.mu.Unlock()
-	if conn == nil {
-		return errAway
-	}
+	defer release()
 	stream, err := conn.NewStream(0)
 	if err != nil {
 		return fmt.Errorf("taking a picture of the screen: %w", plain(err))

@@ -177,6 +177,29 @@ func (h *Hypervisor) connected(ctx context.Context) (*libvirt.Connect, error) {
 
 var errAway = errors.New("libvirtd is being started again; try once more in a moment")
 
+// held returns the started domain and the connection for a call that may take long, or run
+// while others do: they stay what they are until release, also when libvirtd ends meanwhile.
+func (h *Hypervisor) held() (domain *libvirt.Domain, conn *libvirt.Connect, release func(), err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.domain == nil || h.conn == nil {
+		return nil, nil, nil, errAway
+	}
+	domain, conn = h.domain, h.conn
+	if err := domain.Ref(); err != nil {
+		return nil, nil, nil, fmt.Errorf("holding the domain: %w", plain(err))
+	}
+	if err := conn.Ref(); err != nil {
+		_ = domain.Free()
+		return nil, nil, nil, fmt.Errorf("holding the connection to libvirtd: %w", plain(err))
+	}
+	release = func() {
+		_ = domain.Free()
+		_, _ = conn.Close()
+	}
+	return domain, conn, release, nil
+}
+
 // current returns the started domain.
 func (h *Hypervisor) current() (*libvirt.Domain, error) {
 	h.mu.Lock()

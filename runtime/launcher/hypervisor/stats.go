@@ -18,16 +18,11 @@ const measured = libvirt.DOMAIN_STATS_CPU_TOTAL | libvirt.DOMAIN_STATS_VCPU | li
 // Stats measures the guest. While something else is being done to it, what QEMU would have
 // to be asked for is left out rather than waited for.
 func (h *Hypervisor) Stats() (protocol.Stats, error) {
-	guest, err := h.current()
+	guest, conn, release, err := h.held()
 	if err != nil {
 		return protocol.Stats{}, err
 	}
-	h.mu.Lock()
-	conn := h.conn
-	h.mu.Unlock()
-	if conn == nil {
-		return protocol.Stats{}, errAway
-	}
+	defer release()
 	records, err := conn.GetAllDomainStats([]*libvirt.Domain{guest}, measured, libvirt.CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT)
 	if err != nil {
 		return protocol.Stats{}, fmt.Errorf("measuring the guest: %w", plain(err))

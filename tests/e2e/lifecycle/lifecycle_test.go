@@ -38,7 +38,8 @@ var _ = Describe("a VM from a container disk", func() {
 		Expect(vmi.Status.Interfaces[0].IP).NotTo(BeEmpty())
 		Expect(suite.Condition(vmi, virtv1.VirtualMachineInstanceReady)).To(BeTrue())
 		Expect(vmi.Status.GuestOSInfo.KernelRelease).NotTo(BeEmpty())
-		Expect(suite.Shell(ctx, vmi, "cat /run/proof")).To(Equal("from-cloud-init"))
+		// The guest takes logins before cloud-init is through.
+		Expect(suite.Shell(ctx, vmi, "until [ -s /run/proof ]; do sleep 1; done; cat /run/proof")).To(Equal("from-cloud-init"))
 		Expect(suite.Shell(ctx, vmi, "cat /proc/partitions")).To(ContainSubstring("65536"))
 		expectNoWarnings(ctx, ns)
 

@@ -42,8 +42,9 @@ var _ = Describe("metrics", func() {
 		before := handler()
 		Expect(value(before, "slipway_vmi_measured", vmi)).To(Equal(1.0))
 		suite.Shell(ctx, vmi, "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done")
+		Eventually(func() float64 { return value(handler(), "kubevirt_vmi_cpu_usage_seconds_total", vmi) }, time.Minute, time.Second).
+			Should(BeNumerically(">", value(before, "kubevirt_vmi_cpu_usage_seconds_total", vmi)))
 		after := handler()
-		Expect(value(after, "kubevirt_vmi_cpu_usage_seconds_total", vmi)).To(BeNumerically(">", value(before, "kubevirt_vmi_cpu_usage_seconds_total", vmi)))
 		given := float64(vmi.Spec.Domain.Memory.Guest.Value())
 		Expect(value(after, "kubevirt_vmi_memory_domain_bytes", vmi)).To(Equal(given))
 		available := value(after, "kubevirt_vmi_memory_available_bytes", vmi)
