@@ -45,7 +45,7 @@ func (m *machine) handleStats(ctx context.Context) (any, error) {
 	told := make(chan []v1.VirtualMachineInstanceFileSystem, 1)
 	patience := time.NewTimer(filesystemsPatience)
 	defer patience.Stop()
-	go func() { told <- m.guestFilesystems(state) }()
+	go func() { told <- m.guestFilesystems(context.WithoutCancel(ctx), state) }()
 	stats, err := m.hv.Stats()
 	select {
 	case stats.Filesystems = <-told:
@@ -56,7 +56,7 @@ func (m *machine) handleStats(ctx context.Context) (any, error) {
 
 // guestFilesystems asks the agent, unless the file systems stand still, for then it would not
 // answer, or it was slow the last time.
-func (m *machine) guestFilesystems(state protocol.State) []v1.VirtualMachineInstanceFileSystem {
+func (m *machine) guestFilesystems(ctx context.Context, state protocol.State) []v1.VirtualMachineInstanceFileSystem {
 	if !state.AgentConnected || state.Frozen || state.Phase != protocol.PhaseRunning || !m.surveying.mu.TryLock() {
 		return nil
 	}
@@ -64,7 +64,7 @@ func (m *machine) guestFilesystems(state protocol.State) []v1.VirtualMachineInst
 	if time.Now().Before(m.surveying.after) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), filesystemsPatience)
+	ctx, cancel := context.WithTimeout(ctx, filesystemsPatience)
 	defer cancel()
 	begun := time.Now()
 	list, err := guestagent.Filesystems(ctx, m.hv)
