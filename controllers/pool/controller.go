@@ -14,10 +14,13 @@ import (
 	"k8s.io/client-go/tools/events"
 	virtv1 "kubevirt.io/api/core/v1"
 	poolv1 "kubevirt.io/api/pool/v1beta1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
@@ -31,6 +34,13 @@ type Reconciler struct {
 	live   client.Reader
 	events events.EventRecorder
 	now    func() time.Time
+}
+
+// ends lets the ends of objects through.
+var ends = predicate.Funcs{
+	CreateFunc:  func(event.CreateEvent) bool { return false },
+	UpdateFunc:  func(event.UpdateEvent) bool { return false },
+	GenericFunc: func(event.GenericEvent) bool { return false },
 }
 
 // SetupWithManager adds the controller to mgr.
@@ -47,6 +57,7 @@ func SetupWithManager(mgr ctrl.Manager) error {
 		For(&poolv1.VirtualMachinePool{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		// A VM's status says all that a pool must know of its instance in time.
 		Owns(&virtv1.VirtualMachine{}).
+		Watches(&cdiv1.DataVolume{}, handler.EnqueueRequestsFromMapFunc(poolFor), builder.WithPredicates(ends)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4}).
 		Complete(r)
 	if err != nil {

@@ -26,6 +26,7 @@ var cases = map[string]func(*testing.T, *world){
 	"a scale by the subresource":             scales,
 	"a name that is another's":               leavesNames,
 	"disks that are kept":                    keepsDisks,
+	"disks that are going":                   waitsForDisks,
 	"a pool that is paused":                  pauses,
 	"a VM with other labels":                 releases,
 	"a new template":                         updates,
@@ -122,6 +123,27 @@ func keepsDisks(t *testing.T, w *world) {
 			t.Errorf("the owners of %s are %v", name, dv.OwnerReferences)
 		}
 	}
+}
+
+// A VM that somebody deleted leaves its disks to the garbage collector; the next of its name waits for that.
+func waitsForDisks(t *testing.T, w *world) {
+	w.change(func(spec *poolv1.VirtualMachinePoolSpec) { spec.VirtualMachineTemplate.Spec = template("root").Spec })
+	w.pass(&lagging.Client{})
+	vm := &w.wantMachines("web-0", "web-1", "web-2")[1]
+	dv := &cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{
+		Namespace: vm.Namespace, Name: "root-1",
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(vm, virtv1.VirtualMachineGroupVersionKind)},
+	}}
+	w.must(w.Create(t.Context(), dv))
+	w.must(w.Delete(t.Context(), vm))
+	w.pass(&lagging.Client{})
+	w.wantMachines("web-0", "web-2")
+	if got := poolFor(t.Context(), dv); len(got) != 1 || got[0].Name != "web" {
+		t.Errorf("the end of the disk wakes %v", got)
+	}
+	w.must(w.Delete(t.Context(), dv))
+	w.pass(&lagging.Client{})
+	w.wantMachines("web-0", "web-1", "web-2")
 }
 
 func pauses(_ *testing.T, w *world) {

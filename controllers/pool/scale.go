@@ -56,6 +56,11 @@ func (r *Reconciler) create(ctx context.Context, s *scope) error {
 			continue
 		}
 		vm := machine(s.pool, ordinal, s.revision, s.plan.digest)
+		var going bool
+		if going, err = r.disksGoing(ctx, vm); err != nil || going {
+			made++ // its place is kept; the end of the disks brings another pass
+			continue
+		}
 		err = r.Create(ctx, vm, client.FieldOwner(names.ManagerController))
 		if apierrors.IsAlreadyExists(err) {
 			err = nil // the name is another's: somebody made it, or it was let go
