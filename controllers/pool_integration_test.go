@@ -78,7 +78,9 @@ func TestABadPoolIsRefused(t *testing.T) {
 	c := start(t)
 	ns := c.namespace(t)
 	for want, change := range map[string]func(*poolv1.VirtualMachinePoolSpec){
-		"spec.selector: Invalid value": func(spec *poolv1.VirtualMachinePoolSpec) { spec.Selector.MatchLabels = map[string]string{"app": "shop"} },
+		"spec.selector: Invalid value": func(spec *poolv1.VirtualMachinePoolSpec) {
+			spec.Selector.MatchLabels = map[string]string{"app": "shop"}
+		},
 		"spec.virtualMachineTemplate.spec.template.spec.domain.memory.guest": func(spec *poolv1.VirtualMachinePoolSpec) {
 			spec.VirtualMachineTemplate.Spec.Template.Spec.Domain.Memory = nil
 		},
