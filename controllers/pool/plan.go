@@ -100,7 +100,7 @@ func (p *plan) renew(pool *poolv1.VirtualMachinePool, instances []virtv1.Virtual
 		}
 	}
 	for _, vm := range chosen {
-		into := &p.update
+		var into *[]*virtv1.VirtualMachine
 		switch current := vm.Annotations[annotationTemplate] == p.digest; {
 		case !current && proactive(pool) && otherDisks(pool, vm):
 			into = &p.replace
