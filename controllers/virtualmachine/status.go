@@ -89,14 +89,11 @@ func observed(s *scope) int64 {
 
 // restartRequired says whether the VM was changed in a way that its running VMI does not have.
 func restartRequired(s *scope) bool {
-	return s.vmi != nil && !s.vmi.IsFinal() && s.vmi.DeletionTimestamp == nil && Outdated(s.vm, s.vmi)
-}
-
-// Outdated says whether vmi was made from another template, instance type or preference
-// than vm names now.
-func Outdated(vm *virtv1.VirtualMachine, vmi *virtv1.VirtualMachineInstance) bool {
-	made, known := vmi.Annotations[AnnotationTemplate]
-	digest, err := templateDigest(vm)
+	if s.vmi == nil || s.vmi.IsFinal() || s.vmi.DeletionTimestamp != nil {
+		return false
+	}
+	made, known := s.vmi.Annotations[AnnotationTemplate]
+	digest, err := templateDigest(s.vm)
 	return known && err == nil && made != digest
 }
 

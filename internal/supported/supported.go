@@ -19,7 +19,6 @@ const (
 	VirtualMachine         = "VirtualMachine"
 	VirtualMachineInstance = "VirtualMachineInstance"
 	ReplicaSet             = "VirtualMachineInstanceReplicaSet"
-	Pool                   = "VirtualMachinePool"
 	DataVolume             = "DataVolume"
 )
 

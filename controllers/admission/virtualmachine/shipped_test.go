@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"kubevirt.io/api/instancetype/v1beta1"
 	"sigs.k8s.io/yaml"
 
@@ -49,7 +48,7 @@ func refusals(t *testing.T, it *v1beta1.VirtualMachineInstancetypeSpec, preferen
 	t.Helper()
 	vm := fixture.VM("default", "plain", fixture.ContainerDisk("registry.test/guest:1"), fixture.Sizes("some", "some"))
 	fields := map[string]bool{}
-	for _, err := range Validate(vm, Referred{Instancetype: it, Preference: preference}, field.NewPath("spec")) {
+	for _, err := range Validate(vm, Referred{Instancetype: it, Preference: preference}) {
 		if !strings.Contains(err.Detail, "(set by the instance type or preference, or by the VM itself)") {
 			t.Errorf("%v does not say where it comes from", err)
 		}
