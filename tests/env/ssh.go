@@ -37,7 +37,7 @@ func PowerOff(ctx context.Context, address string, bound time.Duration) error {
 			return err
 		}
 		err := session.Wait()
-		if failed := (*ssh.ExitError)(nil); errors.As(err, &failed) {
+		if failed := (*ssh.ExitError)(nil); errors.As(err, &failed) && failed.Signal() == "" { // the guest ends its processes by a signal
 			return err
 		}
 		return nil
