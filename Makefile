@@ -22,6 +22,8 @@ quiet = set +e; $(1) 2>&1 | grep -Ev '^(=== (RUN|PAUSE|CONT|NAME)|\s+--- PASS|\?
 # KUBECONFIG names, starts nothing, and needs REGISTRY, from which that cluster can pull.
 CLUSTER  ?= local
 REGISTRY ?=
+# How long fuzz looks for machines that fail.
+FUZZTIME ?= 10m
 export CLUSTER REGISTRY VERSION
 # What make runs fails where a test's precondition is missing; plain `go test` skips it and says so.
 export SLIPWAY_REQUIRE := 1
@@ -41,7 +43,7 @@ unit: deps ## Tests beside the code, golden files included (no cluster)
 
 integration: deps ## Tests against a real API server and etcd, network namespaces and devices, no node
 	$(call quiet,KUBEBUILDER_ASSETS=$$($(GO) run -C hack/cluster . build | tail -1) $(gotest) -v -tags=integration$(comma)$(TAGS) -timeout 30m -p 1 \
-		./tests/integration/... ./internal/stepcache ./controllers/... ./tasks/... ./runtime/handler/... ./runtime/launcher ./runtime/network/... ./runtime/hostpath ./cmd/virtctl/... $(INTEGRATION_ARGS))
+		./tests/integration/... ./internal/stepcache ./controllers/... ./tasks/... ./runtime/handler/... ./runtime/launcher ./runtime/network/... ./runtime/hostpath ./cmd/virtctl/... ./tests/fuzz $(INTEGRATION_ARGS))
 
 e2e: cluster images e2e-suite ## Tests on a real cluster with real guests (E2E=lifecycle for one suite)
 
@@ -51,8 +53,17 @@ e2e-suite: # on a cluster that has the images already
 e2e-installer: cluster images ## Debian's own installer in a VM, from an empty disk to a published image (hours under emulation; not in CI)
 	$(gotest) -v -tags=e2e_installer,e2e,$(TAGS) -timeout 6h -p 1 ./tests/e2e/installer $(E2E_ARGS)
 
+chaos: cluster images ## Kills of every component and process at random moments, over VMs that write (KILLS=200; SEED=… for the same kills again; not in CI)
+	KILLS=$${KILLS:-200} $(gotest) -v -tags=e2e,$(TAGS) -timeout 5h -p 1 ./tests/e2e/faults -ginkgo.v -ginkgo.label-filter=chaos $(E2E_ARGS)
+
+e2e-upgrade: cluster images ## A VM of a former build under this one: make e2e-upgrade FROM=<commit>, after make cluster-reset (builds the former one; not in CI)
+	FROM=$(FROM) $(gotest) -v -tags=e2e_upgrade,e2e,$(TAGS) -timeout 70m -p 1 ./tests/e2e/upgrade $(E2E_ARGS)
+
 bench: cluster images ## The numbers of the design, measured side by side
 	$(gotest) -tags=e2e,$(TAGS) -timeout 60m -run '^$$' -bench . -benchtime 1x ./tests/bench/... $(BENCH_ARGS)
+
+fuzz: deps ## Machines made at random against admission, domain builder and libvirt: make fuzz FUZZTIME=1h
+	$(gotest) -tags=integration$(comma)$(TAGS) -run '^$$' -fuzz FuzzDefine -fuzztime $(FUZZTIME) -parallel 2 ./tests/fuzz $(FUZZ_ARGS)
 
 lint: $(BIN)/golangci-lint ## Style as rules: sizes, complexity, import direction, error wrapping, contexts
 	GOFLAGS="-trimpath -buildvcs=false" $(BIN)/golangci-lint run ./...
@@ -66,7 +77,7 @@ generate: ## Regenerate CRDs, deep copies, tasks' YAML and the docs' tables
 
 ##@ Builds
 build: ## The programs, into bin/
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/ ./cmd/slipway ./cmd/container-disk ./cmd/virtctl
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/ ./cmd/slipway ./cmd/container-disk ./cmd/virt-probe ./cmd/virtctl
 	$(GO) build -trimpath -ldflags "-s -w" -o $(BIN)/ ./cmd/virt-launcher
 
 images: deps ## The three images, as archives, and into the local cluster
@@ -122,4 +133,4 @@ help: ## This list
 $(BIN)/golangci-lint: hack/lint/go.mod hack/lint/go.sum
 	$(GO) build -C hack/lint -ldflags="-s -w" -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
-.PHONY: bench build bundle clean cluster cluster-down cluster-reset cluster-up demo deps e2e e2e-installer e2e-suite generate help images integration lint manifest push test unit verify
+.PHONY: bench build bundle chaos clean cluster cluster-down cluster-reset cluster-up demo deps e2e e2e-installer e2e-suite e2e-upgrade fuzz generate help images integration lint manifest push test unit verify

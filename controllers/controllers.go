@@ -15,6 +15,7 @@ import (
 	"github.com/slipway-vm/slipway/controllers/leftover"
 	"github.com/slipway-vm/slipway/controllers/metrics"
 	"github.com/slipway-vm/slipway/controllers/node"
+	"github.com/slipway-vm/slipway/controllers/pool"
 	"github.com/slipway-vm/slipway/controllers/replicaset"
 	"github.com/slipway-vm/slipway/controllers/stepcache"
 	"github.com/slipway-vm/slipway/controllers/virtualmachine"
@@ -61,6 +62,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 			LauncherImage: options.LauncherImage, ProvisionerImage: options.ImporterImage,
 		}),
 		replicaset.SetupWithManager(mgr),
+		pool.SetupWithManager(mgr),
 		node.SetupWithManager(mgr),
 		datavolume.SetupWithManager(mgr, datavolume.Options{ImporterImage: options.ImporterImage}),
 		datasource.SetupWithManager(mgr, datasource.Options{}),

@@ -14,11 +14,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	virtv1 "kubevirt.io/api/core/v1"
+	poolv1 "kubevirt.io/api/pool/v1beta1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-vm/slipway/catalog/template"
 	"github.com/slipway-vm/slipway/controllers/admission/datavolume"
+	"github.com/slipway-vm/slipway/controllers/admission/pool"
 	"github.com/slipway-vm/slipway/controllers/admission/replicaset"
 	"github.com/slipway-vm/slipway/controllers/admission/virtualmachine"
 	"github.com/slipway-vm/slipway/controllers/admission/virtualmachineinstance"
@@ -115,13 +117,18 @@ func admit(object runtime.Object, text string) (field.ErrorList, error) {
 	case *virtv1.VirtualMachine:
 		// Instance types are objects of their own: such a VM is checked without its sizes.
 		referred := virtualmachine.Referred{Unknown: object.Spec.Instancetype != nil || object.Spec.Preference != nil}
-		return append(supported.Unsupported(supported.VirtualMachine, raw), virtualmachine.Validate(object, referred)...), nil
+		return append(supported.Unsupported(supported.VirtualMachine, raw), virtualmachine.Validate(object, referred, path)...), nil
 	case *virtv1.VirtualMachineInstance:
 		errs := supported.Unsupported(supported.VirtualMachineInstance, raw)
 		defaults.Set(object)
 		return append(errs, virtualmachineinstance.Validate(&object.Spec, path)...), nil
 	case *virtv1.VirtualMachineInstanceReplicaSet:
 		return append(supported.Unsupported(supported.ReplicaSet, raw), replicaset.Validate(object)...), nil
+	case *poolv1.VirtualMachinePool:
+		errs := append(supported.Unsupported(supported.Pool, raw), pool.Validate(object)...)
+		vm := &virtv1.VirtualMachine{Spec: object.Spec.VirtualMachineTemplate.Spec}
+		referred := virtualmachine.Referred{Unknown: vm.Spec.Instancetype != nil || vm.Spec.Preference != nil}
+		return append(errs, virtualmachine.Validate(vm, referred, pool.TemplatePath())...), nil
 	case *cdiv1.DataVolume:
 		return append(supported.Unsupported(supported.DataVolume, raw), datavolume.Validate(&object.Spec, path)...), nil
 	case *templatev1.Template:

@@ -50,7 +50,7 @@ func TestPage(t *testing.T) {
 	if got, err := run(t, "virtctl", words...); err != nil || got != example[2] {
 		t.Errorf("%v; the page's example prints\n%s", err, got)
 	}
-	for _, line := range regexp.MustCompile(`(?m)^virtctl ([a-z-]+( [a-z]+)?)`).FindAllStringSubmatch(page, -1) {
+	for _, line := range regexp.MustCompile(`(?m)^virtctl ([a-z-]+( [a-z]+(-[a-z]+)*)?)`).FindAllStringSubmatch(page, -1) {
 		found, rest, err := root.Find(strings.Fields(line[1]))
 		group := err == nil && found.HasSubCommands() && (len(rest) == 0 || found.ValidateArgs(rest) != nil)
 		if err != nil || found == root || group || len(rest) > 1 {

@@ -9,17 +9,21 @@ import (
 	"github.com/slipway-vm/slipway/cmd/virtctl/cluster"
 	"github.com/slipway-vm/slipway/cmd/virtctl/console"
 	"github.com/slipway-vm/slipway/cmd/virtctl/create"
+	"github.com/slipway-vm/slipway/cmd/virtctl/credentials"
 	"github.com/slipway-vm/slipway/cmd/virtctl/devices"
 	"github.com/slipway-vm/slipway/cmd/virtctl/expand"
 	"github.com/slipway-vm/slipway/cmd/virtctl/expose"
 	"github.com/slipway-vm/slipway/cmd/virtctl/guest"
 	"github.com/slipway-vm/slipway/cmd/virtctl/help"
+	"github.com/slipway-vm/slipway/cmd/virtctl/objectgraph"
 	"github.com/slipway-vm/slipway/cmd/virtctl/portforward"
 	"github.com/slipway-vm/slipway/cmd/virtctl/power"
 	"github.com/slipway-vm/slipway/cmd/virtctl/ssh"
 	"github.com/slipway-vm/slipway/cmd/virtctl/template"
+	"github.com/slipway-vm/slipway/cmd/virtctl/usbredir"
 	about "github.com/slipway-vm/slipway/cmd/virtctl/version"
 	"github.com/slipway-vm/slipway/cmd/virtctl/vnc"
+	"github.com/slipway-vm/slipway/cmd/virtctl/volume"
 )
 
 // version is set by the linker: -X main.version=….
@@ -38,11 +42,14 @@ func newRootCommand(program string) *cobra.Command {
 		cache.NewCommand(access),
 		console.NewCommand(access),
 		create.NewCommand(access),
+		credentials.NewCommand(access),
 		devices.NewCommand(access),
 		expand.NewCommand(access),
 		expose.NewCommand(access),
+		objectgraph.NewCommand(access),
 		portforward.NewCommand(access),
 		template.NewCommand(access),
+		usbredir.NewCommand(access),
 		about.NewCommand(access, version),
 		vnc.NewCommand(access),
 		help.NewOptionsCommand(),
@@ -50,6 +57,7 @@ func newRootCommand(program string) *cobra.Command {
 	root.AddCommand(guest.NewCommands(access)...)
 	root.AddCommand(power.NewCommands(access)...)
 	root.AddCommand(ssh.NewCommands(access)...)
+	root.AddCommand(volume.NewCommands(access)...)
 	help.Set(root, program)
 	return root
 }

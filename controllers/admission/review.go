@@ -3,8 +3,12 @@ package admission
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
+	"unicode"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -48,7 +52,7 @@ func validator[T any](validate func(context.Context, *review[T]) (field.ErrorLis
 	return admission.HandlerFunc(func(ctx context.Context, request admission.Request) admission.Response {
 		r, err := decode[T](&request)
 		if err != nil {
-			return admission.Errored(http.StatusBadRequest, err)
+			return undecodable(&request, err)
 		}
 		errs, err := validate(ctx, r)
 		if err != nil {
@@ -57,10 +61,29 @@ func validator[T any](validate func(context.Context, *review[T]) (field.ErrorLis
 		if len(errs) == 0 {
 			return admission.Allowed("")
 		}
-		kind := schema.GroupKind{Group: request.Kind.Group, Kind: request.Kind.Kind}
-		status := apierrors.NewInvalid(kind, request.Name, errs).Status()
-		return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Allowed: false, Result: &status}}
+		return refused(&request, errs)
 	})
+}
+
+// refused answers with what is wrong, as the API server says it of its own kinds.
+func refused(request *admission.Request, errs field.ErrorList) admission.Response {
+	kind := schema.GroupKind{Group: request.Kind.Group, Kind: request.Kind.Kind}
+	status := apierrors.NewInvalid(kind, request.Name, errs).Status()
+	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Allowed: false, Result: &status}}
+}
+
+// undecodable names the field whose value the schema lets through and the Go type does not have,
+// such as a negative number of what can only be counted.
+func undecodable(request *admission.Request, err error) admission.Response {
+	var wrong *json.UnmarshalTypeError
+	if !errors.As(err, &wrong) || strings.Trim(wrong.Field, ".") == "" {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	names := slices.DeleteFunc(strings.Split(wrong.Field, "."), func(name string) bool {
+		return name != "" && unicode.IsUpper(rune(name[0])) // an embedded Go type, which JSON does not have
+	})
+	problem := field.Invalid(field.NewPath(names[0], names[1:]...), wrong.Value, fmt.Sprintf("does not fit the field, which is of type %s", wrong.Type))
+	return refused(request, field.ErrorList{problem})
 }
 
 // mutator makes a webhook of a function that completes an object.
@@ -68,7 +91,7 @@ func mutator[T any](complete func(*T)) admission.Handler {
 	return admission.HandlerFunc(func(_ context.Context, request admission.Request) admission.Response {
 		r, err := decode[T](&request)
 		if err != nil {
-			return admission.Errored(http.StatusBadRequest, err)
+			return undecodable(&request, err)
 		}
 		changed, err := change(request.Object.Raw, r.object, complete)
 		if err != nil {

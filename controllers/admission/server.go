@@ -61,7 +61,7 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 		return err
 	}
 	server := mgr.GetWebhookServer()
-	for path, handler := range handlers(mgr.GetAPIReader(), mgr.GetClient(), options.Namespace, time.Now) {
+	for path, handler := range Handlers(mgr.GetAPIReader(), mgr.GetClient(), options.Namespace, time.Now) {
 		server.Register(path, &admission.Webhook{Handler: handler, RecoverPanic: new(true)})
 	}
 	if options.Extend != nil {

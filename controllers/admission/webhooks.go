@@ -1,5 +1,5 @@
 // Package admission is virt-api: it serves the webhooks that complete and check
-// VirtualMachines, VirtualMachineInstances, their replica sets and DataVolumes, with
+// VirtualMachines, VirtualMachineInstances, their replica sets and pools and DataVolumes, with
 // certificates that it makes itself. What is checked is in a package for each kind.
 package admission
 
@@ -14,12 +14,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	virtv1 "kubevirt.io/api/core/v1"
+	poolv1 "kubevirt.io/api/pool/v1beta1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/slipway-vm/slipway/controllers/admission/clone"
 	"github.com/slipway-vm/slipway/controllers/admission/datavolume"
+	"github.com/slipway-vm/slipway/controllers/admission/pool"
 	"github.com/slipway-vm/slipway/controllers/admission/replicaset"
 	"github.com/slipway-vm/slipway/controllers/admission/taskpod"
 	"github.com/slipway-vm/slipway/controllers/admission/virtualmachine"
@@ -28,8 +30,9 @@ import (
 	"github.com/slipway-vm/slipway/internal/supported"
 )
 
-// handlers are the webhooks by path.
-func handlers(reader client.Reader, reviews clone.Reviewer, namespace string, now func() time.Time) map[string]admission.Handler {
+// Handlers returns the webhooks by path: reader is where they look up what objects name, reviews where
+// they ask for users' rights; namespace is Slipway's.
+func Handlers(reader client.Reader, reviews clone.Reviewer, namespace string, now func() time.Time) map[string]admission.Handler {
 	a := admitter{
 		resolver: instancetype.Resolver{Reader: reader}, namespace: namespace,
 		clones: clone.Judge{Reader: reader, Reviews: reviews, Controller: "system:serviceaccount:" + namespace + ":virt-controller"},
@@ -40,6 +43,7 @@ func handlers(reader client.Reader, reviews clone.Reviewer, namespace string, no
 		"/virtualmachineinstances-mutate":             mutator(func(vmi *virtv1.VirtualMachineInstance) { virtualmachineinstance.Default(vmi, now()) }),
 		"/virtualmachineinstances-validate":           validator(a.instance),
 		"/virtualmachineinstancereplicasets-validate": validator(replicaSet),
+		"/virtualmachinepools-validate":               validator(a.pool),
 		"/datavolumes-mutate":                         admission.HandlerFunc(a.authorizeClone),
 		"/datavolumes-validate":                       validator(a.dataVolume),
 		"/taskpods-mutate":                            taskpod.Handler(reader),
@@ -63,22 +67,31 @@ func (a admitter) virtualMachine(ctx context.Context, r *review[virtv1.VirtualMa
 	if len(errs) > 0 {
 		return errs, nil
 	}
-	referred, errs, err := a.refer(ctx, vm)
+	var old *virtv1.VirtualMachineSpec
+	if r.old != nil {
+		old = &r.old.Spec
+	}
+	return a.machine(ctx, vm, old, field.NewPath("spec"))
+}
+
+// machine checks a VM whose spec is at path, with what it names. old is what the spec was, or nil.
+func (a admitter) machine(ctx context.Context, vm *virtv1.VirtualMachine, old *virtv1.VirtualMachineSpec, path *field.Path) (field.ErrorList, error) {
+	referred, errs, err := a.refer(ctx, vm, path)
 	if err != nil || len(errs) > 0 {
 		return errs, err
 	}
-	if errs := virtualmachine.Validate(vm, referred); len(errs) > 0 {
+	if errs := virtualmachine.Validate(vm, referred, path); len(errs) > 0 {
 		return errs, nil
 	}
-	if r.old != nil && equality.Semantic.DeepEqual(r.old.Spec.DataVolumeTemplates, vm.Spec.DataVolumeTemplates) {
+	if old != nil && equality.Semantic.DeepEqual(old.DataVolumeTemplates, vm.Spec.DataVolumeTemplates) {
 		return nil, nil
 	}
-	return a.clones.Templates(ctx, vm)
+	return a.clones.Templates(ctx, vm, path)
 }
 
-// refer reads what vm names. A name that does not exist is the user's error; what is to
+// refer reads what vm, whose spec is at path, names. A name that does not exist is the user's error; what is to
 // be inferred from disks may come later, with them.
-func (a admitter) refer(ctx context.Context, vm *virtv1.VirtualMachine) (virtualmachine.Referred, field.ErrorList, error) {
+func (a admitter) refer(ctx context.Context, vm *virtv1.VirtualMachine, path *field.Path) (virtualmachine.Referred, field.ErrorList, error) {
 	var referred virtualmachine.Referred
 	if vm.Spec.Template == nil || vm.Spec.Instancetype == nil && vm.Spec.Preference == nil {
 		return referred, nil, nil
@@ -88,11 +101,11 @@ func (a admitter) refer(ctx context.Context, vm *virtv1.VirtualMachine) (virtual
 		return virtualmachine.Referred{Unknown: true}, nil, nil //nolint:nilerr // virt-controller says it in the VM's conditions, and tries again
 	}
 	if referred.Instancetype, err = a.resolver.Instancetype(ctx, vm.Namespace, it); err != nil {
-		errs, err := notFound(field.NewPath("spec", "instancetype"), it.Name, err)
+		errs, err := notFound(path.Child("instancetype"), it.Name, err)
 		return referred, errs, err
 	}
 	if referred.Preference, err = a.resolver.Preference(ctx, vm.Namespace, preference); err != nil {
-		errs, err := notFound(field.NewPath("spec", "preference"), preference.Name, err)
+		errs, err := notFound(path.Child("preference"), preference.Name, err)
 		return referred, errs, err
 	}
 	return referred, nil, nil
@@ -120,6 +133,23 @@ func replicaSet(_ context.Context, r *review[virtv1.VirtualMachineInstanceReplic
 	}
 	errs := supported.Unsupported(supported.ReplicaSet, r.raw)
 	return append(errs, replicaset.Validate(r.object)...), nil
+}
+
+func (a admitter) pool(ctx context.Context, r *review[poolv1.VirtualMachinePool]) (field.ErrorList, error) {
+	if r.object.DeletionTimestamp != nil {
+		return nil, nil
+	}
+	errs := append(supported.Unsupported(supported.Pool, r.raw), pool.Validate(r.object)...)
+	if len(errs) > 0 {
+		return errs, nil
+	}
+	var old *virtv1.VirtualMachineSpec
+	if r.old != nil && r.old.Spec.VirtualMachineTemplate != nil {
+		old = &r.old.Spec.VirtualMachineTemplate.Spec
+	}
+	vm := &virtv1.VirtualMachine{Spec: r.object.Spec.VirtualMachineTemplate.Spec}
+	vm.Name, vm.Namespace = r.request.Name, r.request.Namespace
+	return a.machine(ctx, vm, old, pool.TemplatePath())
 }
 
 // authorizeClone lets a new DataVolume clone what its creator may.

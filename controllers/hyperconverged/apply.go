@@ -110,8 +110,7 @@ func (r *Reconciler) applyOne(ctx context.Context, object *unstructured.Unstruct
 		}
 	}
 	log.FromContext(ctx).V(1).Info("applying", "kind", id.Kind, "object", id.ObjectKey)
-	sent := object.DeepCopy()
-	if err := apply.Object(ctx, r.Client, sent, names.ManagerOperator); err != nil {
+	if err := r.send(ctx, object.DeepCopy()); err != nil {
 		return err
 	}
 	// The answer carries no generation; the cache tells it with the event that follows.
@@ -122,6 +121,14 @@ func (r *Reconciler) applyOne(ctx context.Context, object *unstructured.Unstruct
 	}
 	r.applied.put(id, record{content, versionOf(fresh)})
 	return nil
+}
+
+// send applies object, after what an apply would leave behind of it has gone.
+func (r *Reconciler) send(ctx context.Context, object *unstructured.Unstructured) error {
+	if err := r.dropWebhooks(ctx, object); err != nil {
+		return fmt.Errorf("preparing %s %s: %w", object.GetKind(), object.GetName(), err)
+	}
+	return apply.Object(ctx, r.Client, object, names.ManagerOperator)
 }
 
 // versionOf changes when someone edits the object, and where the kind allows it not when its status changes.

@@ -52,7 +52,7 @@ func TestDefinitionsKeepWhatTheGoTypesDoNotSay(t *testing.T) {
 		served[parsed.Spec.Names.Kind] = parsed
 	}
 	for kind, status := range map[string]bool{
-		"VirtualMachine": true, "VirtualMachineInstance": false, "VirtualMachineInstanceReplicaSet": true, "KubeVirt": true, "DataVolume": true, "DataSource": false, "CDI": true, "HyperConverged": true,
+		"VirtualMachine": true, "VirtualMachineInstance": false, "VirtualMachineInstanceReplicaSet": true, "VirtualMachinePool": true, "KubeVirt": true, "DataVolume": true, "DataSource": false, "CDI": true, "HyperConverged": true,
 	} {
 		for _, version := range served[kind].Spec.Versions {
 			if got := version.Subresources != nil && version.Subresources.Status != nil; got != status {
@@ -68,6 +68,7 @@ func TestDefinitionsKeepWhatTheGoTypesDoNotSay(t *testing.T) {
 	for what, schema := range map[string]apiextensionsv1.JSONSchemaProps{
 		"the metadata of a VM's template":           spec.Properties["template"].Properties["metadata"],
 		"the metadata of a replica set's template":  served["VirtualMachineInstanceReplicaSet"].Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["template"].Properties["metadata"],
+		"the metadata of a pool's template":         served["VirtualMachinePool"].Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["virtualMachineTemplate"].Properties["metadata"],
 		"the metadata of a VM's dataVolumeTemplate": spec.Properties["dataVolumeTemplates"].Items.Schema.Properties["metadata"],
 		"an object of a Template":                   *served["Template"].Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["objects"].Items.Schema,
 	} {
@@ -85,30 +86,35 @@ func TestDefinitionsKeepWhatTheGoTypesDoNotSay(t *testing.T) {
 }
 
 // HorizontalPodAutoscalers and kubectl scale go by these paths.
-func TestReplicaSetsAreScaled(t *testing.T) {
+func TestReplicaSetsAndPoolsAreScaled(t *testing.T) {
 	all, err := definitions()
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := slices.IndexFunc(all, func(d definition) bool { return d.name == "virtualmachineinstancereplicasets.kubevirt.io" })
-	if found < 0 {
-		t.Fatal("the definition is missing")
-	}
-	parsed := &apiextensionsv1.CustomResourceDefinition{}
-	if err := yaml.UnmarshalStrict(all[found].content, parsed); err != nil {
-		t.Fatal(err)
-	}
-	if got := parsed.Spec.Names.ShortNames; !slices.Equal(got, []string{"vmirs", "vmirss"}) {
-		t.Errorf("short names: %v", got)
-	}
-	for _, version := range parsed.Spec.Versions {
-		scale := version.Subresources.Scale
-		if scale == nil || scale.SpecReplicasPath != ".spec.replicas" || scale.StatusReplicasPath != ".status.replicas" ||
-			scale.LabelSelectorPath == nil || *scale.LabelSelectorPath != ".status.labelSelector" {
-			t.Errorf("%s: scale is %+v", version.Name, scale)
+	for name, short := range map[string][]string{
+		"virtualmachineinstancereplicasets.kubevirt.io": {"vmirs", "vmirss"},
+		"virtualmachinepools.pool.kubevirt.io":          {"vmpool", "vmpools"},
+	} {
+		found := slices.IndexFunc(all, func(d definition) bool { return d.name == name })
+		if found < 0 {
+			t.Fatalf("the definition of %s is missing", name)
 		}
-		if replicas := version.Schema.OpenAPIV3Schema.Properties["spec"].Properties["replicas"]; replicas.Default == nil || string(replicas.Default.Raw) != "1" {
-			t.Errorf("%s: a set that does not say how many has no scale", version.Name)
+		parsed := &apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.UnmarshalStrict(all[found].content, parsed); err != nil {
+			t.Fatal(err)
+		}
+		if got := parsed.Spec.Names.ShortNames; !slices.Equal(got, short) {
+			t.Errorf("%s: short names: %v", name, got)
+		}
+		for _, version := range parsed.Spec.Versions {
+			scale := version.Subresources.Scale
+			if scale == nil || scale.SpecReplicasPath != ".spec.replicas" || scale.StatusReplicasPath != ".status.replicas" ||
+				scale.LabelSelectorPath == nil || *scale.LabelSelectorPath != ".status.labelSelector" {
+				t.Errorf("%s %s: scale is %+v", name, version.Name, scale)
+			}
+			if replicas := version.Schema.OpenAPIV3Schema.Properties["spec"].Properties["replicas"]; replicas.Default == nil || string(replicas.Default.Raw) != "1" {
+				t.Errorf("%s %s: one that does not say how many has no scale", name, version.Name)
+			}
 		}
 	}
 }

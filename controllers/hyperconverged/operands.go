@@ -47,6 +47,7 @@ func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Un
 			annotation: hcov1.AnnotationKubeVirtPatch,
 			acted: []string{
 				"/spec/configuration/developerConfiguration/useEmulation", "/spec/configuration/commonInstancetypesDeployment/enabled",
+				"/spec/configuration/vmStateStorageClass",
 			},
 		},
 		{

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	virtv1 "kubevirt.io/api/core/v1"
+	poolv1 "kubevirt.io/api/pool/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -26,6 +27,7 @@ var using = []schema.GroupVersionKind{
 	virtv1.VirtualMachineGroupVersionKind,
 	virtv1.VirtualMachineInstanceGroupVersionKind,
 	virtv1.VirtualMachineInstanceReplicaSetGroupVersionKind,
+	poolv1.SchemeGroupVersion.WithKind(poolv1.VirtualMachinePoolKind),
 	hppv1beta1.GroupVersion.WithKind("HostPathProvisioner"),
 }
 

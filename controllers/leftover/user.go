@@ -44,7 +44,10 @@ func hasDisk(vm *virtv1.VirtualMachine, volume string) bool {
 		return false
 	}
 	for _, v := range vm.Spec.Template.Spec.Volumes {
-		if v.DataVolume != nil && v.DataVolume.Name == volume || v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == volume {
+		switch {
+		case v.DataVolume != nil && v.DataVolume.Name == volume,
+			v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == volume,
+			v.Ephemeral != nil && v.Ephemeral.PersistentVolumeClaim != nil && v.Ephemeral.PersistentVolumeClaim.ClaimName == volume:
 			return true
 		}
 	}

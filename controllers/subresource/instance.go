@@ -116,6 +116,16 @@ func hasGraphics(vmi *virtv1.VirtualMachineInstance) error {
 	return nil
 }
 
+func hasUSBSlots(vmi *virtv1.VirtualMachineInstance) error {
+	switch {
+	case vmi.Spec.Domain.Devices.ClientPassthrough == nil:
+		return conflicting(vmi, "Not configured with USB Redirection")
+	case !vmi.IsRunning():
+		return badRequest(vmiNotRunning)
+	}
+	return nil
+}
+
 // connectable refuses a VMI that no virt-handler has.
 func connectable(vmi *virtv1.VirtualMachineInstance) error {
 	if vmi.IsRunning() || vmi.IsScheduled() {

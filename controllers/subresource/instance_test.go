@@ -19,6 +19,11 @@ func vmiIn(phase virtv1.VirtualMachineInstancePhase, conditions ...virtv1.Virtua
 	return vmi
 }
 
+func withSlots(vmi *virtv1.VirtualMachineInstance) *virtv1.VirtualMachineInstance {
+	vmi.Spec.Domain.Devices.ClientPassthrough = &virtv1.ClientPassthroughDevices{}
+	return vmi
+}
+
 func TestWhatAVMICannotDoIsRefusedInTheFieldsWords(t *testing.T) {
 	const agent, paused = virtv1.VirtualMachineInstanceAgentConnected, virtv1.VirtualMachineInstancePaused
 	without := func(change func(*virtv1.VirtualMachineInstance)) *virtv1.VirtualMachineInstance {
@@ -53,6 +58,9 @@ func TestWhatAVMICannotDoIsRefusedInTheFieldsWords(t *testing.T) {
 		"console of a guest without one":   {hasConsole, without(func(v *virtv1.VirtualMachineInstance) { v.Spec.Domain.Devices.AutoattachSerialConsole = new(false) }), http.StatusBadRequest, "No serial consoles are present."},
 		"screen of a guest without one":    {hasGraphics, without(func(v *virtv1.VirtualMachineInstance) { v.Spec.Domain.Devices.AutoattachGraphicsDevice = new(false) }), http.StatusBadRequest, "No graphics devices are present."},
 		"screen of what is not there":      {hasGraphics, vmiIn(virtv1.Scheduling), http.StatusBadRequest, "VMI is not running"},
+		"a USB device without slots":       {hasUSBSlots, vmiIn(virtv1.Running), http.StatusConflict, "Not configured with USB Redirection"},
+		"a USB device of what starts":      {hasUSBSlots, withSlots(vmiIn(virtv1.Scheduled)), http.StatusBadRequest, "VMI is not running"},
+		"a USB device":                     {hasUSBSlots, withSlots(vmiIn(virtv1.Running)), 0, ""},
 		"a condition that does not hold":   {canUnpause, notHolding(vmiIn(virtv1.Running, paused)), http.StatusConflict, "VMI is not paused"},
 		"nobody has what is not on a node": {connectable, vmiIn(virtv1.Pending), http.StatusBadRequest, "because phase is Pending instead of Running or Scheduled"},
 	} {

@@ -35,7 +35,11 @@ var routes = []route{
 	{method: http.MethodPut, path: "virtualmachines/{name}/start", serve: (*Server).start},
 	{method: http.MethodPut, path: "virtualmachines/{name}/stop", serve: (*Server).stop},
 	{method: http.MethodPut, path: "virtualmachines/{name}/restart", serve: (*Server).restart},
+	{method: http.MethodPut, path: "virtualmachines/{name}/addvolume", serve: changeMachineVolumes(readAddVolume)},
+	{method: http.MethodPut, path: "virtualmachines/{name}/removevolume", serve: changeMachineVolumes(readRemoveVolume)},
 	{method: http.MethodGet, path: "virtualmachines/{name}/expand-spec", serve: (*Server).expandStored},
+	{method: http.MethodGet, path: "virtualmachines/{name}/objectgraph", serve: (*Server).graphOfVM},
+	{method: http.MethodGet, path: "virtualmachineinstances/{name}/objectgraph", serve: (*Server).graphOfVMI},
 	{method: http.MethodPut, path: "expand-vm-spec", serve: (*Server).expandSent},
 	{method: http.MethodGet, path: "virtualmachines/{name}/portforward/{port}", serve: forwardPort((*Server).instanceOfVM)},
 	{method: http.MethodGet, path: "virtualmachines/{name}/portforward/{port}/{protocol}", serve: forwardPort((*Server).instanceOfVM)},
@@ -48,27 +52,23 @@ var routes = []route{
 	{method: http.MethodPut, path: "virtualmachineinstances/{name}/unfreeze", serve: handedOn("unfreeze", running(vmiNotRunning))},
 	{method: http.MethodPut, path: "virtualmachineinstances/{name}/reset", serve: handedOn("reset", canReset)},
 	{method: http.MethodPut, path: "virtualmachineinstances/{name}/softreboot", serve: handedOn("softreboot", canSoftReboot)},
+	{method: http.MethodPut, path: "virtualmachineinstances/{name}/addvolume", serve: changeInstanceVolumes(readAddVolume)},
+	{method: http.MethodPut, path: "virtualmachineinstances/{name}/removevolume", serve: changeInstanceVolumes(readRemoveVolume)},
 	{method: http.MethodGet, path: "virtualmachineinstances/{name}/guestosinfo", serve: handedOn("guestosinfo", hasAgent)},
 	{method: http.MethodGet, path: "virtualmachineinstances/{name}/userlist", serve: handedOn("userlist", hasAgent)},
 	{method: http.MethodGet, path: "virtualmachineinstances/{name}/filesystemlist", serve: handedOn("filesystemlist", hasAgent)},
 	{method: http.MethodGet, path: "virtualmachineinstances/{name}/console", serve: handedOn("console", hasConsole)},
 	{method: http.MethodGet, path: "virtualmachineinstances/{name}/vnc", serve: handedOn("vnc", hasGraphics)},
 	{method: http.MethodGet, path: "virtualmachineinstances/{name}/vnc/screenshot", serve: handedOn("vnc/screenshot", hasGraphics)},
+	{method: http.MethodGet, path: "virtualmachineinstances/{name}/usbredir", serve: handedOn("usbredir", hasUSBSlots)},
 
 	{method: http.MethodPut, path: "virtualmachines/{name}/migrate", missing: noMigration},
-	{method: http.MethodPut, path: "virtualmachines/{name}/evacuate/cancel", missing: noMigration},
-	{method: http.MethodPut, path: "virtualmachines/{name}/addvolume", missing: noHotplug},
-	{method: http.MethodPut, path: "virtualmachines/{name}/removevolume", missing: noHotplug},
+	{method: http.MethodPut, path: "virtualmachines/{name}/evacuate/cancel", missing: noEvacuation},
 	{method: http.MethodPut, path: "virtualmachines/{name}/memorydump", missing: noMemoryDump},
 	{method: http.MethodPut, path: "virtualmachines/{name}/removememorydump", missing: noMemoryDump},
-	{method: http.MethodGet, path: "virtualmachines/{name}/objectgraph", missing: noObjectGraph},
-	{method: http.MethodPut, path: "virtualmachineinstances/{name}/addvolume", missing: noHotplug},
-	{method: http.MethodPut, path: "virtualmachineinstances/{name}/removevolume", missing: noHotplug},
-	{method: http.MethodPut, path: "virtualmachineinstances/{name}/evacuate/cancel", missing: noMigration},
+	{method: http.MethodPut, path: "virtualmachineinstances/{name}/evacuate/cancel", missing: noEvacuation},
 	{method: http.MethodPut, path: "virtualmachineinstances/{name}/backup", missing: noBackup},
 	{method: http.MethodPut, path: "virtualmachineinstances/{name}/redefine-checkpoint", missing: noBackup},
-	{method: http.MethodGet, path: "virtualmachineinstances/{name}/objectgraph", missing: noObjectGraph},
-	{method: http.MethodGet, path: "virtualmachineinstances/{name}/usbredir", missing: noUSB},
 	{method: http.MethodGet, path: "virtualmachineinstances/{name}/vsock", missing: noVSOCK},
 	{method: http.MethodGet, path: "virtualmachineinstances/{name}/sev/fetchcertchain", missing: noSEV},
 	{method: http.MethodGet, path: "virtualmachineinstances/{name}/sev/querylaunchmeasurement", missing: noSEV},
@@ -78,16 +78,14 @@ var routes = []route{
 
 // Why something is not served.
 const (
-	noMigration   = "live migration is not built yet; stop the virtual machine and start it on another node"
-	noHotplug     = "volumes cannot be added to a virtual machine that runs, nor removed from it; change its spec.template and restart it"
-	noMemoryDump  = "memory dumps are not built yet"
-	noObjectGraph = "the graph of a virtual machine's objects is not built yet; its spec names them"
-	noBackup      = "backups of virtual machines are not built yet; take a VolumeSnapshot of their disks"
-	noUSB         = "redirection of USB devices is not built yet"
-	noVSOCK       = "VSOCK is not built yet; use portforward"
-	noSEV         = "launch security is not built yet"
-	noGuestfs     = "the image of the guestfs tools is not told; the tasks disk-virt-customize and disk-virt-sysprep run them in the cluster"
-	noProfiler    = "the cluster profiler is not built yet; /metrics of each component has its use of processor and memory"
+	noMigration  = "live migration is not built yet; stop the virtual machine and start it on another node"
+	noEvacuation = "an eviction cannot be taken back: live migration is not built yet, so it shuts the guest down at once"
+	noMemoryDump = "memory dumps are not built yet"
+	noBackup     = "backups of virtual machines are not built yet; take a VolumeSnapshot of their disks"
+	noVSOCK      = "VSOCK is not built yet; use portforward"
+	noSEV        = "launch security is not built yet"
+	noGuestfs    = "the image of the guestfs tools is not told; the tasks disk-virt-customize and disk-virt-sysprep run them in the cluster"
+	noProfiler   = "the cluster profiler is not built yet; /metrics of each component has its use of processor and memory"
 )
 
 // pages are what everybody may see who reaches virt-api: what there is, and that it works.

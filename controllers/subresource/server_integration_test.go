@@ -47,6 +47,7 @@ func TestSubresources(t *testing.T) {
 		{"a VM is restarted", restarts},
 		{"an attempt changes nothing", tries},
 		{"a VM is shown with what its instance type says", expands},
+		{"a VM is shown with what it is made of", graphs},
 		{"virt-handler answers for its node", handsOn},
 		{"a console is a web socket to virt-handler", consoles},
 		{"a port is a web socket to the guest", forwards},
@@ -282,6 +283,25 @@ func expands(t *testing.T, c *cluster) {
 	c.wants(t, c.Config, http.MethodPut, "expand-vm-spec", "", http.StatusBadRequest, "empty request body")
 }
 
+// graphs follows expands, which makes the VM "typed".
+func graphs(t *testing.T, c *cluster) {
+	t.Helper()
+	const all, some = "virtualmachines/typed/objectgraph", `{"includeOptionalNodes":false}`
+	c.wants(t, c.Config, http.MethodGet, all, "", http.StatusOK, `"kind":"VirtualMachineInstancetype","name":"pair"`)
+	_, body := c.ask(t, c.Config, http.MethodGet, objects+all, some)
+	root := &virtv1.ObjectGraphNode{}
+	must(t, json.Unmarshal([]byte(body), root))
+	if root.ObjectReference.Name != "typed" || len(root.Children) != 0 {
+		t.Errorf("without what is optional there is %s", body)
+	}
+	c.wants(t, c.Config, http.MethodGet, all, `{"labelSelector":{"matchExpressions":[{"key":"a","operator":"Near"}]}}`, http.StatusBadRequest, "labelSelector")
+	c.wants(t, c.Config, http.MethodGet, "virtualmachines/nowhere/objectgraph", "", http.StatusNotFound, "nowhere")
+	c.wants(t, c.Config, http.MethodGet, "virtualmachineinstances/typed/objectgraph", "", http.StatusNotFound, "typed")
+	c.vmi(t, c.vm(t, "seen", virtv1.RunStrategyAlways))
+	c.wants(t, c.Config, http.MethodGet, "virtualmachines/seen/objectgraph", "", http.StatusOK, `"kind":"VirtualMachineInstance","name":"seen"`)
+	c.wants(t, c.Config, http.MethodGet, "virtualmachineinstances/seen/objectgraph", "", http.StatusOK, `"kind":"VirtualMachineInstance","name":"seen"`)
+}
+
 func handsOn(t *testing.T, c *cluster) {
 	t.Helper()
 	c.vmi(t, c.vm(t, "web", virtv1.RunStrategyAlways))
@@ -309,6 +329,7 @@ func consoles(t *testing.T, c *cluster) {
 	t.Helper()
 	echoes(t, c.socket(t, objects+"virtualmachineinstances/web/console"), "login:")
 	echoes(t, c.socket(t, objects+"virtualmachineinstances/web/vnc"), "RFB 003.008\n")
+	c.wants(t, c.Config, http.MethodGet, "virtualmachineinstances/web/usbredir", "", http.StatusConflict, "Not configured with USB Redirection")
 }
 
 func forwards(t *testing.T, c *cluster) {

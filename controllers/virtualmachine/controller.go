@@ -58,7 +58,9 @@ func SetupWithManager(mgr ctrl.Manager) error {
 
 // steps are done in this order in every pass over a VM that is not being deleted: the
 // disks of a VM are made whether it runs or not, what is requested says whether it is to
-// run, and a failed start is written down before its VMI, the only trace of it, is removed.
+// run, and a failed start is written down before its VMI, the only trace of it, is removed;
+// a VMI that stays then takes up what it can of the VM's
+// changes, volumes before all else.
 func (r *Reconciler) steps() []func(context.Context, *scope) error {
 	return []func(context.Context, *scope) error{
 		r.addFinalizer,
@@ -66,6 +68,8 @@ func (r *Reconciler) steps() []func(context.Context, *scope) error {
 		r.readRequests,
 		r.noteFailedStart,
 		r.run,
+		r.plugVolumes,
+		r.followChanges,
 	}
 }
 

@@ -15,13 +15,14 @@ import (
 	virtv1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/instancetype/v1beta1"
 
+	"github.com/slipway-vm/slipway/controllers/hotplug"
 	"github.com/slipway-vm/slipway/controllers/instancetype"
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/defaults"
 	"github.com/slipway-vm/slipway/internal/names"
 )
 
-// AnnotationTemplate on a VMI is the digest of the part of its VM that it was made from,
-// by which a VM knows that it must be restarted for a change to take effect.
+// AnnotationTemplate on a VMI is the digest of the part of its VM that it was made from, or
+// has taken up since, by which a VM knows that it was changed.
 const AnnotationTemplate = names.Domain + "template-digest"
 
 // firmwareSpace is the name space in which a VM's uid becomes its firmware's UUID.
@@ -105,7 +106,12 @@ func setFirmwareUUID(vmi *virtv1.VirtualMachineInstance, vm *virtv1.VirtualMachi
 
 // templateDigest is the digest of what a running VMI cannot take up from its VM.
 func templateDigest(vm *virtv1.VirtualMachine) (string, error) {
-	data, err := json.Marshal([]any{vm.Spec.Template, vm.Spec.Instancetype, vm.Spec.Preference})
+	template := vm.Spec.Template
+	if template != nil {
+		template = template.DeepCopy()
+		template.Spec = *hotplug.Fixed(&template.Spec)
+	}
+	data, err := json.Marshal([]any{template, vm.Spec.Instancetype, vm.Spec.Preference})
 	if err != nil {
 		return "", fmt.Errorf("encoding the template of %s/%s: %w", vm.Namespace, vm.Name, err)
 	}

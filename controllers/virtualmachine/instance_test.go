@@ -102,12 +102,13 @@ func TestAChangeOfTheTemplateAsksForARestart(t *testing.T) {
 	vmi.Status.Phase = virtv1.Running
 	s := &scope{vm: vm, vmi: vmi, now: now}
 	vm.Generation = 8
-	if restartRequired(s) || observed(s) != 8 {
-		t.Errorf("a change outside the template: restart %v, observed %d", restartRequired(s), observed(s))
+	if Outdated(vm, vmi) || observed(s) != 8 {
+		t.Errorf("a change outside the template: outdated %v, observed %d", Outdated(vm, vmi), observed(s))
 	}
 	vm.Spec.Template.Spec.Hostname = "other"
-	if !restartRequired(s) || observed(s) != 7 {
-		t.Errorf("a change of the template: restart %v, observed %d", restartRequired(s), observed(s))
+	s.restart = messageRestartNeeded
+	if !Outdated(vm, vmi) || observed(s) != 7 {
+		t.Errorf("a change of the template: outdated %v, observed %d", Outdated(vm, vmi), observed(s))
 	}
 	found := false
 	for _, c := range conditions(s) {

@@ -8,6 +8,7 @@ import (
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/defaults"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/namespace"
 )
@@ -37,6 +38,9 @@ func (r *Reconciler) start(ctx context.Context, s *scope) error {
 		}
 	}
 	vmi, err := r.newInstance(ctx, s)
+	if namespace.Ending(err) {
+		return nil // the VM is deleted next
+	}
 	if err != nil {
 		r.warning(s.vm, reasonCreateFailed, "Error creating virtual machine instance: %v", err)
 		return fmt.Errorf("starting VirtualMachine %s/%s: %w", s.vm.Namespace, s.vm.Name, err)
@@ -73,22 +77,43 @@ func (r *Reconciler) checkOwner(ctx context.Context, s *scope) error {
 
 // newInstance makes the VMI, with what the VM's instance type and preference say now.
 func (r *Reconciler) newInstance(ctx context.Context, s *scope) (*virtv1.VirtualMachineInstance, error) {
-	it, preference, err := r.resolver.References(ctx, s.vm)
+	p, err := r.parts(ctx, s.vm)
 	if err != nil {
 		return nil, err
 	}
-	p := parts{vm: s.vm, instancetypeRef: it, preferenceRef: preference}
 	if request := s.startRequest(); request != nil {
 		p.paused = startsPaused(*request)
 	}
-	if p.instancetype, err = r.resolver.Instancetype(ctx, s.vm.Namespace, it); err != nil {
+	s.instancetype, s.preference = p.instancetypeRef, p.preferenceRef
+	vmi, err := instance(p)
+	if err != nil {
 		return nil, err
 	}
-	if p.preference, err = r.resolver.Preference(ctx, s.vm.Namespace, preference); err != nil {
+	config, err := r.readSettings(ctx)
+	if err != nil {
 		return nil, err
 	}
-	s.instancetype, s.preference = it, preference
-	return instance(p)
+	defaults.CPU(&vmi.Spec.Domain)
+	setMaxSockets(&vmi.Spec, config)
+	setMaxGuest(&vmi.Spec, config)
+	vmi.Status.VirtualMachineRevisionName, err = r.recordRevision(ctx, s.vm)
+	return vmi, err
+}
+
+// parts reads what vm's instance is made from.
+func (r *Reconciler) parts(ctx context.Context, vm *virtv1.VirtualMachine) (parts, error) {
+	it, preference, err := r.resolver.References(ctx, vm)
+	if err != nil {
+		return parts{}, err
+	}
+	p := parts{vm: vm, instancetypeRef: it, preferenceRef: preference}
+	if p.instancetype, err = r.resolver.Instancetype(ctx, vm.Namespace, it); err != nil {
+		return parts{}, err
+	}
+	if p.preference, err = r.resolver.Preference(ctx, vm.Namespace, preference); err != nil {
+		return parts{}, err
+	}
+	return p, nil
 }
 
 func (r *Reconciler) stop(ctx context.Context, s *scope) error {

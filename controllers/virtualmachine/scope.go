@@ -30,6 +30,8 @@ type scope struct {
 	requests []virtv1.VirtualMachineStateChangeRequest
 	// startFailure is set by noteFailedStart.
 	startFailure *virtv1.VirtualMachineStartFailure
+	// restart says why the running VMI cannot take up what the VM says now; set by followChanges.
+	restart string
 	// instancetype and preference are set by start, and are what the status keeps.
 	instancetype, preference instancetype.Reference
 	// failure is the error that ended the pass.

@@ -37,6 +37,7 @@ func TestAPass(t *testing.T) {
 		"a VMI of the VM's own that the cache lacks": ownInstance,
 		"a stop of a VMI that the cache lacks":       unseenStop,
 		"a request that came since the VM was read":  unseenRequest,
+		"changes of a VM that runs":                  followedChanges,
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{Client: c, t: t, recorder: events.NewFakeRecorder(100)}

@@ -77,7 +77,7 @@ func refOf(named bool, ref instancetype.Reference) *virtv1.InstancetypeStatusRef
 
 // observed is the generation of the VM that its VMI runs.
 func observed(s *scope) int64 {
-	if s.vmi == nil || !restartRequired(s) {
+	if s.vmi == nil || s.restart == "" {
 		return s.vm.Generation
 	}
 	generation, err := strconv.ParseInt(s.vmi.Annotations[virtv1.VirtualMachineGenerationAnnotation], 10, 64)
@@ -87,13 +87,11 @@ func observed(s *scope) int64 {
 	return generation
 }
 
-// restartRequired says whether the VM was changed in a way that its running VMI does not have.
-func restartRequired(s *scope) bool {
-	if s.vmi == nil || s.vmi.IsFinal() || s.vmi.DeletionTimestamp != nil {
-		return false
-	}
-	made, known := s.vmi.Annotations[AnnotationTemplate]
-	digest, err := templateDigest(s.vm)
+// Outdated says whether vmi was made from another template, instance type or preference
+// than vm names now, and has not taken up the difference since.
+func Outdated(vm *virtv1.VirtualMachine, vmi *virtv1.VirtualMachineInstance) bool {
+	made, known := vmi.Annotations[AnnotationTemplate]
+	digest, err := templateDigest(vm)
 	return known && err == nil && made != digest
 }
 
@@ -119,9 +117,9 @@ func conditions(s *scope) []virtv1.VirtualMachineCondition {
 			Type: virtv1.VirtualMachineFailure, Status: corev1.ConditionTrue, Reason: reasonCreateFailed, Message: s.failure.Error(),
 		})
 	}
-	if restartRequired(s) {
+	if s.restart != "" {
 		add(virtv1.VirtualMachineCondition{
-			Type: virtv1.VirtualMachineRestartRequired, Status: corev1.ConditionTrue, Reason: reasonRestart, Message: messageRestartNeeded,
+			Type: virtv1.VirtualMachineRestartRequired, Status: corev1.ConditionTrue, Reason: reasonRestart, Message: s.restart,
 		})
 	}
 	if s.vmi == nil {

@@ -57,6 +57,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) er
 		Owns(&corev1.Pod{}).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.usersOfClaim)).
 		Watches(&cdiv1.DataVolume{}, handler.EnqueueRequestsFromMapFunc(r.usersOfClaim)).
+		Watches(&virtv1.VirtualMachineInstance{}, handler.EnqueueRequestsFromMapFunc(r.rivalsOf)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.affectedByNode), builder.WithPredicates(node.Changed())).
 		Watches(&virtv1.KubeVirt{}, handler.EnqueueRequestsFromMapFunc(r.waitingForNode)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4}).
@@ -69,13 +70,15 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) er
 
 // steps are done in this order in every pass over a VMI that is not being deleted,
 // until one ends the pass: a VMI that ended needs nothing more; a lost node makes
-// the pod's own state meaningless; without volumes no pod can be built.
+// the pod's own state meaningless; a running guest may get volumes; without volumes no pod can be built.
 func (r *Reconciler) steps() []func(context.Context, *scope) error {
 	return []func(context.Context, *scope) error{
 		r.addFinalizer,
 		r.clearEnded,
 		r.noteLostNode,
+		r.attachVolumes,
 		r.followPod,
+		r.makeState,
 		r.waitForVolumes,
 		r.createPod,
 	}

@@ -59,7 +59,7 @@ func (r *Reconciler) podInput(ctx context.Context, s *scope) (pod.Input, error) 
 	if err != nil {
 		return pod.Input{}, err
 	}
-	return pod.Input{
+	in := pod.Input{
 		VMI:              s.vmi,
 		LauncherImage:    r.options.LauncherImage,
 		ProvisionerImage: r.options.ProvisionerImage,
@@ -68,7 +68,11 @@ func (r *Reconciler) podInput(ctx context.Context, s *scope) (pod.Input, error) 
 		CPURatio:         settings.cpuRatio,
 		MemoryOvercommit: settings.memoryOvercommit,
 		Claims:           claims(s.volumes),
-	}, nil
+	}
+	if s.state != nil {
+		in.State = s.state.claim
+	}
+	return in, nil
 }
 
 // livePod returns the VMI's pod of the kind as the API server has it now, nil when there is none.

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	virtv1 "kubevirt.io/api/core/v1"
 
+	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/pod"
 	"github.com/slipway-vm/slipway/internal/names"
 )
 
@@ -40,8 +41,7 @@ func failureOf(pod *corev1.Pod) *verdict {
 	}
 	if c := failedContainer(pod.Status.InitContainerStatuses); c != nil {
 		v.reason = reasonDiskFailed
-		v.message = fmt.Sprintf("container %s (image %s) %s; look at the image's /disk folder and the volume's path",
-			c.Name, c.Image, exit(c.State.Terminated))
+		v.message = fmt.Sprintf("container %s (image %s) %s; look at %s", c.Name, c.Image, exit(c.State.Terminated), whereToLook(c.Name))
 		return v
 	}
 	c := failedContainer(pod.Status.ContainerStatuses)
@@ -54,6 +54,14 @@ func failureOf(pod *corev1.Pod) *verdict {
 		v.message = "the launcher pod used more memory than its limit; raise resources.limits.memory of the VMI, or leave it out"
 	}
 	return v
+}
+
+// whereToLook says what to correct when an init container found no file to hand over.
+func whereToLook(container string) string {
+	if pod.BootsKernel(container) {
+		return "the paths of spec.domain.firmware.kernelBoot.container"
+	}
+	return "the image's /disk folder and the volume's path"
 }
 
 func failedContainer(statuses []corev1.ContainerStatus) *corev1.ContainerStatus {

@@ -29,6 +29,7 @@ func TestEndOf(t *testing.T) {
 		"a launcher that exits with 1": {failed(nil, []corev1.ContainerStatus{ended("compute", 1, "Error")}, ""), virtv1.Failed, reasonPodFailed, "code 1: last words"},
 		"out of memory":                {failed(nil, []corev1.ContainerStatus{ended("compute", 137, reasonOOM)}, ""), virtv1.Failed, reasonOOM, "resources.limits.memory"},
 		"a disk that cannot be read":   {failed([]corev1.ContainerStatus{ended("container-disk-binary", 0, ""), ended("volumeroot", 1, "Error")}, nil, ""), virtv1.Failed, reasonDiskFailed, "volumeroot"},
+		"a kernel that is not there":   {failed([]corev1.ContainerStatus{ended("kernel-boot-kernel", 1, "Error")}, nil, ""), virtv1.Failed, reasonDiskFailed, "firmware.kernelBoot.container"},
 		"an evicted pod":               {failed(nil, nil, reasonEvicted), virtv1.Failed, reasonEvicted, "evicted"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -20,6 +20,7 @@ const (
 	ReasonPVCNotFound      = "FailedPvcNotFound"    // Synchronized: a claim or DataVolume does not exist
 	ReasonImportFailed     = "DataVolumeFailed"     // Synchronized: a disk could not be filled
 	ReasonUnbound          = "PVCNotBound"          // Synchronized or Provisioning: a claim has no volume
+	ReasonClaimInUse       = "PVCInUse"             // Synchronized: another VMI uses a claim
 	ReasonErrImagePull     = "ErrImagePull"         // Synchronized: an image cannot be pulled
 	ReasonImagePullBackOff = "ImagePullBackOff"     // Synchronized: it will be tried again
 	ReasonFailedMount      = "FailedMount"          // Synchronized: a volume of the pod, such as a ConfigMap, cannot be mounted

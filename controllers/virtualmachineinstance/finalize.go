@@ -63,6 +63,9 @@ func (r *Reconciler) finalize(ctx context.Context, s *scope) error {
 	if left, err := r.deleteUnseen(ctx, s); err != nil || left {
 		return err
 	}
+	if err := r.releaseVolumes(ctx, s, r.live); err != nil {
+		return err
+	}
 	changed := s.vmi.DeepCopy()
 	controllerutil.RemoveFinalizer(changed, virtv1.VirtualMachineInstanceFinalizer)
 	controllerutil.RemoveFinalizer(changed, virtv1.DeprecatedVirtualMachineInstanceFinalizer)
@@ -104,6 +107,10 @@ func (r *Reconciler) clearEnded(ctx context.Context, s *scope) error {
 		if err := r.deletePod(ctx, s, s.pod, pod.DeletionGrace(s.vmi)); err != nil {
 			return err
 		}
+		return steps.ErrDone
+	}
+	if err := r.releaseVolumes(ctx, s, r); err != nil {
+		return err
 	}
 	return steps.ErrDone
 }

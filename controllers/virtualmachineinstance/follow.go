@@ -35,8 +35,12 @@ func (r *Reconciler) followPod(ctx context.Context, s *scope) error {
 	if err := r.endProvisioning(ctx, s); err != nil {
 		return err
 	}
+	r.noteLauncher(s)
 	if s.vmi.Status.Phase == virtv1.Running {
 		endStart(s)
+		if err := r.followSizes(ctx, s); err != nil {
+			return err
+		}
 		return steps.ErrDone
 	}
 	if s.pod.Spec.NodeName == "" {
@@ -60,6 +64,20 @@ func (r *Reconciler) followPod(ctx context.Context, s *scope) error {
 		return err
 	}
 	return steps.ErrDone
+}
+
+// noteLauncher notes the image of the VMI's launcher, and whether a restart would bring a newer
+// one: an upgrade leaves the launchers of running virtual machines alone. It is told with the
+// node, so that it needs no write of its own.
+func (r *Reconciler) noteLauncher(s *scope) {
+	if s.pod.Spec.NodeName == "" {
+		return
+	}
+	for _, container := range s.pod.Spec.Containers {
+		if container.Name == names.ComputeContainer {
+			s.wanted.Launcher, s.wanted.Outdated = container.Image, container.Image != r.options.LauncherImage
+		}
+	}
 }
 
 // endStart drops what was said of a start that has come to its end.

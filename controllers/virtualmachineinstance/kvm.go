@@ -17,6 +17,8 @@ type settings struct {
 	cpuRatio         int64
 	memoryOvercommit int64
 	pullPolicy       corev1.PullPolicy
+	// stateClass is the StorageClass of what VMs keep beside their disks; empty when none is named.
+	stateClass string
 }
 
 // defaultCPURatio is KubeVirt's cpuAllocationRatio where the object names none.
@@ -36,6 +38,7 @@ func (r *Reconciler) readSettings(ctx context.Context) (settings, error) {
 func settingsOf(kv *virtv1.KubeVirt) settings {
 	s := settings{cpuRatio: defaultCPURatio, memoryOvercommit: 100, pullPolicy: corev1.PullIfNotPresent}
 	config := kv.Spec.Configuration
+	s.stateClass = config.VMStateStorageClass
 	if config.ImagePullPolicy != "" {
 		s.pullPolicy = config.ImagePullPolicy
 	}

@@ -39,7 +39,8 @@ func indexClaims(ctx context.Context, mgr ctrl.Manager) error {
 
 // usersOfClaim are the VMIs that may wait for the claim or DataVolume obj.
 func (r *Reconciler) usersOfClaim(ctx context.Context, obj client.Object) []reconcile.Request {
-	return r.requests(ctx, unprocessed, client.InNamespace(obj.GetNamespace()), client.MatchingFields{claimIndex: obj.GetName()})
+	users := r.requests(ctx, waitsForVolume, client.InNamespace(obj.GetNamespace()), client.MatchingFields{claimIndex: obj.GetName()})
+	return append(users, stateUsers(obj)...)
 }
 
 // waitingForNode are the VMIs whose pod has no node yet.
@@ -60,8 +61,6 @@ func (r *Reconciler) affectedByNode(ctx context.Context, obj client.Object) []re
 	}
 	return append(waiting, r.requests(ctx, every, client.MatchingLabels{virtv1.NodeNameLabel: obj.GetName()})...)
 }
-
-func unprocessed(vmi *virtv1.VirtualMachineInstance) bool { return vmi.IsUnprocessed() }
 
 func unplaced(vmi *virtv1.VirtualMachineInstance) bool {
 	return vmi.Status.Phase == virtv1.Scheduling && vmi.Status.NodeName == "" && vmi.DeletionTimestamp == nil

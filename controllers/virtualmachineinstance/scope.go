@@ -22,8 +22,12 @@ type scope struct {
 	// pod is the VMI's launcher pod, provisioner its provisioning pod; nil when there is none.
 	pod         *corev1.Pod
 	provisioner *corev1.Pod
+	// attachments are the pods of volumes that came after the launcher pod.
+	attachments []*corev1.Pod
 	// volumes are the VMI's claims; set by waitForVolumes.
 	volumes []volumeState
+	// state is the claim of what the VMI keeps beside its disks, nil for none; set by makeState.
+	state *volumeState
 	// wanted is the status to write; it starts as the VMI's own, and steps change it.
 	wanted status
 	result ctrl.Result
@@ -38,6 +42,9 @@ func (r *Reconciler) newScope(ctx context.Context, vmi *virtv1.VirtualMachineIns
 	}
 	for i := range pods.Items {
 		s.take(&pods.Items[i])
+	}
+	if s.attachments, err = r.readAttachments(ctx, r, vmi); err != nil {
+		return nil, err
 	}
 	return s, nil
 }

@@ -32,6 +32,9 @@ func TestAPass(t *testing.T) {
 		"a running VMI whose pod the cache lacks":  unseenPodOfARunningVMI,
 		"a new VMI whose pod the cache lacks":      unseenPodOfANewVMI,
 		"a deleted VMI whose pods the cache lacks": unseenPodsOfADeletedVMI,
+		"a VMI whose state claim the cache lacks":  unseenStateClaim,
+		"a state claim of an earlier VM":           stateClaimOfAnEarlierVM,
+		"a state claim that a user brought":        stateClaimOfAUser,
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{Client: c, t: t, recorder: events.NewFakeRecorder(100)}

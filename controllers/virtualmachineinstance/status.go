@@ -23,10 +23,13 @@ const (
 	conditionSynchronized                                            = virtv1.VirtualMachineInstanceSynchronized
 	conditionProvisioning                                            = virtv1.VirtualMachineInstanceProvisioning
 	conditionDataVolumes                                             = virtv1.VirtualMachineInstanceDataVolumesReady
+	conditionVCPUChange                                              = virtv1.VirtualMachineInstanceVCPUChange
+	conditionMemoryChange                                            = virtv1.VirtualMachineInstanceMemoryChange
 )
 
 var ownedConditions = []virtv1.VirtualMachineInstanceConditionType{
 	conditionPodScheduled, conditionSynchronized, conditionProvisioning, conditionDataVolumes,
+	conditionVCPUChange, conditionMemoryChange,
 }
 
 // status is the part of a VMI's status that virt-controller writes.
@@ -40,6 +43,9 @@ type status struct {
 	Conditions  []virtv1.VirtualMachineInstanceCondition
 	// Label is the value of the label that tells virt-handler whose VMI it is.
 	Label string
+	// Launcher is the image that the launcher runs; Outdated says that new ones run another.
+	Launcher string
+	Outdated bool
 }
 
 // statusOf returns our part of vmi's status.
@@ -51,7 +57,9 @@ func statusOf(vmi *virtv1.VirtualMachineInstance) status {
 		ActivePods:  maps.Clone(vmi.Status.ActivePods),
 		Transitions: slices.Clone(vmi.Status.PhaseTransitionTimestamps),
 		Label:       vmi.Labels[virtv1.NodeNameLabel],
+		Launcher:    vmi.Status.LauncherContainerImageVersion,
 	}
+	_, s.Outdated = vmi.Labels[virtv1.OutdatedLauncherImageLabel]
 	for _, c := range vmi.Status.Conditions {
 		if slices.Contains(ownedConditions, c.Type) {
 			s.Conditions = append(s.Conditions, c)
@@ -89,6 +97,16 @@ func (s *scope) setCondition(kind virtv1.VirtualMachineInstanceConditionType, va
 	s.wanted.Conditions = append(s.wanted.Conditions, wanted)
 }
 
+// condition is one of ours as the pass has it by now; nil for none.
+func (s *scope) condition(kind virtv1.VirtualMachineInstanceConditionType) *virtv1.VirtualMachineInstanceCondition {
+	for i := range s.wanted.Conditions {
+		if s.wanted.Conditions[i].Type == kind {
+			return &s.wanted.Conditions[i]
+		}
+	}
+	return nil
+}
+
 // dropCondition removes a condition.
 func (s *scope) dropCondition(kind virtv1.VirtualMachineInstanceConditionType) {
 	s.wanted.Conditions = slices.DeleteFunc(s.wanted.Conditions, func(c virtv1.VirtualMachineInstanceCondition) bool {
@@ -103,17 +121,22 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	if reflect.DeepEqual(s.wanted, statusOf(s.vmi)) {
 		return nil
 	}
-	metadata := map[string]any{"resourceVersion": s.vmi.ResourceVersion}
+	labels := map[string]string{}
 	if s.wanted.Label != "" {
-		metadata["labels"] = map[string]string{virtv1.NodeNameLabel: s.wanted.Label}
+		labels[virtv1.NodeNameLabel] = s.wanted.Label
 	}
+	if s.wanted.Outdated {
+		labels[virtv1.OutdatedLauncherImageLabel] = "true" // empty in the field, where people ask whether it exists, too
+	}
+	metadata := map[string]any{"resourceVersion": s.vmi.ResourceVersion, "labels": labels}
 	fields := map[string]any{"metadata": metadata, "status": map[string]any{
-		"phase":                     s.wanted.Phase,
-		"reason":                    s.wanted.Reason,
-		"phaseTransitionTimestamps": s.wanted.Transitions,
-		"nodeName":                  s.wanted.NodeName,
-		"activePods":                s.wanted.ActivePods,
-		"conditions":                s.wanted.Conditions,
+		"phase":                         s.wanted.Phase,
+		"reason":                        s.wanted.Reason,
+		"phaseTransitionTimestamps":     s.wanted.Transitions,
+		"nodeName":                      s.wanted.NodeName,
+		"activePods":                    s.wanted.ActivePods,
+		"conditions":                    s.wanted.Conditions,
+		"launcherContainerImageVersion": s.wanted.Launcher,
 	}}
 	if err := apply.Fields(ctx, r.Client, s.vmi, names.ManagerController, fields); err != nil {
 		return fmt.Errorf("writing the status of %s/%s: %w", s.vmi.Namespace, s.vmi.Name, err)

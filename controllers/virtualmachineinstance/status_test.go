@@ -47,6 +47,27 @@ func TestAFastStartKeepsItsHistory(t *testing.T) {
 	}
 }
 
+// An upgrade changes the image of new launchers; those of running virtual machines are told apart.
+func TestALauncherOfAFormerImageIsOutdated(t *testing.T) {
+	container := corev1.Container{Name: "compute", Image: "launcher:1"}
+	s := &scope{vmi: &virtv1.VirtualMachineInstance{}, pod: &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{container}}}}
+	r := &Reconciler{options: Options{LauncherImage: "launcher:2"}}
+	r.noteLauncher(s)
+	if s.wanted.Launcher != "" || s.wanted.Outdated {
+		t.Errorf("told before there is a node: %+v", s.wanted)
+	}
+	s.pod.Spec.NodeName = "here"
+	r.noteLauncher(s)
+	if s.wanted.Launcher != "launcher:1" || !s.wanted.Outdated {
+		t.Errorf("got %+v", s.wanted)
+	}
+	r.options.LauncherImage = "launcher:1"
+	r.noteLauncher(s)
+	if s.wanted.Outdated {
+		t.Error("outdated with the image of new ones")
+	}
+}
+
 func TestNoteLacksTellsHelpFromTime(t *testing.T) {
 	s := &scope{vmi: &virtv1.VirtualMachineInstance{}, now: noon}
 	noteLacks(s, []lack{{needHelp, "H", "first"}, {needTime, "T", "second"}, {needHelp, "H2", "third"}})

@@ -25,6 +25,8 @@ type volumeState struct {
 	// fromDataVolume says that the VMI names a DataVolume, not a claim.
 	fromDataVolume bool
 	readOnly       bool
+	// base says that the volume is an overlay, for which the claim is only read.
+	base bool
 	// pvc, dataVolume and class are nil while they do not exist.
 	pvc        *corev1.PersistentVolumeClaim
 	dataVolume *cdiv1.DataVolume
@@ -38,6 +40,8 @@ func claimOf(volume virtv1.Volume) (claim string, fromDataVolume bool) {
 		return volume.DataVolume.Name, true
 	case volume.PersistentVolumeClaim != nil:
 		return volume.PersistentVolumeClaim.ClaimName, false
+	case volume.Ephemeral != nil && volume.Ephemeral.PersistentVolumeClaim != nil:
+		return volume.Ephemeral.PersistentVolumeClaim.ClaimName, false
 	}
 	return "", false
 }
@@ -53,6 +57,9 @@ func (r *Reconciler) readVolumes(ctx context.Context, vmi *virtv1.VirtualMachine
 		state := volumeState{name: volume.Name, claim: claim, fromDataVolume: fromDataVolume}
 		if source := volume.PersistentVolumeClaim; source != nil {
 			state.readOnly = source.ReadOnly
+		}
+		if volume.Ephemeral != nil {
+			state.readOnly, state.base = volume.Ephemeral.PersistentVolumeClaim.ReadOnly, true
 		}
 		if err := r.readVolume(ctx, vmi.Namespace, &state); err != nil {
 			return nil, err
@@ -78,6 +85,11 @@ func (r *Reconciler) readVolume(ctx context.Context, namespace string, state *vo
 	case err != nil && !apierrors.IsNotFound(err):
 		return fmt.Errorf("reading DataVolume %s: %w", key, err)
 	}
+	return r.readClass(ctx, state)
+}
+
+// readClass reads the StorageClass of a claim that is not bound yet.
+func (r *Reconciler) readClass(ctx context.Context, state *volumeState) error {
 	if state.pvc == nil || state.pvc.Status.Phase == corev1.ClaimBound {
 		return nil
 	}
@@ -205,7 +217,7 @@ func provisionerOf(v volumeState) string {
 func claims(states []volumeState) map[string]pod.Claim {
 	all := map[string]pod.Claim{}
 	for _, v := range states {
-		claim := pod.Claim{Name: v.claim, ReadOnly: v.readOnly}
+		claim := pod.Claim{Name: v.claim, ReadOnly: v.readOnly, Base: v.base}
 		if v.pvc != nil {
 			claim.Block = ptr.Deref(v.pvc.Spec.VolumeMode, corev1.PersistentVolumeFilesystem) == corev1.PersistentVolumeBlock
 		}

@@ -6,7 +6,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	virtv1 "kubevirt.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/pod"
 )
 
 func claim(phase corev1.PersistentVolumeClaimPhase, class string) *corev1.PersistentVolumeClaim {
@@ -66,5 +69,17 @@ func TestJudge(t *testing.T) {
 				t.Error("no reason")
 			}
 		})
+	}
+}
+
+func TestAnOverlayIsOnAClaimThatItOnlyReads(t *testing.T) {
+	source := &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "golden"}
+	volume := virtv1.Volume{VolumeSource: virtv1.VolumeSource{Ephemeral: &virtv1.EphemeralVolumeSource{PersistentVolumeClaim: source}}}
+	if claim, fromDataVolume := claimOf(volume); claim != "golden" || fromDataVolume {
+		t.Errorf("it is on %q (%v)", claim, fromDataVolume)
+	}
+	got := claims([]volumeState{{name: "root", claim: "golden", base: true, pvc: claim(corev1.ClaimBound, "fast")}})
+	if want := (pod.Claim{Name: "golden", Base: true}); got["root"] != want {
+		t.Errorf("got %+v, want %+v", got["root"], want)
 	}
 }

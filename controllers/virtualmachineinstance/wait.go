@@ -14,7 +14,7 @@ import (
 	"github.com/slipway-vm/slipway/internal/steps"
 )
 
-// waitForVolumes lets the pass go on once all claims are there and filled. Until then
+// waitForVolumes lets the pass go on once all claims are there, filled and in nobody else's use. Until then
 // the VMI's conditions name what is missing, and where claims wait for a consumer, the
 // provisioning pod is that.
 func (r *Reconciler) waitForVolumes(ctx context.Context, s *scope) error {
@@ -26,7 +26,14 @@ func (r *Reconciler) waitForVolumes(ctx context.Context, s *scope) error {
 	if s.vmi.Status.Phase == virtv1.VmPhaseUnset {
 		s.enter(virtv1.Pending)
 	}
-	missing := lacks(states)
+	rivals, err := r.waitForRivals(ctx, s)
+	if err != nil {
+		return err
+	}
+	missing := append(lacks(states), rivals...)
+	if s.state != nil {
+		missing = append(missing, lacks([]volumeState{*s.state})...)
+	}
 	if len(missing) == 0 {
 		return r.endProvisioning(ctx, s)
 	}

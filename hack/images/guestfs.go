@@ -64,7 +64,8 @@ func guestfsFiles() []tree.Entry {
 		tree.Entry{Path: "etc/resolv.conf", Mode: 0o644}, tree.Entry{Path: "etc/hosts", Mode: 0o644, Data: "127.0.0.1 localhost\n"})
 }
 
-// tinyGuestRecipe is a container disk: an image with nothing but the tiny test guest's disk.
+// tinyGuestRecipe is a container disk: an image with nothing but the tiny test guest's disk, and what is on it
+// for a kernel boot.
 func tinyGuestRecipe() recipe {
 	return recipe{
 		name: "guest-tiny",
@@ -77,8 +78,13 @@ func tinyGuestRecipe() recipe {
 			if err != nil {
 				return nil, err
 			}
+			kernel, initrd, err := guests.BootFiles(ctx, disk)
+			if err != nil {
+				return nil, err
+			}
 			return []tree.Entry{
 				dir("disk", 0o755, qemuID), {Path: "disk/tiny.qcow2", Mode: 0o440, UID: qemuID, GID: qemuID, File: disk},
+				dir("boot", 0o755, qemuID), file("boot/vmlinuz", 0o444, string(kernel)), file("boot/initrd", 0o444, string(initrd)),
 			}, nil
 		},
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // launcherRecipe is the image of the pod that holds a VM: libvirt's daemon with its QEMU driver, QEMU for x86, firmware, qemu-img, swtpm
-// and passt, our virt-launcher and container-disk.
+// and passt, our virt-launcher, container-disk and virt-probe.
 func launcherRecipe() recipe {
 	return recipe{
 		name: "slipway-launcher",
@@ -35,7 +35,11 @@ func launcherRecipe() recipe {
 			if err != nil {
 				return nil, err
 			}
-			return []tree.Entry{binary(launcherProgram, launcher), binary("usr/bin/container-disk", disk)}, nil
+			probe, err := b.program(ctx, program{name: "virt-probe"})
+			if err != nil {
+				return nil, err
+			}
+			return []tree.Entry{binary(launcherProgram, launcher), binary("usr/bin/container-disk", disk), binary("usr/bin/virt-probe", probe)}, nil
 		},
 		finish: addCapabilities,
 		config: v1.Config{

@@ -44,7 +44,7 @@ var stages = slices.Concat(
 // longest comes in two parts, of which the second has the specs of a label.
 var suites = []stage{
 	suite("pipelines").only("pipelines", "!"+apart), suite("pipelines").only("publishing", apart),
-	suite("tasks"), suite("storage").only("storage", "!alone"), suite("gitops"), suite("lifecycle"), suite("verbs").only("verbs", "!alone"), suite("admission"), suite("network"),
+	suite("tasks"), suite("lifecycle"), suite("storage").only("storage", "!alone"), suite("gitops"), suite("verbs").only("verbs", "!alone"), suite("admission"), suite("network"),
 }
 
 // alone are the specs that restart what the other suites use: those of suite verbs, then of storage.

@@ -38,12 +38,16 @@ func isZero(value any) bool {
 	return false
 }
 
+// required says whether the API demands key, although item says nothing: a volume of a VMI
+// has a target also before the guest has its disk.
+func required(key string, item any) bool { return key == "target" && item == "" }
+
 func prune(value any, drop func(any) bool) any {
 	switch v := value.(type) {
 	case map[string]any:
 		kept := make(map[string]any, len(v))
 		for key, item := range v {
-			if item = prune(item, drop); !drop(item) {
+			if item = prune(item, drop); !drop(item) || required(key, item) {
 				kept[key] = item
 			}
 		}

@@ -39,6 +39,7 @@ const (
 // Labels and annotations of the field that kubevirt.io/api does not export.
 const (
 	LabelVMName      = "vm.kubevirt.io/name"
+	LabelState       = "persistent-state-for" // on a claim: the VM whose TPM's and firmware's state is there
 	LabelComponent   = "app.kubernetes.io/component"
 	LabelManagedBy   = "app.kubernetes.io/managed-by"
 	LabelPartOf      = "app.kubernetes.io/part-of"
@@ -54,6 +55,8 @@ const (
 	AnnotationDigest = Domain + "content-digest"
 	// LabelPod says what a pod of Slipway is for: launcher, provisioner or importer.
 	LabelPod = Domain + "pod"
+	// AnnotationVolume names, on an attachment pod, the VMI's volume that it holds.
+	AnnotationVolume = Domain + "volume"
 	// LabelTaskRun is the uid of the TaskRun that made an object; an annotation where labels are the manifest's.
 	LabelTaskRun = Domain + "taskrun-uid"
 	// LabelTemporary is the uid of the TaskRun that a Secret was made for and goes with.
@@ -69,6 +72,14 @@ const (
 	HandlerAudience              = "virt-handler.slipway-vm.github.io"
 )
 
+// AppAttachment is the value of the label kubevirt.io on the pods that hold the volumes
+// that a guest got while it ran.
+const AppAttachment = "hotplug-disk"
+
+// ReasonPodResized is the reason by which virt-controller tells virt-handler, in the conditions
+// HotVCPUChange and HotMemoryChange of a VMI, that the pod has what the guest will need.
+const ReasonPodResized = "PodResized"
+
 // QEMUUser is the uid and gid of every process that touches a guest's memory or disks.
 const QEMUUser = 107
 
@@ -83,8 +94,13 @@ const (
 	LauncherPrivateDir = "/var/run/kubevirt-private"       // emptyDir VolumePrivate
 	LauncherDisksDir   = LauncherPrivateDir + "/vmi-disks" // <volume>/disk.img of Filesystem claims
 	LauncherSecretsDir = LauncherPrivateDir + "/secret"    // <volume>/ of cloud-init secrets
+	LauncherStateDir   = LauncherPrivateDir + "/vm-state"  // claim VolumeState
 	LauncherLibvirtDir = "/var/run/libvirt"                // emptyDir VolumeLibvirt
-	LauncherBlockDir   = "/dev"                            // <volume> of Block claims
+	// LauncherCredentialsDir has a folder for each access credential, named by its place in the list.
+	LauncherCredentialsDir = LauncherPrivateDir + "/access-credentials"
+	// LauncherProbeSocket is in the VMI's folder of LauncherPrivateDir: virt-probe asks there.
+	LauncherProbeSocket = "probe.sock"
+	LauncherBlockDir    = "/dev" // <volume> of Block claims
 )
 
 // Names of the volumes behind those paths.
@@ -93,6 +109,14 @@ const (
 	VolumeBin     = "bin"
 	VolumePrivate = "private"
 	VolumeLibvirt = "libvirt"
+	VolumeAccess  = "access-credential-" // and the credential's place in the list
+	VolumeState   = "vm-state"           // the claim of what a VM keeps beside its disks
+)
+
+// What is handed over like container disks for kernel boot; no volume can be named so.
+const (
+	KernelBootKernel = "kernel-boot/kernel"
+	KernelBootInitrd = "kernel-boot/initrd"
 )
 
 // DiskFile is the file of a Filesystem claim that holds a disk.

@@ -5,13 +5,13 @@ import "strings"
 // lists returns the fields that are acted on, by kind.
 func lists() map[string][]Field {
 	instance := below("spec.", vmiFields)
-	machine := append(below("spec.", vmFields), below("spec.template.spec.", vmiFields)...)
-	machine = append(machine, below("spec.dataVolumeTemplates[].spec.", dataVolumeFields)...)
+	machine := join(vmFields, below("template.spec.", vmiFields), below("dataVolumeTemplates[].spec.", dataVolumeFields))
 	replicaSet := append(below("spec.", replicaSetFields), below("spec.template.spec.", vmiFields)...)
 	return map[string][]Field{
-		VirtualMachine:         machine,
+		VirtualMachine:         below("spec.", machine),
 		VirtualMachineInstance: instance,
 		ReplicaSet:             replicaSet,
+		Pool:                   append(below("spec.", poolFields), below("spec.virtualMachineTemplate.spec.", machine)...),
 		DataVolume:             below("spec.", dataVolumeFields),
 	}
 }
@@ -70,6 +70,26 @@ var replicaSetFields = join(
 		{Path: "template.metadata.generateName", Note: "As name, where there is none."},
 	},
 	each("template.metadata.", "labels annotations"),
+)
+
+// poolFields are those of a VirtualMachinePool's spec, but for its template's.
+var poolFields = join(
+	[]Field{
+		{Path: "replicas", Note: "1 when left out."},
+		{Path: "selector", Note: "Must match the template's labels, and must not be empty."},
+		{Path: "paused", Note: "Nothing is created, deleted or updated while it is true."},
+		{Path: "maxUnavailable", Note: "How many guests a proactive update may have stand still, at least one; 100% when left out."},
+		{Path: "scaleInStrategy.unmanaged", Note: "VMs that are too much are the user's to delete."},
+		{Path: "scaleInStrategy.opportunistic.statePreservation", Only: []string{"Disabled"}, Note: "VMs that are too much are the user's to delete, and their disks go with them."},
+		{Path: "scaleInStrategy.proactive.statePreservation", Only: []string{"Disabled", "Offline"}, Note: "Offline keeps the disks of a VM for the next one of its name."},
+		{Path: "updateStrategy.unmanaged", Note: "VMs keep the template that they were made from."},
+		{Path: "updateStrategy.opportunistic", Note: "VMs get the template at once, guests at their next start."},
+		{Path: "virtualMachineTemplate.metadata.labels"},
+		{Path: "virtualMachineTemplate.metadata.annotations"},
+	},
+	each("nameGeneration.", "appendIndexToConfigMapRefs appendIndexToSecretRefs"),
+	each("scaleInStrategy.proactive.selectionPolicy.", "sortPolicy selectors.labelSelector"),
+	each("updateStrategy.proactive.selectionPolicy.", "sortPolicy selectors.labelSelector"),
 )
 
 // dataVolumeFields are those of a DataVolume's spec.

@@ -19,6 +19,7 @@ const (
 	VirtualMachine         = "VirtualMachine"
 	VirtualMachineInstance = "VirtualMachineInstance"
 	ReplicaSet             = "VirtualMachineInstanceReplicaSet"
+	Pool                   = "VirtualMachinePool"
 	DataVolume             = "DataVolume"
 )
 

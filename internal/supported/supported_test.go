@@ -104,13 +104,15 @@ func TestValuesThatSayNothingPass(t *testing.T) {
 		object map[string]any
 		want   []string
 	}{
-		"an unset flag that is the same as none":        {domain(map[string]any{"disks": []any{map[string]any{"name": "a", "tag": ""}}}), nil},
-		"an empty list":                                 {domain(map[string]any{"gpus": []any{}}), nil},
-		"a null":                                        {domain(map[string]any{"sound": nil}), nil},
-		"an empty struct above supported fields":        {domain(map[string]any{"watchdog": map[string]any{}}), nil},
-		"an empty struct that is a wish":                {domain(map[string]any{"tpm": map[string]any{}}), []string{"spec.domain.devices.tpm"}},
-		"an optional flag whose false differs from nil": {domain(map[string]any{"tpm": map[string]any{"enabled": false}}), []string{"spec.domain.devices.tpm.enabled"}},
-		"a value beside those acted on":                 {domain(map[string]any{"autoattachVSOCK": true}), []string{"spec.domain.devices.autoattachVSOCK"}},
+		"an unset flag that is the same as none": {domain(map[string]any{"disks": []any{map[string]any{"name": "a", "tag": ""}}}), nil},
+		"an empty list":                          {domain(map[string]any{"gpus": []any{}}), nil},
+		"a null":                                 {domain(map[string]any{"downwardMetrics": nil}), nil},
+		"an empty struct above supported fields": {domain(map[string]any{"watchdog": map[string]any{}}), nil},
+		"an empty struct that is a wish":         {domain(map[string]any{"downwardMetrics": map[string]any{}}), []string{"spec.domain.devices.downwardMetrics"}},
+		"an optional flag whose false differs from nil": {
+			domain(map[string]any{"disks": []any{map[string]any{"changedBlockTracking": false}}}), []string{"spec.domain.devices.disks[0].changedBlockTracking"},
+		},
+		"a value beside those acted on": {domain(map[string]any{"autoattachVSOCK": true}), []string{"spec.domain.devices.autoattachVSOCK"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string

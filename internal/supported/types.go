@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	virtv1 "kubevirt.io/api/core/v1"
+	poolv1 "kubevirt.io/api/pool/v1beta1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 )
 
@@ -21,6 +22,7 @@ type leaf struct {
 var types = map[string]reflect.Type{
 	VirtualMachine:         reflect.TypeFor[virtv1.VirtualMachine](),
 	VirtualMachineInstance: reflect.TypeFor[virtv1.VirtualMachineInstance](),
+	Pool:                   reflect.TypeFor[poolv1.VirtualMachinePool](),
 	ReplicaSet:             reflect.TypeFor[virtv1.VirtualMachineInstanceReplicaSet](),
 	DataVolume:             reflect.TypeFor[cdiv1.DataVolume](),
 }

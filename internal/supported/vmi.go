@@ -3,14 +3,18 @@ package supported
 // kvmOnly is the note of what hardware virtualization alone has.
 const kvmOnly = "Left out under software emulation, which the condition SoftwareEmulation tells."
 
+// hotpluggable is the note of volumes that come and go.
+const hotpluggable = "The volume and its disk, on the bus scsi or virtio, can be added to and removed from a running machine; so can the disc in a CD-ROM drive. " +
+	"Volume mode Block waits for the next start."
+
 // vmiFields are those of a VirtualMachineInstance's spec.
-var vmiFields = join(podFields, cpuFields, firmwareFields, featureFields, clockFields, deviceFields, diskFields, interfaceFields, volumeFields)
+var vmiFields = join(podFields, probeFields, accessFields, cpuFields, firmwareFields, featureFields, clockFields, deviceFields, diskFields, interfaceFields, volumeFields)
 
 // podFields decide where and how the launcher pod runs.
 var podFields = join(
 	each("", "priorityClassName nodeSelector affinity schedulerName tolerations topologySpreadConstraints hostname subdomain dnsPolicy dnsConfig"),
 	[]Field{
-		{Path: "serviceAccountName", Note: "Of the launcher pod; its token is not mounted."},
+		{Path: "serviceAccountName", Note: "Of the launcher pod; its token is mounted only for a serviceAccount volume."},
 		{Path: "terminationGracePeriodSeconds", Note: "30 when left out. The guest has so long to power off."},
 		{Path: "evictionStrategy", Only: []string{"None", "LiveMigrate", "LiveMigrateIfPossible"}, Note: "There is no live migration yet: " +
 			"condition LiveMigratable is False, and an eviction under any strategy shuts the guest down within its grace period; a VirtualMachine then starts it elsewhere."},
@@ -19,11 +23,44 @@ var podFields = join(
 	},
 )
 
+// probeNote is what a handler of the kubelet's own needs.
+const probeNote = "The kubelet asks at the pod's address, and masquerading passes it on to the guest; where the interface lists ports, the probe's is one of them."
+
+// probeFields say when the guest is well.
+var probeFields = func() []Field {
+	var fields []Field
+	for _, probe := range []string{"readinessProbe.", "livenessProbe."} {
+		fields = append(fields, each(probe, "initialDelaySeconds timeoutSeconds periodSeconds successThreshold failureThreshold")...)
+		fields = append(fields,
+			Field{Path: probe + "httpGet", Note: probeNote},
+			Field{Path: probe + "tcpSocket", Note: "As httpGet."},
+			Field{Path: probe + "exec.command", Note: "Run in the guest by its agent. One that outlives timeoutSeconds goes on there, and no other is started meanwhile."},
+			Field{Path: probe + "guestAgentPing"},
+		)
+	}
+	return fields
+}()
+
+// accessFields let people into the guest.
+var accessFields = []Field{
+	{Path: "accessCredentials[].sshPublicKey.source.secret.secretName", Note: "Every line of every value is a key."},
+	{Path: "accessCredentials[].sshPublicKey.propagationMethod.noCloud", Note: "Into the metadata of the cloudInitNoCloud volume; a change of the Secret arrives at the next start."},
+	{Path: "accessCredentials[].sshPublicKey.propagationMethod.configDrive", Note: "As noCloud, into that of the cloudInitConfigDrive volume."},
+	{Path: "accessCredentials[].sshPublicKey.propagationMethod.qemuGuestAgent.users",
+		Note: "The users' authorized_keys hold these keys and no others; a change of the Secret arrives while the guest runs."},
+	{Path: "accessCredentials[].userPassword.source.secret.secretName", Note: "Its keys are the users' names, its values their passwords."},
+	{Path: "accessCredentials[].userPassword.propagationMethod.qemuGuestAgent", Note: "A change of the Secret arrives while the guest runs."},
+}
+
 var cpuFields = join(
 	each("domain.cpu.", "cores sockets threads features[].name features[].policy"),
 	[]Field{
+		{Path: "domain.cpu.maxSockets", Note: "To how many sockets a running VirtualMachine's guest can grow. When left out: spec.configuration.liveUpdateConfiguration " +
+			"of the KubeVirt object, or else four times sockets, but none more where useEmulation is set, for emulation pays for them."},
 		{Path: "domain.cpu.model", Note: "The host's own when left out. No node is chosen by it: a named model that the node lacks fails at the start."},
 		{Path: "domain.memory.guest", Note: "The memory request, or else its limit, when left out."},
+		{Path: "domain.memory.maxGuest", Note: "To how much memory a running VirtualMachine's guest can grow, by a virtio-mem device. When left out: " +
+			"spec.configuration.liveUpdateConfiguration.maxGuest of the KubeVirt object, or else none."},
 		{Path: "domain.resources.requests"},
 		{Path: "domain.resources.limits", Note: "The overhead of the virtual machine is added to a memory limit."},
 		{Path: "domain.rebootPolicy"},
@@ -37,8 +74,9 @@ var firmwareFields = join(
 		{Path: "domain.firmware.serial"},
 		{Path: "domain.firmware.bootloader.bios.useSerial"},
 		{Path: "domain.firmware.bootloader.efi.secureBoot", Note: "True when left out."},
-		{Path: "domain.firmware.bootloader.efi.persistent", Only: []string{"false"}},
+		{Path: "domain.firmware.bootloader.efi.persistent", Note: "UEFI's variables stay over restarts, on a claim of the VM's own; see [state that stays](virtualmachineinstance.md#state-that-stays)."},
 	},
+	each("domain.firmware.kernelBoot.", "kernelArgs container.image container.imagePullSecret container.imagePullPolicy container.kernelPath container.initrdPath"),
 	each("domain.chassis.", "manufacturer version serial asset sku"),
 )
 
@@ -53,8 +91,12 @@ var featureFields = join(
 
 var clockFields = join(
 	each("domain.clock.", "utc.offsetSeconds timezone"),
-	each("domain.clock.timer.", "hpet.tickPolicy hpet.present pit.tickPolicy pit.present rtc.tickPolicy rtc.present rtc.track"),
+	each("domain.clock.timer.", "hpet.present pit.present rtc.present"),
 	[]Field{
+		{Path: "domain.clock.timer.hpet.tickPolicy", Only: []string{"delay", "catchup", "merge", "discard"}},
+		{Path: "domain.clock.timer.pit.tickPolicy", Only: []string{"delay", "catchup", "discard"}},
+		{Path: "domain.clock.timer.rtc.tickPolicy", Only: []string{"delay", "catchup"}},
+		{Path: "domain.clock.timer.rtc.track", Only: []string{"guest", "wall"}},
 		{Path: "domain.clock.timer.kvm.present", Note: kvmOnly},
 		{Path: "domain.clock.timer.hyperv.present", Note: kvmOnly},
 	},
@@ -62,23 +104,32 @@ var clockFields = join(
 
 var deviceFields = join(
 	each("domain.devices.", "useVirtioTransitional autoattachPodInterface autoattachGraphicsDevice autoattachSerialConsole logSerialConsole "+
-		"autoattachMemBalloon autoattachInputDevice rng blockMultiQueue watchdog.name watchdog.i6300esb.action "+
-		"inputs[].bus inputs[].type inputs[].name video.type"),
+		"autoattachMemBalloon autoattachInputDevice rng blockMultiQueue watchdog.name inputs[].bus inputs[].type inputs[].name"),
 	[]Field{
 		{Path: "domain.devices.panicDevices[].model", Only: []string{"isa", "hyperv", "pvpanic"}, Note: "isa when left out. A panic of the guest ends the VMI as Failed with the reason and event GuestPanicked. " +
 			"hyperv is left out under software emulation."},
-		{Path: "domain.devices.disableHotplug", Note: "Nothing is plugged into a running machine yet, so it always holds."},
+		{Path: "domain.devices.watchdog.i6300esb.action", Only: []string{"reset", "poweroff", "shutdown"}, Note: "The watchdog is an i6300esb, and its action reset, when left out."},
+		{Path: "domain.devices.video.type", Only: []string{"vga", "virtio", "bochs", "cirrus", "ramfb"}, Note: "vga when left out, bochs with UEFI."},
+		{Path: "domain.devices.disableHotplug", Note: "Without it a machine has a SCSI controller and four PCI ports to spare, for disks that are added while it runs."},
 		{Path: "domain.devices.networkInterfaceMultiqueue", Note: "A queue pair for each virtual CPU on virtio interfaces."},
+		{Path: "domain.devices.clientPassthrough", Note: "Four slots for USB devices of `virtctl usbredir`."},
 		{Path: "domain.devices.autoattachVSOCK", Only: []string{"false"}},
-		{Path: "domain.ioThreadsPolicy", Only: []string{"shared", "auto"}},
+		{Path: "domain.ioThreadsPolicy", Only: []string{"shared", "auto", "supplementalPool"}},
+		{Path: "domain.ioThreads.supplementalPoolThreadCount", Note: "Each virtio disk without a thread of its own has all these threads, and at least as many queues."},
+		{Path: "domain.devices.tpm", Note: "An emulated TPM 2.0. With persistent, what the guest leaves in it stays over restarts, on a claim of the VM's own."},
+		{Path: "domain.devices.sound.name"},
+		{Path: "domain.devices.sound.model", Only: []string{"ich9", "ac97"}, Note: "ich9 when left out. What it plays is not heard anywhere."},
 	},
 )
 
 var diskFields = join(
-	each("domain.devices.disks[].", "name disk.readonly cdrom.readonly cdrom.tray bootOrder serial dedicatedIOThread cache io "+
+	each("domain.devices.disks[].", "name disk.readonly cdrom.readonly bootOrder serial dedicatedIOThread cache io "+
 		"blockSize.custom.logical blockSize.custom.physical blockSize.custom.discardGranularity shareable errorPolicy"),
 	[]Field{
+		{Path: "domain.devices.disks[].cdrom.tray", Only: []string{"open", "closed"}},
 		{Path: "domain.devices.disks[].disk.bus", Only: []string{"virtio", "sata", "scsi", "usb"}, Note: "sata when left out; virtio is several times as fast."},
+		{Path: "domain.devices.disks[].lun.bus", Only: []string{"scsi"}, Note: "scsi when left out. The claim has volumeMode Block and is a SCSI device of the node; the guest's commands go to that."},
+		{Path: "domain.devices.disks[].lun.readonly"},
 		{Path: "domain.devices.disks[].cdrom.bus", Only: []string{"sata", "scsi", "usb"}, Note: "sata when left out."},
 	},
 )
@@ -88,7 +139,9 @@ var interfaceFields = join(
 	[]Field{
 		{Path: "domain.devices.interfaces[].masquerade", Note: "The guest is 10.0.2.2 behind the pod's address, and what a VMI without interfaces gets (the field's default is a bridge)."},
 		{Path: "domain.devices.interfaces[].model", Only: []string{"virtio", "e1000", "e1000e", "rtl8139", "ne2k_pci", "pcnet"}},
+		{Path: "domain.devices.interfaces[].tag", Note: "Told to the guest on its cloudInitConfigDrive, with the interface's place on the PCI bus."},
 		{Path: "domain.devices.interfaces[].state", Only: []string{"up", "down"}},
+		{Path: "domain.devices.interfaces[].dhcpOptions", Note: "Boot file (67), TFTP server (66), time servers (42) and private options (224 to 254) of the lease that the guest gets."},
 		{Path: "networks[].name"},
 		{Path: "networks[].pod.vmNetworkCIDR"},
 		{Path: "networks[].pod.vmIPv6NetworkCIDR"},
@@ -97,9 +150,21 @@ var interfaceFields = join(
 
 var volumeFields = join(
 	each("volumes[].", "name dataVolume.name persistentVolumeClaim.claimName persistentVolumeClaim.readOnly emptyDisk.capacity"),
+	[]Field{
+		{Path: "volumes[].dataVolume.hotpluggable", Note: hotpluggable},
+		{Path: "volumes[].persistentVolumeClaim.hotpluggable", Note: hotpluggable},
+	},
 	each("volumes[].containerDisk.", "image imagePullSecret path imagePullPolicy"),
 	each("volumes[].cloudInitNoCloud.", "secretRef userDataBase64 userData networkDataSecretRef networkDataBase64 networkData"),
+	each("volumes[].cloudInitConfigDrive.", "secretRef userDataBase64 userData networkDataSecretRef networkDataBase64 networkData"),
+	each("volumes[].configMap.", "name optional volumeLabel"),
+	each("volumes[].secret.", "secretName optional volumeLabel"),
 	[]Field{
+		{Path: "volumes[].downwardAPI.fields", Note: "Of the launcher pod, which has the labels and annotations of the VirtualMachineInstance; of its container compute."},
+		{Path: "volumes[].downwardAPI.volumeLabel"},
+		{Path: "volumes[].serviceAccount.serviceAccountName", Note: "The launcher pod is of this account, and its token is on the disc as the guest starts."},
+		{Path: "volumes[].ephemeral.persistentVolumeClaim.claimName", Note: "Only read, by any number of guests; what a guest writes ends with its run."},
+		{Path: "volumes[].ephemeral.persistentVolumeClaim.readOnly"},
 		{Path: "volumes[].sysprep.configMap", Note: "All its keys are on the disc, labelled unattendCD; one is autounattend.xml or unattend.xml, in any case."},
 		{Path: "volumes[].sysprep.secret", Note: "As configMap."},
 	},

@@ -1,8 +1,9 @@
-// Package cloudinit makes the disk from which cloud-init configures a guest: the
-// NoCloud data source, an ISO 9660 image with the label cidata.
+// Package cloudinit makes the disk from which cloud-init configures a guest: an ISO 9660
+// image, of the data source NoCloud with the label cidata or ConfigDrive with config-2.
 package cloudinit
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -10,13 +11,15 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/slipway-vm/slipway/runtime/domain"
 	"github.com/slipway-vm/slipway/runtime/iso"
 )
 
-// Label is the volume label by which cloud-init knows the disk.
+// Label is the volume label by which cloud-init knows the disk of NoCloud.
 const Label = "cidata"
 
 // Keys of Secrets with cloud-init data; both spellings are in use.
@@ -31,14 +34,31 @@ type Data struct {
 	// when it changes.
 	InstanceID string
 	Hostname   string
+	// InstanceType is what the guest's size is called; empty for none.
+	InstanceType string
+	// UUID is the machine's; only ConfigDrive tells it, and Devices.
+	UUID    string
+	Devices []Device
 	// UserData and NetworkData are documents in the guest's own words; NetworkData may be empty.
 	UserData, NetworkData []byte
+	// PublicKeys are the SSH keys of the guest's default user.
+	PublicKeys []string
 }
 
-// FromVMI gathers the data of a cloudInitNoCloud volume: inline, base64, or from the
-// Secrets that are mounted at secretDir.
+// Source returns the source of volume's cloud-init data, nil for none: both kinds have
+// the same fields.
+func Source(volume *v1.Volume) *v1.CloudInitNoCloudSource {
+	if drive := volume.CloudInitConfigDrive; drive != nil {
+		return new(v1.CloudInitNoCloudSource(*drive))
+	}
+	return volume.CloudInitNoCloud
+}
+
+// FromVMI gathers the data of a cloud-init volume: inline, base64, or from the Secrets
+// that are mounted at secretDir.
 func FromVMI(vmi *v1.VirtualMachineInstance, source *v1.CloudInitNoCloudSource, secretDir string) (Data, error) {
-	data := Data{InstanceID: vmi.Name + "." + vmi.Namespace, Hostname: Hostname(vmi)}
+	data := Data{InstanceID: vmi.Name + "." + vmi.Namespace, Hostname: Hostname(vmi), UUID: domain.UUID(vmi)}
+	data.InstanceType = cmp.Or(vmi.Annotations[v1.ClusterInstancetypeAnnotation], vmi.Annotations[v1.InstancetypeAnnotation])
 	var err error
 	data.UserData, err = document(source.UserData, source.UserDataBase64, source.UserDataSecretRef != nil, secretDir, userDataKeys)
 	if err != nil {
@@ -85,13 +105,17 @@ func document(inline, encoded string, secret bool, dir string, keys []string) ([
 
 // metaData is NoCloud's meta-data document; JSON is YAML.
 type metaData struct {
-	InstanceID    string `json:"instance-id"`
-	LocalHostname string `json:"local-hostname,omitempty"`
+	InstanceType  string            `json:"instance-type,omitempty"`
+	InstanceID    string            `json:"instance-id"`
+	LocalHostname string            `json:"local-hostname,omitempty"`
+	PublicKeys    map[string]string `json:"public-keys,omitempty"` // by their place in the list
 }
 
-// WriteISO makes the image at path, whose folder also takes a temporary copy.
+// WriteISO makes the image of NoCloud at path, whose folder also takes a temporary copy.
 func WriteISO(path string, data Data) error {
-	meta, err := json.Marshal(metaData{InstanceID: data.InstanceID, LocalHostname: data.Hostname})
+	meta, err := json.Marshal(metaData{
+		InstanceType: data.InstanceType, InstanceID: data.InstanceID, LocalHostname: data.Hostname, PublicKeys: numbered(data.PublicKeys),
+	})
 	if err != nil {
 		return fmt.Errorf("encoding meta-data: %w", err)
 	}
@@ -99,5 +123,14 @@ func WriteISO(path string, data Data) error {
 	if len(data.NetworkData) > 0 {
 		files["network-config"] = data.NetworkData
 	}
-	return iso.Write(path, Label, files)
+	return iso.Write(path, Label, iso.Private(files))
+}
+
+// numbered are keys by their place in the list.
+func numbered(keys []string) map[string]string {
+	all := map[string]string{}
+	for i, key := range keys {
+		all[strconv.Itoa(i)] = key
+	}
+	return all
 }

@@ -63,7 +63,8 @@ func TestFromVMI(t *testing.T) {
 func TestISOIsReadWithItsLongNames(t *testing.T) {
 	need.Program(t, "isoinfo", "genisoimage")
 	path := filepath.Join(t.TempDir(), "seed.iso")
-	data := cloudinit.Data{InstanceID: "web.shop", Hostname: "web", UserData: []byte(strings.Repeat("#cloud-config\n", 5000)), NetworkData: []byte("version: 2\n")}
+	data := cloudinit.Data{InstanceID: "web.shop", Hostname: "web", UserData: []byte(strings.Repeat("#cloud-config\n", 5000)), NetworkData: []byte("version: 2\n"),
+		PublicKeys: []string{"ssh-ed25519 AAA a@x"}}
 	if err := cloudinit.WriteISO(path, data); err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +89,7 @@ func TestISOIsReadWithItsLongNames(t *testing.T) {
 		if got := read(names, "-x", "/user-data"); got != string(data.UserData) {
 			t.Errorf("user-data by %s has %d bytes, want %d", names, len(got), len(data.UserData))
 		}
-		if got := read(names, "-x", "/meta-data"); got != `{"instance-id":"web.shop","local-hostname":"web"}` {
+		if got := read(names, "-x", "/meta-data"); got != `{"instance-id":"web.shop","local-hostname":"web","public-keys":{"0":"ssh-ed25519 AAA a@x"}}` {
 			t.Errorf("meta-data by %s: %q", names, got)
 		}
 		if got := read(names, "-x", "/network-config"); got != "version: 2\n" {

@@ -10,7 +10,7 @@ type bootSequence map[string]uint
 
 // bootOrders takes the orders that the VMI gives. Where it gives none at all, disks
 // are tried in the order of the spec, then CD-ROMs; a disk that is data by its nature
-// (cloud-init, Windows' answers, an empty disk) is not tried.
+// (a disc of files, an empty disk) is not tried.
 func bootOrders(vmi *v1.VirtualMachineInstance) bootSequence {
 	orders := bootSequence{}
 	for _, nic := range vmi.Spec.Domain.Devices.Interfaces {
@@ -43,9 +43,15 @@ func dataVolumes(vmi *v1.VirtualMachineInstance) map[string]bool {
 	data := map[string]bool{}
 	for i := range vmi.Spec.Volumes {
 		volume := &vmi.Spec.Volumes[i]
-		data[volume.Name] = volume.CloudInitNoCloud != nil || volume.Sysprep != nil || volume.EmptyDisk != nil
+		data[volume.Name] = volume.EmptyDisk != nil || ofFiles(volume)
 	}
 	return data
+}
+
+// ofFiles says whether a volume is a disc that is made of files.
+func ofFiles(volume *v1.Volume) bool {
+	return volume.CloudInitNoCloud != nil || volume.CloudInitConfigDrive != nil || volume.Sysprep != nil ||
+		volume.ConfigMap != nil || volume.Secret != nil || volume.DownwardAPI != nil || volume.ServiceAccount != nil
 }
 
 func (b bootSequence) of(disk string) *libvirtxml.DomainDeviceBoot {

@@ -1,8 +1,6 @@
 package domain
 
 import (
-	"strings"
-
 	v1 "kubevirt.io/api/core/v1"
 	"libvirt.org/go/libvirtxml"
 )
@@ -19,20 +17,20 @@ func controllers(in Input, domain *libvirtxml.Domain) error {
 		usb,
 		{Type: "virtio-serial", Index: &zero, Model: virtioModel(in.VMI)},
 	}
-	if usesBus(in.VMI, v1.DiskBusSCSI) {
+	if usesBus(in.VMI, v1.DiskBusSCSI) || hotplug(in.VMI) {
 		scsi := libvirtxml.DomainController{Type: "scsi", Index: &zero, Model: virtioModel(in.VMI)}
 		domain.Devices.Controllers = append(domain.Devices.Controllers, scsi)
 	}
 	if in.VMI.Annotations[v1.DisablePCIHole64] == "true" {
-		domain.Devices.Controllers = append(domain.Devices.Controllers, lowPCI(Machine(in.VMI), &zero))
+		domain.Devices.Controllers = append(domain.Devices.Controllers, lowPCI(olderMachine(in.VMI), &zero))
 	}
 	return nil
 }
 
 // lowPCI is the root of PCI without a window above 4 GiB, over which guests as old as Windows XP stumble.
-func lowPCI(machine string, index *uint) libvirtxml.DomainController {
+func lowPCI(older bool, index *uint) libvirtxml.DomainController {
 	model := "pcie-root"
-	if machine == "pc" || strings.HasPrefix(machine, "pc-i440fx-") {
+	if older {
 		model = "pci-root"
 	}
 	return libvirtxml.DomainController{
@@ -42,7 +40,7 @@ func lowPCI(machine string, index *uint) libvirtxml.DomainController {
 }
 
 func needsUSB(vmi *v1.VirtualMachineInstance) bool {
-	if usesBus(vmi, v1.DiskBusUSB) || autoTablet(vmi) {
+	if usesBus(vmi, v1.DiskBusUSB) || autoTablet(vmi) || RedirectsUSB(vmi) {
 		return true
 	}
 	for _, input := range vmi.Spec.Domain.Devices.Inputs {

@@ -35,9 +35,16 @@ func requestedCPUs(vmi *v1.VirtualMachineInstance) uint {
 
 func cpu(in Input, domain *libvirtxml.Domain) error {
 	sockets, cores, threads := topology(in.VMI)
-	domain.VCPU = &libvirtxml.DomainVCPU{Placement: "static", Value: sockets * cores * threads}
+	most := sockets
+	if spec := in.VMI.Spec.Domain.CPU; spec != nil {
+		most = max(most, uint(spec.MaxSockets))
+	}
+	domain.VCPU = &libvirtxml.DomainVCPU{Placement: "static", Value: most * cores * threads}
+	if most > sockets { // the rest is plugged in while the guest runs
+		domain.VCPU.Current = sockets * cores * threads
+	}
 	domain.CPU = cpuModel(in)
-	domain.CPU.Topology = &libvirtxml.DomainCPUTopology{Sockets: int(sockets), Dies: 1, Cores: int(cores), Threads: int(threads)}
+	domain.CPU.Topology = &libvirtxml.DomainCPUTopology{Sockets: int(most), Dies: 1, Cores: int(cores), Threads: int(threads)}
 	return nil
 }
 

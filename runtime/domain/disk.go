@@ -46,7 +46,7 @@ func disks(in Input, domain *libvirtxml.Domain) error {
 	for i := range in.VMI.Spec.Domain.Devices.Disks {
 		spec := &in.VMI.Spec.Domain.Devices.Disks[i]
 		source, ok := in.Disks[spec.Name]
-		if !ok {
+		if !ok && spec.CDRom == nil { // a drive may be empty
 			return fmt.Errorf("disk %s has no volume of that name: add it to spec.volumes", spec.Name)
 		}
 		out, err := disk(in.VMI, spec, source)
@@ -55,7 +55,7 @@ func disks(in Input, domain *libvirtxml.Domain) error {
 		}
 		out.Target.Dev = letters.next(diskBus(spec))
 		out.Boot = orders.of(spec.Name)
-		out.Driver.IOThread = threads.of(spec)
+		threads.deal(spec, out.Driver)
 		domain.Devices.Disks = append(domain.Devices.Disks, *out)
 	}
 	domain.IOThreads = threads.count()
@@ -66,14 +66,18 @@ func disk(vmi *v1.VirtualMachineInstance, spec *v1.Disk, source Disk) (*libvirtx
 	out := &libvirtxml.DomainDisk{
 		Device: "disk",
 		Driver: diskDriver(vmi, spec, source),
-		Source: imageSource(source.Image),
 		Target: &libvirtxml.DomainDiskTarget{Bus: string(diskBus(spec))},
 		Serial: spec.Serial,
 		Alias:  &libvirtxml.DomainAlias{Name: AliasPrefix + spec.Name},
 	}
+	if source.Path != "" {
+		out.Source = imageSource(source.Image)
+	}
 	switch {
 	case spec.LUN != nil:
-		return nil, fmt.Errorf("disk %s: lun is not supported yet; use disk", spec.Name)
+		if err := lun(spec, source, out); err != nil {
+			return nil, err
+		}
 	case spec.CDRom != nil:
 		if spec.CDRom.Tray == v1.TrayStateOpen {
 			out.Target.Tray = "open"
@@ -161,7 +165,7 @@ func imageSource(image Image) *libvirtxml.DomainDiskSource {
 	return &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: image.Path}}
 }
 
-// diskBus is the bus asked for, SATA by default, as the API defines.
+// diskBus is the bus asked for, SATA by default, as the API defines, SCSI for a lun.
 func diskBus(spec *v1.Disk) v1.DiskBus {
 	bus := v1.DiskBus("")
 	switch {
@@ -172,7 +176,10 @@ func diskBus(spec *v1.Disk) v1.DiskBus {
 	case spec.LUN != nil:
 		bus = spec.LUN.Bus
 	}
-	if bus == "" {
+	switch {
+	case bus == "" && spec.LUN != nil:
+		return v1.DiskBusSCSI // no other takes the guest's commands to the device
+	case bus == "":
 		return v1.DiskBusSATA
 	}
 	return bus

@@ -27,8 +27,14 @@ type Input struct {
 	Console Console
 	// VNCSocket is the unix socket of the guest's screen.
 	VNCSocket string
+	// USBSockets begins the names of the unix sockets of the guest's slots for USB devices of clients.
+	USBSockets string
 	// Firmware names the UEFI images of the launcher image.
 	Firmware Firmware
+	// Kernel are the files of the VMI's kernel boot.
+	Kernel Kernel
+	// StateDir is the folder of what outlives the pod, for a VMI that keeps such state.
+	StateDir string
 }
 
 // Emulator is QEMU's path in the launcher image.
@@ -68,9 +74,9 @@ type part func(Input, *libvirtxml.Domain) error
 
 // parts in the order in which a domain is read.
 var parts = []part{
-	identity, memory, cpu, firmware, features, clock, lifecycle,
-	controllers, disks, interfaces, console, graphics, inputs,
-	agentChannel, rng, balloon, watchdog, panicDevices,
+	identity, memory, cpu, growth, firmware, features, clock, lifecycle,
+	controllers, disks, interfaces, console, graphics, inputs, usbSlots,
+	agentChannel, rng, balloon, watchdog, panicDevices, tpm, sound, ports,
 }
 
 // Build returns the domain of in.VMI.

@@ -22,6 +22,7 @@ type fixture struct {
 	KVM        bool                       `json:"kvm"`
 	Disks      map[string]domain.Disk     `json:"disks"`
 	Interfaces []protocol.Interface       `json:"interfaces"`
+	Kernel     domain.Kernel              `json:"kernel"`
 	// WantError is a part of the error's text; empty for a domain.
 	WantError string `json:"wantError"`
 }
@@ -29,10 +30,11 @@ type fixture struct {
 func (f fixture) input() domain.Input {
 	const private = "/var/run/kubevirt-private/uid/"
 	return domain.Input{
-		VMI: f.VMI, KVM: f.KVM, Disks: f.Disks, Interfaces: f.Interfaces,
+		VMI: f.VMI, KVM: f.KVM, Disks: f.Disks, Interfaces: f.Interfaces, Kernel: f.Kernel,
 		Console:   domain.Console{Socket: private + "virt-serial0", Log: private + "virt-serial0-pipe"},
-		VNCSocket: private + "virt-vnc",
-		Firmware:  domain.DebianFirmware(private + "nvram.fd"),
+		VNCSocket: private + "virt-vnc", USBSockets: private + "virt-usbredir-",
+		Firmware: domain.DebianFirmware(private + "nvram.fd"),
+		StateDir: "/var/run/kubevirt-private/vm-state",
 	}
 }
 

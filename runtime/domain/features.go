@@ -3,24 +3,18 @@ package domain
 import (
 	v1 "kubevirt.io/api/core/v1"
 	"libvirt.org/go/libvirtxml"
+
+	"github.com/slipway-vm/slipway/internal/overhead"
 )
 
-// Bounds of QEMU's buffer of translated code, in MiB. Left alone it is a quarter of
-// the guest's RAM. Under 64 MiB a whole distribution translates its code again and
-// again while it boots (a third more CPU at 32); over that nothing is gained.
-const (
-	minTCGCache = 32
-	maxTCGCache = 64
-)
-
-// tcgCache is the size of that buffer in MiB: an eighth of the guest's RAM within the
-// bounds. The launcher pod's memory request counts with it.
+// tcgCache is the size in MiB of QEMU's buffer of translated code. The launcher pod's memory
+// request counts with it.
 func tcgCache(vmi *v1.VirtualMachineInstance) (uint, error) {
 	bytes, err := GuestMemory(vmi)
 	if err != nil {
 		return 0, err
 	}
-	return uint(min(max(bytes>>20/8, minTCGCache), maxTCGCache)), nil
+	return uint(overhead.TranslationBuffer(bytes) >> 20), nil
 }
 
 // features are the machine's abilities that have no device. What names KVM's own

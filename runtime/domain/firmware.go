@@ -34,8 +34,11 @@ func firmware(in Input, domain *libvirtxml.Domain) error {
 		SMBios: &libvirtxml.DomainSMBios{Mode: "sysinfo"},
 	}
 	spec := in.VMI.Spec.Domain.Firmware
-	if spec == nil || spec.Bootloader == nil {
+	if spec == nil {
 		return nil
+	}
+	if err := kernelBoot(in, spec.KernelBoot, domain.OS); err != nil || spec.Bootloader == nil {
+		return err
 	}
 	if bios := spec.Bootloader.BIOS; bios != nil {
 		if requested(bios.UseSerial) {
@@ -55,16 +58,17 @@ func firmware(in Input, domain *libvirtxml.Domain) error {
 // efi selects UEFI images. Secure boot is on unless it is switched off, as the API
 // defines, and needs the SMM that features adds.
 func efi(in Input, spec *v1.EFI, os *libvirtxml.DomainOS) error {
-	if requested(spec.Persistent) {
-		return errors.New("spec.domain.firmware.bootloader.efi.persistent is not supported yet; remove it")
-	}
 	secure := enabled(spec.SecureBoot)
 	images := in.Firmware.Plain
 	if secure {
 		images = in.Firmware.Secure
 	}
 	os.Loader = &libvirtxml.DomainLoader{Path: images.Code, Readonly: "yes", Secure: yesNo(secure), Type: "pflash"}
-	os.NVRam = &libvirtxml.DomainNVRam{NVRam: in.Firmware.NVRAM, Template: images.Vars}
+	nvram := NVRAM(in.VMI, in.StateDir)
+	if nvram == "" {
+		nvram = in.Firmware.NVRAM
+	}
+	os.NVRam = &libvirtxml.DomainNVRam{NVRam: nvram, Template: images.Vars}
 	return nil
 }
 

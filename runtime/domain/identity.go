@@ -20,7 +20,10 @@ var firmwareSpace = uuid.MustParse("6a1a24a1-4061-4607-8bf4-a3963d0c5895")
 // Name is the libvirt name of the VMI's domain: namespace and name, shortened by a
 // hash where they are too long for a file name.
 func Name(vmi *v1.VirtualMachineInstance) string {
-	name := vmi.Namespace + "_" + vmi.Name
+	return fileName(vmi.Namespace + "_" + vmi.Name)
+}
+
+func fileName(name string) string {
 	if len(name) <= maxName {
 		return name
 	}
@@ -51,7 +54,9 @@ func identity(in Input, domain *libvirtxml.Domain) error {
 	}
 	smbios := &libvirtxml.DomainSysInfoSMBIOS{System: &libvirtxml.DomainSysInfoSystem{Entry: entries}}
 	if chassis := in.VMI.Spec.Domain.Chassis; chassis != nil {
-		smbios.Chassis = chassisInfo(chassis)
+		if info := chassisInfo(chassis); len(info.Entry) > 0 { // libvirt takes none that says nothing
+			smbios.Chassis = info
+		}
 	}
 	domain.SysInfo = []libvirtxml.DomainSysInfo{{SMBIOS: smbios}}
 	return nil

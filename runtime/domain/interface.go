@@ -2,6 +2,7 @@ package domain
 
 import (
 	"fmt"
+	"net"
 
 	v1 "kubevirt.io/api/core/v1"
 	"libvirt.org/go/libvirtxml"
@@ -70,11 +71,15 @@ func networkInterface(vmi *v1.VirtualMachineInstance, spec *v1.Interface, tap pr
 	return out, nil
 }
 
+// macAddress is the one asked for, in whatever way it is written, as libvirt writes it.
 func macAddress(spec *v1.Interface, tap protocol.Interface) string {
-	if spec.MacAddress != "" {
-		return spec.MacAddress
+	if spec.MacAddress == "" {
+		return tap.MAC
 	}
-	return tap.MAC
+	if mac, err := net.ParseMAC(spec.MacAddress); err == nil {
+		return mac.String()
+	}
+	return spec.MacAddress
 }
 
 func isVirtio(spec *v1.Interface) bool { return spec.Model == "" || spec.Model == modelVirtio }

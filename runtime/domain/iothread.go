@@ -1,12 +1,18 @@
 package domain
 
-import v1 "kubevirt.io/api/core/v1"
+import (
+	v1 "kubevirt.io/api/core/v1"
+	"libvirt.org/go/libvirtxml"
+)
 
 // ioThreads deals out QEMU's I/O threads to virtio disks: one for each disk that
 // asks for its own, and, under a policy, a pool for the others: of one thread when
-// shared, of at most two for each vCPU when auto.
+// shared, of at most two for each vCPU when auto. Each disk of such a pool has one of
+// its threads; of a supplemental pool, whose size the VMI says, each has all.
 type ioThreads struct {
 	pool, dealt, own uint
+	// spread says that each disk has all threads of the pool; it needs a queue for each of them.
+	spread bool
 }
 
 func newIOThreads(vmi *v1.VirtualMachineInstance) *ioThreads {
@@ -18,32 +24,43 @@ func newIOThreads(vmi *v1.VirtualMachineInstance) *ioThreads {
 			pooled++
 		}
 	}
-	if policy := vmi.Spec.Domain.IOThreadsPolicy; policy != nil && pooled > 0 {
-		threads.pool = 1
-		if *policy == v1.IOThreadsPolicyAuto {
-			threads.pool = min(pooled, 2*VCPUs(vmi))
+	policy := vmi.Spec.Domain.IOThreadsPolicy
+	if policy == nil || pooled == 0 {
+		return threads
+	}
+	threads.pool = 1
+	switch *policy {
+	case v1.IOThreadsPolicyAuto:
+		threads.pool = min(pooled, 2*VCPUs(vmi))
+	case v1.IOThreadsPolicySupplementalPool:
+		threads.spread = true
+		if spec := vmi.Spec.Domain.IOThreads; spec != nil && spec.SupplementalPoolThreadCount != nil {
+			threads.pool = uint(*spec.SupplementalPoolThreadCount)
 		}
 	}
 	return threads
 }
 
-// of returns the number of the disk's thread, nil for QEMU's main loop.
-func (t *ioThreads) of(spec *v1.Disk) *uint {
-	if diskBus(spec) != v1.DiskBusVirtio {
-		return nil
-	}
-	var number uint
+// deal gives the disk of spec its threads; one without works in QEMU's main loop.
+func (t *ioThreads) deal(spec *v1.Disk, driver *libvirtxml.DomainDiskDriver) {
 	switch {
+	case diskBus(spec) != v1.DiskBusVirtio:
 	case requested(spec.DedicatedIOThread):
 		t.own++
-		number = t.pool + t.own
+		driver.IOThread = new(t.pool + t.own)
 	case t.pool == 0:
-		return nil
+	case t.spread:
+		driver.IOThreads = &libvirtxml.DomainDiskIOThreads{}
+		for number := uint(1); number <= t.pool; number++ {
+			driver.IOThreads.IOThread = append(driver.IOThreads.IOThread, libvirtxml.DomainDiskIOThread{ID: number})
+		}
+		if driver.Queues == nil || *driver.Queues < t.pool {
+			driver.Queues = new(t.pool)
+		}
 	default:
-		number = t.dealt%t.pool + 1
+		driver.IOThread = new(t.dealt%t.pool + 1)
 		t.dealt++
 	}
-	return &number
 }
 
 // count is how many threads the disks use.

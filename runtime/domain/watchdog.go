@@ -12,15 +12,17 @@ func watchdog(in Input, domain *libvirtxml.Domain) error {
 	if spec == nil {
 		return nil
 	}
-	if spec.I6300ESB == nil {
+	if spec.Diag288 != nil {
 		return fmt.Errorf("watchdog %s: this machine has only i6300esb", spec.Name)
 	}
-	action := spec.I6300ESB.Action
-	if action == "" {
-		action = v1.WatchdogActionReset
+	action := v1.WatchdogActionReset
+	if device := spec.I6300ESB; device != nil && device.Action != "" {
+		action = device.Action
 	}
-	domain.Devices.Watchdogs = []libvirtxml.DomainWatchdog{{
-		Model: "i6300esb", Action: string(action), Alias: &libvirtxml.DomainAlias{Name: AliasPrefix + spec.Name},
-	}}
+	out := libvirtxml.DomainWatchdog{Model: "i6300esb", Action: string(action)}
+	if spec.Name != "" {
+		out.Alias = &libvirtxml.DomainAlias{Name: AliasPrefix + spec.Name}
+	}
+	domain.Devices.Watchdogs = []libvirtxml.DomainWatchdog{out}
 	return nil
 }

@@ -44,6 +44,19 @@ func Exec(ctx context.Context, channel Channel, run protocol.GuestExec) (protoco
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	pid, err := Start(ctx, channel, run)
+	if err != nil {
+		return protocol.GuestExecResult{}, err
+	}
+	result, err := Wait(ctx, channel, pid)
+	if err != nil {
+		return result, fmt.Errorf("waiting for %s in the guest (at most %s): %w", run.Command, timeout, err)
+	}
+	return result, nil
+}
+
+// Start starts a command in the guest and returns by which number its agent knows it.
+func Start(ctx context.Context, channel Channel, run protocol.GuestExec) (int64, error) {
 	var started struct {
 		PID int64 `json:"pid"`
 	}
@@ -52,13 +65,26 @@ func Exec(ctx context.Context, channel Channel, run protocol.GuestExec) (protoco
 		delete(arguments, "arg")
 	}
 	if err := call(ctx, channel, "guest-exec", arguments, &started); err != nil {
-		return protocol.GuestExecResult{}, fmt.Errorf("starting %s in the guest: %w", run.Command, err)
+		return 0, fmt.Errorf("starting %s in the guest: %w", run.Command, err)
 	}
-	status, err := waitExited(ctx, channel, started.PID)
+	return started.PID, nil
+}
+
+// Wait waits for the end of a command that was started.
+func Wait(ctx context.Context, channel Channel, pid int64) (protocol.GuestExecResult, error) {
+	status, err := waitExited(ctx, channel, pid)
 	if err != nil {
-		return protocol.GuestExecResult{}, fmt.Errorf("waiting for %s in the guest (at most %s): %w", run.Command, timeout, err)
+		return protocol.GuestExecResult{}, err
 	}
 	return status.result()
+}
+
+// Running says whether a command that was started still runs. It fails too for one that
+// the agent knows no more.
+func Running(ctx context.Context, channel Channel, pid int64) (bool, error) {
+	var status execStatus
+	err := call(ctx, channel, "guest-exec-status", map[string]int64{"pid": pid}, &status)
+	return err == nil && !status.Exited, err
 }
 
 func waitExited(ctx context.Context, channel Channel, pid int64) (execStatus, error) {

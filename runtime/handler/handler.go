@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	v1 "kubevirt.io/api/core/v1"
@@ -31,6 +32,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/slipway-vm/slipway/internal/metric"
+	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/scheme"
 	"github.com/slipway-vm/slipway/runtime/handler/api"
 	"github.com/slipway-vm/slipway/runtime/handler/devices"
@@ -145,7 +147,7 @@ func newManager(options Options) (ctrl.Manager, error) {
 			ByObject: map[client.Object]cache.ByObject{
 				&corev1.Pod{}: {
 					Field: fields.OneTermEqualSelector("spec.nodeName", options.NodeName),
-					Label: labels.SelectorFromSet(labels.Set{v1.AppLabel: "virt-launcher"}),
+					Label: podsOfGuests(),
 				},
 				&v1.VirtualMachineInstance{}: {
 					Label: labels.SelectorFromSet(labels.Set{v1.NodeNameLabel: options.NodeName}),
@@ -159,6 +161,15 @@ func newManager(options Options) (ctrl.Manager, error) {
 		return nil, fmt.Errorf("making the manager: %w", err)
 	}
 	return mgr, nil
+}
+
+// podsOfGuests selects launcher pods, and the pods that hold volumes which came later.
+func podsOfGuests() labels.Selector {
+	are, err := labels.NewRequirement(v1.AppLabel, selection.In, []string{"virt-launcher", names.AppAttachment})
+	if err != nil {
+		return labels.Nothing() // never: the names are constants, and the tests would see no pod
+	}
+	return labels.NewSelector().Add(*are)
 }
 
 // serveHealth serves /healthz, and /readyz from when the caches are filled, the controllers

@@ -71,6 +71,8 @@ func TestHandler(t *testing.T) {
 	t.Run("a scheduled VMI runs with few writes, outlives kill -9 and ends within its grace", w.lifeOfAVMI)
 	t.Run("a guest that ignores its shutdown is powered off when its grace is over", w.stubbornGuest)
 	t.Run("container disks that were lost before the start end the VMI with the reason", w.lostDisk)
+	t.Run("disks come and go with the VMI's volumes", w.plugs)
+	t.Run("a VMI is ready as its probe finds, and ends with the reason when the other fails", w.probed)
 	t.Run("guests are measured, and those of older launchers said not to be", w.measures)
 	t.Run("the node is marked schedulable with a heartbeat", w.heartbeat)
 }
@@ -98,6 +100,7 @@ func (w *world) lifeOfAVMI(t *testing.T) {
 		t.Errorf("it was written %d times until Running, want 1", vmi.Generation-1)
 	}
 
+	w.events(t, vmi, "Created", "Started") // they are sent a moment after the write, and a killed handler sends none
 	stop(syscall.SIGKILL)
 	launcher.expect(t, "lost <nil>")
 	before := vmi.ResourceVersion

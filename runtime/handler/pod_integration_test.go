@@ -31,7 +31,7 @@ type testPod struct {
 	cgroup string
 }
 
-func (w *world) newPod(t *testing.T, vmi *v1.VirtualMachineInstance) *testPod {
+func (w *world) newPod(t *testing.T, vmi *v1.VirtualMachineInstance, options ...func(*corev1.Pod)) *testPod {
 	t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Name: "virt-launcher-" + vmi.Name, Namespace: vmi.Namespace,
@@ -40,6 +40,15 @@ func (w *world) newPod(t *testing.T, vmi *v1.VirtualMachineInstance) *testPod {
 	}}
 	pod.Spec.NodeName = nodeName
 	pod.Spec.Containers = []corev1.Container{{Name: "compute", Image: "x"}}
+	for _, option := range options {
+		option(pod)
+	}
+	return w.placePod(t, pod)
+}
+
+// placePod puts pod on the node.
+func (w *world) placePod(t *testing.T, pod *corev1.Pod) *testPod {
+	t.Helper()
 	must(t, w.client.Create(t.Context(), pod))
 	p := &testPod{world: w, folder: filepath.Join(w.root, "pods", string(pod.UID), "volumes/kubernetes.io~empty-dir/sockets")}
 	must(t, os.MkdirAll(p.folder, 0o755))
@@ -71,8 +80,10 @@ type testProcess struct {
 	lines   chan string
 }
 
-// setUp gives the process what a container has: its own /dev/net/tun, and uid 107.
+// setUp gives the process what a container has: its own /dev/net/tun, the mounted claim of an
+// attachment pod, and uid 107.
 const setUp = `read go && mount -t tmpfs tmpfs /dev/net && mknod -m 600 /dev/net/tun c 10 200 &&
+mount -t tmpfs tmpfs /run && mkdir -p /run/kubevirt-private/vmi-disks/data && touch /run/kubevirt-private/vmi-disks/data/marker &&
 exec setpriv --reuid 107 --regid 107 --clear-groups --no-new-privs --inh-caps=-all "$@"`
 
 // run starts a process in a network of the pod's kind, with an eth0 and a default route.

@@ -4,6 +4,7 @@ package iso
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -16,20 +17,71 @@ const (
 	padding = 1 << 20 // images are a multiple of this, in bytes; what is added is sparse
 )
 
-// Write makes an image with label and files, by name, at path, where nothing may be yet.
-// The folder of path also takes a temporary copy of the files.
-func Write(path, label string, files map[string][]byte) (err error) {
+// MaxLabel is how long a volume label may be, in bytes.
+const MaxLabel = 32
+
+// File is a file of an image.
+type File struct {
+	Data []byte
+	// Mode are the permissions that Linux guests see.
+	Mode fs.FileMode
+}
+
+// Private are files that only a guest's root may read.
+func Private(contents map[string][]byte) map[string]File {
+	files := make(map[string]File, len(contents))
+	for name, data := range contents {
+		files[name] = File{Data: data, Mode: 0o600}
+	}
+	return files
+}
+
+// Write makes an image with label and files, by their paths in it, at path, where nothing
+// may be yet. The folder of path also takes a temporary copy of the files.
+func Write(path, label string, files map[string]File) (err error) {
 	workspace, err := os.MkdirTemp(filepath.Dir(path), ".iso-")
 	if err != nil {
 		return fmt.Errorf("making a folder for %s: %w", path, err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(workspace)) }()
-	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(workspace, name), content, 0o600); err != nil {
+	if err := fill(workspace, files); err != nil {
+		return err
+	}
+	return pack(path, label, workspace)
+}
+
+// fill writes files below dir. Modes are set afterwards, past the process's own mask.
+func fill(dir string, files map[string]File) (err error) {
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return fmt.Errorf("opening the folder of an image: %w", err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("opening the folder of an image: %w", err)
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	for name, file := range files {
+		if err := makeFolders(root, filepath.Dir(name)); err != nil {
+			return err
+		}
+		if err := errors.Join(root.WriteFile(name, file.Data, 0o600), root.Chmod(name, file.Mode)); err != nil {
 			return fmt.Errorf("writing %s: %w", name, err)
 		}
 	}
-	return pack(path, label, workspace)
+	return nil
+}
+
+// makeFolders makes folder and those above it.
+func makeFolders(root *os.Root, folder string) error {
+	if err := root.MkdirAll(folder, 0o755); err != nil {
+		return fmt.Errorf("making folder %s: %w", folder, err)
+	}
+	for ; folder != "."; folder = filepath.Dir(folder) {
+		if err := root.Chmod(folder, 0o755); err != nil {
+			return fmt.Errorf("opening folder %s: %w", folder, err)
+		}
+	}
+	return nil
 }
 
 // pack writes the files of workspace into a new image at path. Their names do not
@@ -45,6 +97,9 @@ func pack(path, label, workspace string) (err error) {
 		return fmt.Errorf("making %s: %w", path, err)
 	}
 	if err := iso.Finalize(iso9660.FinalizeOptions{RockRidge: true, Joliet: true, VolumeIdentifier: label}); err != nil {
+		return fmt.Errorf("making %s: %w", path, err)
+	}
+	if err := joinJoliet(image); err != nil {
 		return fmt.Errorf("making %s: %w", path, err)
 	}
 	info, err := image.Stat()

@@ -63,6 +63,7 @@ func (m *machine) agentChanged(connected bool) {
 	m.log.Info("The guest agent's channel changed", "connected", connected)
 	m.link.Publish(m.state)
 	m.askAgainFromStart()
+	m.accessDue(0)
 }
 
 // askAgent asks in the background and takes the answer in as a task.

@@ -5,24 +5,33 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/slipway-vm/slipway/runtime/domain"
 	"github.com/slipway-vm/slipway/runtime/protocol"
 	"github.com/slipway-vm/slipway/runtime/protocol/wire"
 )
 
 // sockets are where QEMU serves the guest's devices, in the VM's own folder.
-var sockets = map[protocol.Channel]string{
-	protocol.ChannelConsole: socketConsole,
-	protocol.ChannelVNC:     socketVNC,
-}
+var sockets = func() map[protocol.Channel]string {
+	all := map[protocol.Channel]string{protocol.ChannelConsole: socketConsole, protocol.ChannelVNC: socketVNC}
+	for slot := range v1.UsbClientPassthroughMaxNumberOf {
+		all[protocol.ChannelUSB(slot)] = domain.USBSocket(socketsUSB, slot)
+	}
+	return all
+}()
 
 const (
 	socketConsole = "virt-serial0"
 	socketVNC     = "virt-vnc"
+	socketsUSB    = "virt-usbredir-"
 )
 
 // connect joins the stream that came with the request with QEMU's socket. ctx ends with
@@ -34,8 +43,8 @@ func (m *machine) connect(ctx context.Context, request wire.Request, _ protocol.
 	}
 	name, known := sockets[connect.Channel]
 	if !known || len(request.Files) != 1 {
-		return nil, fmt.Errorf("a connection is to %s or %s and comes with one stream; got %q and %d",
-			protocol.ChannelConsole, protocol.ChannelVNC, connect.Channel, len(request.Files))
+		return nil, fmt.Errorf("a connection is to one of %v and comes with one stream; got %q and %d",
+			slices.Sorted(maps.Keys(sockets)), connect.Channel, len(request.Files))
 	}
 	client, err := net.FileConn(request.Files[0])
 	if err != nil {

@@ -27,6 +27,9 @@ var controls = map[wire.Type]control{
 	protocol.TypeGuestInfo:   (*machine).guestInfo,
 	protocol.TypeUsers:       (*machine).users,
 	protocol.TypeFilesystems: (*machine).filesystems,
+	protocol.TypePlug:        (*machine).plug,
+	protocol.TypeUnplug:      (*machine).unplug,
+	protocol.TypeResize:      (*machine).resize,
 }
 
 // pause stops the guest; libvirt's event changes the phase.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/slipway-vm/slipway/runtime/domain"
 	"github.com/slipway-vm/slipway/runtime/protocol"
 )
 
@@ -64,6 +65,12 @@ func TestMachinesOfAllKindsStart(t *testing.T) {
 			if graphics := message.VMI.Spec.Domain.Devices.AutoattachGraphicsDevice; graphics == nil || *graphics {
 				sockets = append(sockets, "virt-vnc")
 			}
+			if domain.RedirectsUSB(message.VMI) {
+				sockets = append(sockets, "virt-usbredir-0")
+				for _, slot := range []int{0, v1.UsbClientPassthroughMaxNumberOf - 1} {
+					p.hear(p.connect(protocol.ChannelUSB(slot)), "qemu usb-redir guest")
+				}
+			}
 			for _, socket := range sockets {
 				if info, err := os.Stat(filepath.Join(p.dir, "private", uid, socket)); err != nil || info.Mode().Type() != os.ModeSocket {
 					t.Errorf("%s is no socket: %v", socket, err)
@@ -84,6 +91,7 @@ func everything(s *protocol.Sync) {
 	vmi.Spec.Domain.CPU = &v1.CPU{Sockets: 2, Cores: 2}
 	devices.NetworkInterfaceMultiQueue, devices.BlockMultiQueue, devices.UseVirtioTransitional = &multiqueue, &multiqueue, &transitional
 	devices.AutoattachInputDevice = &multiqueue
+	devices.ClientPassthrough = &v1.ClientPassthroughDevices{}
 	devices.Inputs = []v1.Input{{Name: "t", Type: v1.InputTypeTablet, Bus: v1.InputBusUSB}, {Name: "k", Type: v1.InputTypeKeyboard, Bus: v1.InputBusVirtio}}
 	devices.Watchdog = &v1.Watchdog{Name: "w", WatchdogDevice: v1.WatchdogDevice{I6300ESB: &v1.I6300ESBWatchdog{}}}
 	devices.PanicDevices = []v1.PanicDevice{{}, {Model: new(v1.Pvpanic)}}

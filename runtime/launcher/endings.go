@@ -39,22 +39,31 @@ func (e *endings) note(pid int, status unix.WaitStatus) {
 func (e *endings) of(ctx context.Context, pid int) string {
 	ctx, cancel := context.WithTimeout(ctx, endingPatience)
 	defer cancel()
+	status, ok := e.await(ctx, pid)
+	switch {
+	case !ok:
+		return ""
+	case status.Signaled() && status.Signal() == unix.SIGKILL:
+		return "QEMU was killed by signal 9; the usual cause is the memory limit of the pod"
+	case status.Signaled():
+		return fmt.Sprintf("QEMU was ended by signal %d (%s)", status.Signal(), status.Signal())
+	}
+	return fmt.Sprintf("QEMU exited with code %d", status.ExitStatus())
+}
+
+// await waits until pid has ended; false when ctx is done before.
+func (e *endings) await(ctx context.Context, pid int) (unix.WaitStatus, bool) {
 	for {
 		e.mu.Lock()
 		status, ok := e.seen[pid]
 		fresh := e.fresh
 		e.mu.Unlock()
-		switch {
-		case ok && status.Signaled() && status.Signal() == unix.SIGKILL:
-			return "QEMU was killed by signal 9; the usual cause is the memory limit of the pod"
-		case ok && status.Signaled():
-			return fmt.Sprintf("QEMU was ended by signal %d (%s)", status.Signal(), status.Signal())
-		case ok:
-			return fmt.Sprintf("QEMU exited with code %d", status.ExitStatus())
+		if ok {
+			return status, true
 		}
 		select {
 		case <-ctx.Done():
-			return ""
+			return 0, false
 		case <-fresh:
 		}
 	}

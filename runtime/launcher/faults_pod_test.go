@@ -181,6 +181,41 @@ func TestTheEndOfQEMUIsACrashWithItsCause(t *testing.T) {
 	}
 }
 
+// A libvirt that stands still tells nothing of QEMU's end and does not end when it is asked to.
+func TestAStuckLibvirtHidesNoEnd(t *testing.T) {
+	cases := map[string]struct {
+		end    func(p *pod)
+		phase  protocol.Phase
+		reason string
+		code   int
+	}{
+		"of a QEMU that is killed": {
+			end: func(p *pod) { p.kill("qemu-system-x86_64", syscall.SIGKILL) }, phase: protocol.PhaseCrashed, reason: "QEMUEnded", code: 1,
+		},
+		"that was asked for": {
+			end: func(p *pod) { p.shutDown(p.t, protocol.Shutdown{}) }, phase: protocol.PhaseShutdown, reason: "Destroyed", code: 0,
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			p := start(t)
+			p.connected()
+			if state, err := p.sync(unbootable()); err != nil || state.Phase != protocol.PhaseRunning {
+				t.Fatalf("%+v, %v", state, err)
+			}
+			p.kill("libvirtd", syscall.SIGSTOP)
+			before := time.Now()
+			c.end(p)
+			state := p.until("the end", time.Minute, phase(c.phase))
+			code := p.exit(30 * time.Second)
+			if code != c.code || state.Reason != c.reason {
+				t.Errorf("exit code %d, %+v", code, state)
+			}
+			t.Logf("ended in %s: %s", time.Since(before), state.Message)
+		})
+	}
+}
+
 func TestTheLastStateWaitsForAHandler(t *testing.T) {
 	p := start(t)
 	p.connected()
@@ -212,7 +247,9 @@ func TestWhatCannotBeStartedFailsWithItsReason(t *testing.T) {
 		"an image with a backing file":     {image: image, want: "VolumesNotReady"},
 		"no KVM and emulation not allowed": {edit: func(s *protocol.Sync) { s.Facts.AllowEmulation = false }, want: "KVMUnavailable"},
 		"a machine that QEMU has not":      {edit: func(s *protocol.Sync) { s.VMI.Spec.Domain.Machine = &v1.Machine{Type: "pc-q35-99.9"} }, want: "StartFailed"},
-		"a field that is not built":        {edit: func(s *protocol.Sync) { s.VMI.Spec.Domain.Devices.TPM = &v1.TPMDevice{} }, want: "InvalidSpec"},
+		"a field that is not built": {edit: func(s *protocol.Sync) {
+			s.VMI.Spec.Domain.Devices.GPUs = []v1.GPU{{Name: "one", DeviceName: "vendor/model"}}
+		}, want: "InvalidSpec"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

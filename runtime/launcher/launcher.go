@@ -20,6 +20,7 @@ import (
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/runtime/launcher/hypervisor"
 	"github.com/slipway-vm/slipway/runtime/launcher/link"
+	"github.com/slipway-vm/slipway/runtime/launcher/probe"
 	"github.com/slipway-vm/slipway/runtime/launcher/process"
 	"github.com/slipway-vm/slipway/runtime/protocol"
 	"github.com/slipway-vm/slipway/runtime/protocol/wire"
@@ -44,7 +45,11 @@ type Options struct {
 	GracePeriod time.Duration
 	// SocketDir is where virt-handler makes its socket, PrivateDir where the VM's own
 	// files go, LibvirtDir libvirt's runtime folder.
-	SocketDir, PrivateDir, LibvirtDir string
+	// CredentialsDir has the Secrets of access credentials.
+	SocketDir, PrivateDir, LibvirtDir, CredentialsDir string
+	// StateDir is where the claim is mounted on which the VM keeps its TPM's and its
+	// firmware's state, when it does.
+	StateDir string
 	// Libvirtd is the daemon's program.
 	Libvirtd string
 	// Console gets the guest's serial output.
@@ -59,6 +64,7 @@ type Options struct {
 func PodOptions() Options {
 	return Options{
 		SocketDir: names.LauncherSocketDir, PrivateDir: names.LauncherPrivateDir, LibvirtDir: names.LauncherLibvirtDir,
+		CredentialsDir: names.LauncherCredentialsDir, StateDir: names.LauncherStateDir,
 		Libvirtd: "/usr/sbin/libvirtd", Console: os.Stdout, TerminationMessage: "/dev/termination-log",
 		Log: slog.New(slog.NewJSONHandler(os.Stderr, nil)),
 	}
@@ -110,9 +116,13 @@ func Run(ctx context.Context, options Options, terminate <-chan os.Signal) error
 		Hello:   wire.Hello{Version: wire.Version, Role: wire.RoleLauncher, VMIUID: options.UID},
 		Handler: m.handle, Log: options.Log,
 	})
-	failed := make(chan error, 2)
+	probes := newProber(hv, m.link.State)
+	failed := make(chan error, 3)
 	running.Go(func() { failed <- hv.Run(ctx) })
 	running.Go(func() { failed <- m.link.Run(ctx) })
+	running.Go(func() {
+		failed <- probe.Serve(ctx, filepath.Join(options.own(), names.LauncherProbeSocket), probes.answer, options.Log)
+	})
 	running.Go(func() { warm(ctx, hv, options.Log) })
 	final := m.run(ctx, terminate, failed)
 	return conclude(ctx, options, m.link, final)

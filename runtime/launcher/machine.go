@@ -5,13 +5,16 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
 	"libvirt.org/go/libvirtxml"
 
+	"github.com/slipway-vm/slipway/runtime/domain"
 	"github.com/slipway-vm/slipway/runtime/guestagent"
 	"github.com/slipway-vm/slipway/runtime/launcher/console"
+	"github.com/slipway-vm/slipway/runtime/launcher/disks"
 	"github.com/slipway-vm/slipway/runtime/launcher/hypervisor"
 	"github.com/slipway-vm/slipway/runtime/launcher/link"
 	"github.com/slipway-vm/slipway/runtime/protocol"
@@ -19,7 +22,8 @@ import (
 
 // domainRunner is what the machine needs of libvirt.
 type domainRunner interface {
-	Start(ctx context.Context, spec *libvirtxml.Domain, paused bool) (hypervisor.Started, error)
+	Start(ctx context.Context, spec *libvirtxml.Domain, plan hypervisor.Plan) (hypervisor.Started, error)
+	Keep(files []*os.File) error
 	Status() (hypervisor.Status, error)
 	PowerDown(agent bool) error
 	Resume() error
@@ -40,10 +44,14 @@ type machine struct {
 	state    protocol.State
 	qemu     int                 // process id
 	images   map[string]*os.File // container disks, open for QEMU
+	plugs    plugs
 	leases   leases
 	console  *console.Log // nil when nothing is kept of it
 	stopping stopping
+	waiting  waiting
+	disks    disks.Leases
 	agent    agentWatch
+	access   accessKeeper
 	thaw     *time.Timer // when frozen file systems go on by themselves
 
 	measuring sync.Mutex // held while the guest is being measured
@@ -54,7 +62,9 @@ func newMachine(options Options, hv *hypervisor.Hypervisor, endings *endings) *m
 	return &machine{
 		options: options, log: options.Log, hv: hv, domain: hv, endings: endings,
 		tasks: make(chan func(context.Context)), images: map[string]*os.File{},
-		stopping: newStopping(), agent: agentWatch{timer: stoppedTimer()}, thaw: stoppedTimer(),
+		plugs:    plugs{files: map[string]*os.File{}},
+		stopping: newStopping(), waiting: newWaiting(), agent: agentWatch{timer: stoppedTimer()},
+		access: accessKeeper{timer: stoppedTimer()}, thaw: stoppedTimer(),
 	}
 }
 
@@ -62,7 +72,9 @@ func newMachine(options Options, hv *hypervisor.Hypervisor, endings *endings) *m
 // the end of libvirt or of the handler's link.
 func (m *machine) run(ctx context.Context, terminate <-chan os.Signal, failed <-chan error) protocol.State {
 	defer m.stopping.stop()
+	defer m.waiting.timer.Stop()
 	defer m.agent.stop()
+	defer m.access.timer.Stop()
 	defer m.thaw.Stop()
 	defer m.leases.stop()
 	for !m.over() {
@@ -71,6 +83,7 @@ func (m *machine) run(ctx context.Context, terminate <-chan os.Signal, failed <-
 			return m.state
 		case <-terminate:
 			m.log.Info("Asked to terminate")
+			m.state.Terminated = !m.stopping.begun
 			m.shutdown(m.options.GracePeriod)
 		case err := <-failed:
 			m.fail("LauncherFailed", err)
@@ -82,8 +95,12 @@ func (m *machine) run(ctx context.Context, terminate <-chan os.Signal, failed <-
 			m.pressPowerButton()
 		case <-m.stopping.deadline.C:
 			m.destroy(fmt.Sprintf("the guest did not shut down within its grace period of %s", m.stopping.grace))
+		case <-m.waiting.timer.C:
+			m.startAgain(ctx)
 		case <-m.agent.timer.C:
 			m.askAgent(ctx)
+		case <-m.access.timer.C:
+			m.giveAccess(ctx)
 		case <-m.thaw.C:
 			m.thawGuest(ctx)
 		}
@@ -130,13 +147,21 @@ func (m *machine) on(ctx context.Context, event hypervisor.Event) {
 			m.fail("LibvirtFailed", err)
 			return
 		}
+		m.missedUnplugs()
 		m.condition(ctx, status)
+		go m.keepDisks(m.disks.Files())
+	case hypervisor.DeviceRemoved:
+		m.unplugged(event.Detail)
+	case hypervisor.DeviceStays:
+		m.leaving(strings.TrimPrefix(event.Detail, domain.AliasPrefix), guestRefused)
 	case hypervisor.AgentChanged:
 		m.agentChanged(event.AgentConnected)
 	case hypervisor.IOError:
 		m.log.Warn("A disk failed", "detail", event.Detail)
 		m.state.Message = event.Detail
 		m.link.Publish(m.state)
+	case hypervisor.MemoryChanged:
+		m.memoryTaken(event.Bytes)
 	case hypervisor.Rebooted:
 		m.log.Info("The guest restarts")
 		m.thawed() // a new system begins with its own

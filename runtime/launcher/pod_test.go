@@ -28,6 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/slipway-vm/slipway/internal/overhead"
 	"github.com/slipway-vm/slipway/runtime/protocol"
 	"github.com/slipway-vm/slipway/runtime/protocol/wire"
 )
@@ -380,7 +381,7 @@ func TestAGuestBootsAnswersAndShutsDown(t *testing.T) {
 	if !strings.Contains(p.out.String(), "tiny login:") {
 		t.Errorf("the console has no login prompt:\n%s", p.out.String())
 	}
-	p.memory()
+	p.fits(overhead.Machine{Guest: 128 << 20, VCPUs: 1, Graphics: true})
 	before := time.Now()
 	if err := p.conn.Call(t.Context(), protocol.TypeShutdown, protocol.Shutdown{GracePeriodSeconds: 60}, nil); err != nil {
 		t.Fatal(err)
@@ -390,21 +391,4 @@ func TestAGuestBootsAnswersAndShutsDown(t *testing.T) {
 		t.Errorf("exit code %d, state %+v", code, state)
 	}
 	t.Logf("shut down in %s", time.Since(before))
-}
-
-// memory reports the parts of the pod's memory.
-func (p *pod) memory() {
-	for _, program := range []string{"virt-launcher", "libvirtd", "qemu-system-x86_64"} {
-		proc := filepath.Join("/proc", itoa(p.pid(program)))
-		rollup, err := os.ReadFile(filepath.Join(proc, "smaps_rollup"))
-		if err != nil {
-			p.t.Fatal(err)
-		}
-		for line := range strings.Lines(string(rollup)) {
-			fields := strings.Fields(line)
-			if len(fields) > 1 && (fields[0] == "Pss:" || fields[0] == "Pss_Anon:") {
-				p.t.Logf("%s of %s: %.1f MiB", fields[0], program, float64(atoi(p.t, fields[1]))/1024)
-			}
-		}
-	}
 }

@@ -3,6 +3,7 @@ package launcher
 import (
 	"time"
 
+	"github.com/slipway-vm/slipway/runtime/launcher/hypervisor"
 	"github.com/slipway-vm/slipway/runtime/protocol"
 )
 
@@ -52,6 +53,10 @@ func (m *machine) shutdown(grace time.Duration) {
 	if m.over() {
 		return
 	}
+	if m.waiting.request != nil {
+		m.destroy("the virtual machine was stopped before its disks were free")
+		return
+	}
 	if grace <= 0 {
 		m.destroy("the virtual machine was powered off without a grace period")
 		return
@@ -85,6 +90,11 @@ func (m *machine) destroy(why string) {
 	m.stopping.begun, m.stopping.why = true, why
 	m.stopping.stop()
 	if m.over() {
+		return
+	}
+	if m.waiting.request != nil { // there is nothing to power off yet
+		m.waiting.stop()
+		m.enter(protocol.PhaseShutdown, hypervisor.ReasonDestroyed, why)
 		return
 	}
 	m.log.Info("Powering the virtual machine off", "why", why)

@@ -13,6 +13,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"libvirt.org/go/libvirtxml"
 
+	"github.com/slipway-vm/slipway/runtime/cloudinit"
 	"github.com/slipway-vm/slipway/runtime/domain"
 	"github.com/slipway-vm/slipway/runtime/launcher/console"
 	"github.com/slipway-vm/slipway/runtime/launcher/disks"
@@ -32,6 +33,10 @@ func (m *machine) sync(ctx context.Context, request protocol.Sync, files []*os.F
 	}
 	m.takeImages(request.Facts.ContainerDisks, files)
 	if m.stopping.begun {
+		return nil
+	}
+	if m.waiting.request != nil {
+		m.waiting.request = &request // the start to come uses what is known then
 		return nil
 	}
 	if m.state.Phase == protocol.PhaseNone {
@@ -67,18 +72,27 @@ func (m *machine) takeImages(volumes []string, files []*os.File) {
 
 // start prepares, defines and starts the domain; a failure is the machine's end.
 func (m *machine) start(ctx context.Context, request protocol.Sync) {
-	m.enter(protocol.PhaseStarting, "", "")
+	if m.state.Reason != protocol.ReasonDiskInUse { // which is told until it is so no more
+		m.enter(protocol.PhaseStarting, "", "")
+	}
 	m.state.KVM = kvmUsable()
 	if !m.state.KVM && !request.Facts.AllowEmulation {
 		m.fail("KVMUnavailable", errors.New("/dev/kvm cannot be used in this pod and emulation is not allowed; "+
 			"schedule on a node with KVM, or set developerConfiguration.useEmulation of the KubeVirt object"))
 		return
 	}
-	prepared, err := disks.Prepare(disks.PodPaths(filepath.Join(m.options.own(), "disks")), disks.Request{
+	if !m.leaseDisks(request) {
+		return
+	}
+	prepared, err := disks.Prepare(m.paths(), disks.Request{
 		VMI: request.VMI, ContainerDisks: m.images, ClaimSizes: request.Facts.ClaimSizes,
 	})
 	if err != nil {
 		m.fail("VolumesNotReady", err)
+		return
+	}
+	if err := m.prepareState(request.VMI); err != nil {
+		m.fail("StateNotReady", err)
 		return
 	}
 	spec, err := m.build(request, prepared)
@@ -94,19 +108,56 @@ func (m *machine) start(ctx context.Context, request protocol.Sync) {
 		m.fail("NetworkNotReady", err)
 		return
 	}
-	paused := request.VMI.ShouldStartPaused()
-	started, err := m.domain.Start(ctx, spec, paused)
+	plan := hypervisor.Plan{Paused: request.VMI.ShouldStartPaused(), Defined: m.describe(request.VMI)}
+	started, err := m.domain.Start(ctx, spec, plan)
+	if lockRefused(err) && !m.leaseDisks(request) {
+		return // somebody was faster
+	}
 	if err != nil {
 		m.fail("StartFailed", withTail(err, m.hv.LogTail()))
 		return
 	}
-	m.qemu, m.state.Machine = started.PID, started.Machine
+	go m.watchQEMU(ctx, started.PID)
+	if !m.took(ctx, request.VMI, started) {
+		return
+	}
 	m.state.Disks = diskStates(spec, prepared)
-	if paused {
+	if plan.Paused {
 		m.enter(protocol.PhasePaused, hypervisor.ReasonPausedByUser, "")
 		return
 	}
 	m.enter(protocol.PhaseRunning, "", "")
+}
+
+// took notes what the domain started with, and begins to keep what it needs while it runs. It
+// says whether that worked; without it the machine has failed.
+func (m *machine) took(ctx context.Context, vmi *v1.VirtualMachineInstance, started hypervisor.Started) bool {
+	if err := m.domain.Keep(m.disks.Files()); err != nil {
+		m.fail("VolumesNotReady", err)
+		return false
+	}
+	m.qemu, m.state.Machine = started.PID, started.Machine
+	if err := m.keepAccess(ctx, vmi); err != nil {
+		m.log.Error("Failed to watch the Secrets of the access credentials: what changes in them does not reach the guest", "err", err)
+	}
+	m.noteSize(vmi)
+	return true
+}
+
+// paths are where volumes are in this pod.
+func (m *machine) paths() disks.Paths {
+	return disks.PodPaths(filepath.Join(m.options.own(), "disks"))
+}
+
+// describe returns what tells the guest on its configuration drive where its tagged
+// devices are; nil when there is nothing to tell.
+func (m *machine) describe(vmi *v1.VirtualMachineInstance) func(*libvirtxml.Domain) error {
+	if !cloudinit.TellsDevices(vmi) {
+		return nil
+	}
+	return func(defined *libvirtxml.Domain) error {
+		return disks.Describe(m.paths(), vmi, cloudinit.Tagged(vmi, defined))
+	}
 }
 
 func (m *machine) build(request protocol.Sync, prepared map[string]disks.Disk) (*libvirtxml.Domain, error) {
@@ -118,14 +169,16 @@ func (m *machine) build(request protocol.Sync, prepared map[string]disks.Disk) (
 	return domain.Build(domain.Input{
 		VMI: request.VMI, KVM: m.state.KVM, Disks: sources, Interfaces: request.Facts.Interfaces,
 		Console:   domain.Console{Socket: filepath.Join(own, socketConsole), Log: filepath.Join(own, "virt-serial0-pipe")},
-		VNCSocket: filepath.Join(own, socketVNC),
-		Firmware:  domain.DebianFirmware(filepath.Join(own, "nvram.fd")),
+		VNCSocket: filepath.Join(own, socketVNC), USBSockets: filepath.Join(own, socketsUSB),
+		Firmware: domain.DebianFirmware(filepath.Join(own, "nvram.fd")),
+		Kernel:   m.kernel(),
+		StateDir: m.options.StateDir,
 	})
 }
 
 // openConsole makes what takes the serial console's output.
 func (m *machine) openConsole(ctx context.Context, vmi *v1.VirtualMachineInstance) error {
-	if !domain.LogsConsole(vmi) {
+	if !domain.LogsConsole(vmi) || m.console != nil {
 		return nil
 	}
 	own := m.options.own()
@@ -150,6 +203,9 @@ func diskStates(spec *libvirtxml.Domain, prepared map[string]disks.Disk) []proto
 	var out []protocol.Disk
 	for i := range spec.Devices.Disks {
 		disk := &spec.Devices.Disks[i]
+		if disk.Source == nil {
+			continue // an empty drive
+		}
 		volume := strings.TrimPrefix(disk.Alias.Name, domain.AliasPrefix)
 		out = append(out, protocol.Disk{Volume: volume, Target: disk.Target.Dev, Size: prepared[volume].Size})
 	}

@@ -111,7 +111,7 @@ func (p *Plan) masquerade(vmi *v1.VirtualMachineInstance, nic v1.Interface, netw
 		if address.Is4() {
 			facts.DHCP = &protocol.Lease{
 				Address: netip.PrefixFrom(link.guest, link.bits).String(), Gateway: link.gateway.String(),
-				DNS: pod.DNS, Search: pod.Search, Hostname: hostname(vmi),
+				DNS: pod.DNS, Search: pod.Search, Hostname: hostname(vmi), Options: dhcpOptions(nic.DHCPOptions),
 			}
 		}
 	}

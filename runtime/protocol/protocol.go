@@ -6,6 +6,7 @@
 package protocol
 
 import (
+	"strconv"
 	"time"
 
 	v1 "kubevirt.io/api/core/v1"
@@ -38,6 +39,14 @@ const (
 	// TypeStats asks what the guest used so far; reply Stats. Launchers know it from
 	// wire.VersionStats on, and answer one at a time.
 	TypeStats wire.Type = "stats"
+	// TypeResize has payload Resize, empty reply. Launchers know it from wire.VersionResize on.
+	TypeResize wire.Type = "resize"
+	// Disks of a running guest, known to launchers from wire.VersionHotplug on. TypePlug has
+	// payload Plug and one file, the claim's folder, unless the claim is in the launcher's own
+	// pod, and the reply State; TypeUnplug has payload Unplug, and an empty reply once the
+	// guest was asked. When it has let go, the next State is without the disk.
+	TypePlug   wire.Type = "plug"
+	TypeUnplug wire.Type = "unplug"
 	// launcher → handler, payload State, an event without a reply; only the last State
 	// of a domain that is over is a request, whose empty reply lets the launcher exit.
 	TypeState wire.Type = "state"
@@ -90,6 +99,14 @@ type Lease struct {
 	Search  []string `json:"search,omitempty"`
 	// Hostname is the guest's, spec.hostname or the VMI's name.
 	Hostname string `json:"hostname,omitempty"`
+	// Options are what else the VMI has the guest told.
+	Options []DHCPOption `json:"options,omitempty"`
+}
+
+// DHCPOption is an option of DHCP as it goes over the wire.
+type DHCPOption struct {
+	Code  uint8  `json:"code"`
+	Value []byte `json:"value"`
 }
 
 // Shutdown asks the guest to power off, and ends it when the grace period is over.
@@ -120,6 +137,23 @@ type Freeze struct {
 	UnfreezeTimeoutSeconds int32 `json:"unfreezeTimeoutSeconds"`
 }
 
+// Plug gives a running guest one more disk, or a CD-ROM drive its disc.
+type Plug struct {
+	// VMI has the disk and its volume in its spec.
+	VMI    *v1.VirtualMachineInstance `json:"vmi"`
+	Volume string                     `json:"volume"`
+	// ClaimSize is the claim's capacity in bytes: the size of the disk that is made on an
+	// empty claim.
+	ClaimSize int64 `json:"claimSize,omitempty"`
+}
+
+// Unplug takes a disk out of a running guest, or the disc out of a CD-ROM drive.
+type Unplug struct {
+	// VMI says by its spec what the disk is.
+	VMI    *v1.VirtualMachineInstance `json:"vmi"`
+	Volume string                     `json:"volume"`
+}
+
 // Channel names a device of the guest that a stream can be joined with.
 type Channel string
 
@@ -129,9 +163,20 @@ const (
 	ChannelVNC     Channel = "vnc"     // the screen, in the remote framebuffer protocol
 )
 
+// ChannelUSB is a slot for a USB device of a client, in the protocol of usbredir. Slots count from 0.
+func ChannelUSB(slot int) Channel { return Channel("usb" + strconv.Itoa(slot)) }
+
 // Connect joins the stream that comes with it.
 type Connect struct {
 	Channel Channel `json:"channel"`
+}
+
+// Resize changes the size of the running guest; what is zero stays.
+type Resize struct {
+	// VCPUs is how many processors the guest is to have.
+	VCPUs uint `json:"vcpus,omitempty"`
+	// Memory is how many bytes it is to have.
+	Memory int64 `json:"memory,omitempty"`
 }
 
 // Phase is where a domain is in its life.
@@ -147,6 +192,9 @@ const (
 	PhaseCrashed  Phase = "Crashed"  // the guest panicked or QEMU died
 	PhaseFailed   Phase = "Failed"   // could not be started; see Message
 )
+
+// ReasonDiskInUse is the reason of Starting while a disk is used by another; Message says which.
+const ReasonDiskInUse = "DiskInUse"
 
 // FSFrozen is the API's word for file systems that were asked to stand still.
 const FSFrozen = "frozen"
@@ -168,10 +216,34 @@ type State struct {
 	GuestOS        *v1.VirtualMachineInstanceGuestOSInfo `json:"guestOS,omitempty"`
 	// Frozen says that the guest's file systems were asked to stand still.
 	Frozen bool `json:"frozen,omitempty"`
+	// Terminated says that the guest was asked to shut down because the launcher got a signal,
+	// and that nobody had asked for it before: the kubelet ended the container.
+	Terminated bool `json:"terminated,omitempty"`
+	// AccessCredentials says whether the guest has them; nil until its agent was told.
+	AccessCredentials *AccessCredentials `json:"accessCredentials,omitempty"`
 	// Interfaces are the agent's view of the guest's interfaces.
 	Interfaces []GuestInterface `json:"interfaces,omitempty"`
 	// Disks are the virtual disks as QEMU has them.
 	Disks []Disk `json:"disks,omitempty"`
+	// VCPUs is how many processors the guest has; zero where the launcher does not tell.
+	VCPUs uint `json:"vcpus,omitempty"`
+	// Memory is the guest's; nil where the launcher does not tell.
+	Memory *Memory `json:"memory,omitempty"`
+}
+
+// Memory is a guest's memory in bytes: what it began with, what it was offered, and what it
+// uses of that.
+type Memory struct {
+	AtBoot    int64 `json:"atBoot"`
+	Requested int64 `json:"requested"`
+	Current   int64 `json:"current"`
+}
+
+// AccessCredentials is how the last attempt to give the guest its keys and passwords ended.
+type AccessCredentials struct {
+	Synchronized bool `json:"synchronized"`
+	// Message says why not, without any secret.
+	Message string `json:"message,omitempty"`
 }
 
 // GuestInterface is a network interface as the guest's agent reports it.
@@ -187,4 +259,9 @@ type Disk struct {
 	Target string `json:"target"`
 	// Size is the disk's virtual size in bytes.
 	Size int64 `json:"size"`
+	// Claim is the claim that the disk was plugged in from; empty for one there from the start.
+	Claim string `json:"claim,omitempty"`
+	// Leaving says that the guest was asked to let go of the disk, Message why it has not.
+	Leaving bool   `json:"leaving,omitempty"`
+	Message string `json:"message,omitempty"`
 }

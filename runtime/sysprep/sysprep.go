@@ -81,5 +81,5 @@ func check(names []string) error {
 
 // WriteISO makes the disc at path, whose folder also takes a temporary copy.
 func WriteISO(path string, files map[string][]byte) error {
-	return iso.Write(path, Label, files)
+	return iso.Write(path, Label, iso.Private(files))
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/slipway-vm/slipway/runtime/protocol"
 )
 
-// Missing lists the container disks of vmi that are not in held, in the spec's order.
+// Missing lists the container disks of vmi that are not in held, in the spec's order, and
+// the files of its kernel boot.
 func Missing(vmi *v1.VirtualMachineInstance, held []string) []string {
 	var missing []string
 	for _, volume := range vmi.Spec.Volumes {
@@ -21,7 +22,29 @@ func Missing(vmi *v1.VirtualMachineInstance, held []string) []string {
 			missing = append(missing, volume.Name)
 		}
 	}
+	for _, name := range kernelFiles(vmi) {
+		if !slices.Contains(held, name) {
+			missing = append(missing, name)
+		}
+	}
 	return missing
+}
+
+// kernelFiles are the names under which the kernel that vmi boots, and its initial file
+// system, are handed over.
+func kernelFiles(vmi *v1.VirtualMachineInstance) []string {
+	firmware := vmi.Spec.Domain.Firmware
+	if firmware == nil || firmware.KernelBoot == nil || firmware.KernelBoot.Container == nil {
+		return nil
+	}
+	var files []string
+	if firmware.KernelBoot.Container.KernelPath != "" {
+		files = append(files, names.KernelBootKernel)
+	}
+	if firmware.KernelBoot.Container.InitrdPath != "" {
+		files = append(files, names.KernelBootInitrd)
+	}
+	return files
 }
 
 // BlockDevices lists the device files in the compute container of pod that are volumes
@@ -65,4 +88,48 @@ func Status(vmi *v1.VirtualMachineInstance, disks []protocol.Disk) []v1.VolumeSt
 		status = append(status, one)
 	}
 	return status
+}
+
+// Mounted says whether the launcher pod has the claim of the VMI's volume.
+func Mounted(pod *corev1.Pod, volume, claim string) bool {
+	for _, one := range pod.Spec.Volumes {
+		source := one.PersistentVolumeClaim
+		if source != nil && source.ClaimName == claim && (one.Name == volume || one.Name == "volume-"+volume) {
+			return true
+		}
+	}
+	return false
+}
+
+// Held is the VMI's volume that an attachment pod holds.
+func Held(pod *corev1.Pod) string { return pod.Annotations[names.AnnotationVolume] }
+
+// ClaimOfPod is the claim that an attachment pod holds.
+func ClaimOfPod(pod *corev1.Pod) string {
+	for _, one := range pod.Spec.Volumes {
+		if one.PersistentVolumeClaim != nil {
+			return one.PersistentVolumeClaim.ClaimName
+		}
+	}
+	return ""
+}
+
+// AtStart returns vmi as its launcher can start it: without the disks on claims that came
+// after its pod, which are plugged in once it runs.
+func AtStart(vmi *v1.VirtualMachineInstance, pod *corev1.Pod) *v1.VirtualMachineInstance {
+	late := map[string]bool{}
+	for volume, claim := range Claims(vmi) {
+		if !Mounted(pod, volume, claim) {
+			late[volume] = true
+		}
+	}
+	if len(late) == 0 {
+		return vmi
+	}
+	out := vmi.DeepCopy()
+	out.Spec.Volumes = slices.DeleteFunc(out.Spec.Volumes, func(volume v1.Volume) bool { return late[volume.Name] })
+	out.Spec.Domain.Devices.Disks = slices.DeleteFunc(out.Spec.Domain.Devices.Disks, func(disk v1.Disk) bool {
+		return late[disk.Name] && disk.CDRom == nil
+	})
+	return out
 }

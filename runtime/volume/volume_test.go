@@ -29,6 +29,19 @@ func TestOnlyContainerDisksThatAreNotHeldAreMissing(t *testing.T) {
 	}
 }
 
+func TestTheFilesOfAKernelBootAreHandedOverToo(t *testing.T) {
+	vmi := testVMI()
+	container := &v1.KernelBootContainer{Image: "k", KernelPath: "/vmlinuz", InitrdPath: "/initrd"}
+	vmi.Spec.Domain.Firmware = &v1.Firmware{KernelBoot: &v1.KernelBoot{Container: container}}
+	if got := Missing(vmi, []string{"root", "tools"}); !reflect.DeepEqual(got, []string{"kernel-boot/kernel", "kernel-boot/initrd"}) {
+		t.Errorf("got %v", got)
+	}
+	container.InitrdPath = ""
+	if got := Missing(vmi, []string{"root", "tools", "kernel-boot/kernel"}); got != nil {
+		t.Errorf("without an initrd got %v", got)
+	}
+}
+
 func TestBlockDevicesAreThoseOfTheComputeContainer(t *testing.T) {
 	pod := &corev1.Pod{}
 	pod.Spec.Containers = []corev1.Container{

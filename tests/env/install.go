@@ -78,6 +78,9 @@ func (c *Cluster) Install(ctx context.Context, out io.Writer) error {
 	if err := c.retryApply(ctx, out, hco, boundInstall); err != nil {
 		return fmt.Errorf("asking the operator for Slipway: %w", err)
 	}
+	if err := c.replaced(ctx, out); err != nil {
+		return fmt.Errorf("upgrading Slipway: %w", err)
+	}
 	err := c.Await(ctx, out, hco, boundInstall, func(obj client.Object) (string, bool, error) {
 		found := obj.(*hcov1.HyperConverged)
 		current := found.Status.ObservedGeneration == found.Generation

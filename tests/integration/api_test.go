@@ -24,6 +24,8 @@ import (
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/conversion"
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-vm/slipway/internal/apply"
@@ -44,6 +46,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	server := &envtest.Environment{
+		Scheme:                   scheme.New(), // kinds of several versions get the conversion webhook below
 		BinaryAssetsDirectory:    assets,
 		CRDDirectoryPaths:        []string{"../../controllers/hyperconverged/components/crds"},
 		ErrorIfCRDPathMissing:    true,
@@ -54,6 +57,11 @@ func run(m *testing.M) int {
 	config, err := server.Start()
 	if err == nil {
 		api, err = client.NewWithWatch(config, client.Options{Scheme: scheme.New()})
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if err == nil {
+		go convert(ctx, server.WebhookInstallOptions)
 	}
 	if err != nil {
 		os.Stderr.WriteString("starting the API server: " + err.Error() + "\n")
@@ -66,6 +74,15 @@ func run(m *testing.M) int {
 		return 1
 	}
 	return code
+}
+
+// convert serves conversions, as virt-operator does.
+func convert(ctx context.Context, options envtest.WebhookInstallOptions) {
+	server := webhook.NewServer(webhook.Options{Host: options.LocalServingHost, Port: options.LocalServingPort, CertDir: options.LocalServingCertDir})
+	server.Register("/convert", conversion.NewWebhookHandler(scheme.New(), conversion.NewRegistry()))
+	if err := server.Start(ctx); err != nil {
+		os.Stderr.WriteString("serving conversions: " + err.Error() + "\n")
+	}
 }
 
 // buildAssets builds etcd and the API server from their modules, or finds them in the cache.

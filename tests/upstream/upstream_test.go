@@ -63,7 +63,7 @@ func TestKubeVirtsClient(t *testing.T) {
 		name string
 		do   func(*testing.T)
 	}{
-		{"start", w.start}, {"console", w.console}, {"port-forward", w.portForward}, {"agent", w.agent}, {"pause", w.pause},
+		{"start", w.start}, {"console", w.console}, {"port-forward", w.portForward}, {"agent", w.agent}, {"graph", w.graph}, {"USB", w.usb}, {"pause", w.pause},
 		{"screenshot", w.screenshot}, {"restart", w.restart}, {"stop", w.stop}, {"refusals", w.refusals},
 	} {
 		if !t.Run(step.name, step.do) {
@@ -91,6 +91,8 @@ func machine(image string) *virtv1.VirtualMachine {
 				Rng:        &virtv1.Rng{},
 				Disks:      []virtv1.Disk{{Name: "root", DiskDevice: virtv1.DiskDevice{Disk: &virtv1.DiskTarget{Bus: virtv1.DiskBusVirtio}}}},
 				Interfaces: []virtv1.Interface{*virtv1.DefaultMasqueradeNetworkInterface()},
+
+				ClientPassthrough: &virtv1.ClientPassthroughDevices{},
 			},
 		},
 		Networks: []virtv1.Network{*virtv1.DefaultPodNetwork()},
@@ -215,6 +217,28 @@ func (w *world) agent(t *testing.T) {
 	must(t, err)
 	_, err = w.client.VirtualMachineInstance(w.ns).FilesystemList(t.Context(), name)
 	must(t, err)
+}
+
+func (w *world) graph(t *testing.T) {
+	compute := &metav1.LabelSelector{MatchLabels: map[string]string{"kubevirt.io/dependency-type": "compute"}}
+	root, err := w.client.VirtualMachine(w.ns).ObjectGraph(t.Context(), name, &virtv1.ObjectGraphOptions{LabelSelector: compute})
+	must(t, err)
+	if root.ObjectReference.Name != name || len(root.Children) != 1 || len(root.Children[0].Children) != 1 || root.Children[0].Children[0].ObjectReference.Kind != "Pod" {
+		t.Errorf("the VM is made of %+v", root)
+	}
+	root, err = w.client.VirtualMachineInstance(w.ns).ObjectGraph(t.Context(), name, &virtv1.ObjectGraphOptions{})
+	must(t, err)
+	if root.ObjectReference.Kind != "VirtualMachineInstance" || len(root.Children) != 1 {
+		t.Errorf("the VMI is made of %+v", root)
+	}
+}
+
+func (w *world) usb(t *testing.T) {
+	stream, err := w.client.VirtualMachineInstance(w.ns).USBRedir(name)
+	must(t, err)
+	conn := stream.AsConn()
+	defer conn.Close()
+	reads(t, conn, "qemu usb-redir guest", boundChange)
 }
 
 func (w *world) pause(t *testing.T) {

@@ -100,6 +100,15 @@ func (a *API) Get(ctx context.Context, of Object, path string, query url.Values)
 	return raw(ctx, withQuery(a.request("GET", of, path), query))
 }
 
+// GetBy reads what is at path below an object, by options, which KubeVirt's API takes in the body.
+func (a *API) GetBy(ctx context.Context, of Object, path string, options any) ([]byte, error) {
+	body, err := json.Marshal(options)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the options of %s: %w", path, err)
+	}
+	return raw(ctx, a.request("GET", of, path).SetHeader(contentType, runtime.ContentTypeJSON).Body(body))
+}
+
 // PutNamespaced gives body, which is JSON, to a subresource of the namespace and returns the answer.
 func (a *API) PutNamespaced(ctx context.Context, subresource string, body []byte) ([]byte, error) {
 	request := a.client.Put().Namespace(a.Namespace).Resource(subresource)

@@ -76,8 +76,8 @@ func (j Judge) Authorize(ctx context.Context, dv *cdiv1.DataVolume, namespace st
 	return nil
 }
 
-// Templates returns what is wrong with the clones that vm's dataVolumeTemplates ask for.
-func (j Judge) Templates(ctx context.Context, vm *virtv1.VirtualMachine) (field.ErrorList, error) {
+// Templates returns what is wrong with the clones that the dataVolumeTemplates of vm, whose spec is at path, ask for.
+func (j Judge) Templates(ctx context.Context, vm *virtv1.VirtualMachine, path *field.Path) (field.ErrorList, error) {
 	var errs field.ErrorList
 	for i := range vm.Spec.DataVolumeTemplates {
 		template := &vm.Spec.DataVolumeTemplates[i]
@@ -88,7 +88,7 @@ func (j Judge) Templates(ctx context.Context, vm *virtv1.VirtualMachine) (field.
 			continue // asked again when the DataVolume is created
 		}
 		if message := Refused(err); message != "" {
-			errs = append(errs, field.Forbidden(field.NewPath("spec", "dataVolumeTemplates").Index(i), "Authorization failed, message is: "+message))
+			errs = append(errs, field.Forbidden(path.Child("dataVolumeTemplates").Index(i), "Authorization failed, message is: "+message))
 		} else if err != nil {
 			return nil, err
 		}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	virtv1 "kubevirt.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -117,7 +118,7 @@ func TestTemplatesOfVMsCloneWithTheRightsOfTheirNamespace(t *testing.T) {
 	for namespace, want := range map[string]string{"team": "", "mallory": "spec.dataVolumeTemplates[1]: Forbidden: Authorization failed, message is: User system:serviceaccount:mallory:default has insufficient permissions in clone source namespace golden"} {
 		vm := &virtv1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "vm"}}
 		vm.Spec.DataVolumeTemplates = []virtv1.DataVolumeTemplateSpec{{Spec: ref("golden", "later")}, {Spec: ref("golden", "image")}}
-		errs, err := judge.Templates(t.Context(), vm)
+		errs, err := judge.Templates(t.Context(), vm, field.NewPath("spec"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -30,9 +30,8 @@ type Referred struct {
 	Unknown bool
 }
 
-// Validate returns what is wrong with vm.
-func Validate(vm *virtv1.VirtualMachine, referred Referred) field.ErrorList {
-	path := field.NewPath("spec")
+// Validate returns what is wrong with vm, whose spec is at path.
+func Validate(vm *virtv1.VirtualMachine, referred Referred, path *field.Path) field.ErrorList {
 	errs := runStrategy(vm, path)
 	if vm.Spec.Template == nil {
 		return append(errs, field.Required(path.Child("template"), "missing virtual machine template."))

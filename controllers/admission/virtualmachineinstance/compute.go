@@ -2,6 +2,7 @@ package virtualmachineinstance
 
 import (
 	"fmt"
+	"regexp"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -11,6 +12,12 @@ import (
 
 // minMemory is less than any guest starts with; what is below is a forgotten unit.
 const minMemory = 1 << 20
+
+// addressable is what processors of this kind address at most: 52 bits.
+const addressable = 1 << 52
+
+// processorNames are names of models and features of processors as libvirt has them.
+var processorNames = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
 
 func memory(spec *virtv1.VirtualMachineInstanceSpec, path *field.Path) field.ErrorList {
 	domain := path.Child("domain")
@@ -24,8 +31,29 @@ func memory(spec *virtv1.VirtualMachineInstanceSpec, path *field.Path) field.Err
 	if memory.Guest.Value() < minMemory {
 		errs = append(errs, field.Invalid(at, memory.Guest.String(), "must be at least 1Mi; is the unit missing?"))
 	}
+	if memory.Guest.Value() > addressable {
+		errs = append(errs, field.Invalid(at, memory.Guest.String(), "must be at most 4Pi, which is what a processor addresses"))
+	}
 	if limit, ok := resources.Limits[corev1.ResourceMemory]; ok && memory.Guest.Cmp(limit) > 0 {
 		errs = append(errs, field.Invalid(at, memory.Guest.String(), fmt.Sprintf("must be equal to or less than the memory limit %s", limit.String())))
+	}
+	return append(errs, maxMemory(memory, domain.Child("memory"))...)
+}
+
+// maxMemory checks to what the guest's memory may grow while it runs.
+func maxMemory(memory *virtv1.Memory, path *field.Path) field.ErrorList {
+	if memory.MaxGuest == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	if memory.Guest.Cmp(*memory.MaxGuest) > 0 {
+		errs = append(errs, field.Invalid(path.Child("guest"), memory.Guest.String(), "Guest memory is greater than the configured maxGuest memory"))
+	}
+	if memory.MaxGuest.Value() > addressable {
+		errs = append(errs, field.Invalid(path.Child("maxGuest"), memory.MaxGuest.String(), "must be at most 4Pi, which is what a processor addresses"))
+	}
+	if memory.Hugepages != nil {
+		errs = append(errs, field.Forbidden(path.Child("maxGuest"), "memory in huge pages does not grow while the guest runs; remove one of them"))
 	}
 	return errs
 }
@@ -67,16 +95,29 @@ func cpu(spec *virtv1.VirtualMachineInstanceSpec, path *field.Path) field.ErrorL
 	}
 	var errs field.ErrorList
 	at := path.Child("domain", "cpu")
-	if total := uint64(max(c.Sockets, 1)) * uint64(max(c.Cores, 1)) * uint64(max(c.Threads, 1)); total > maxVCPUs || c.Sockets > maxVCPUs || c.Cores > maxVCPUs {
+	if c.MaxSockets != 0 && c.Sockets > c.MaxSockets {
+		errs = append(errs, field.Invalid(at.Child("sockets"), c.Sockets, "Number of sockets in CPU topology is greater than the maximum sockets allowed"))
+	}
+	if total := uint64(max(c.Sockets, c.MaxSockets, 1)) * uint64(max(c.Cores, 1)) * uint64(max(c.Threads, 1)); total > maxVCPUs || max(c.Sockets, c.MaxSockets) > maxVCPUs || c.Cores > maxVCPUs {
 		errs = append(errs, field.Invalid(at, fmt.Sprintf("%d sockets, %d cores, %d threads", c.Sockets, c.Cores, c.Threads), fmt.Sprintf("must be at most %d virtual CPUs in all", maxVCPUs)))
 	}
+	if c.Model != "" && !processorNames.MatchString(c.Model) {
+		errs = append(errs, field.Invalid(at.Child("model"), c.Model, "must be the name of a CPU model such as Nehalem"))
+	}
+	seen := map[string]bool{}
 	for i, feature := range c.Features {
 		if !cpuPolicies[feature.Policy] {
 			errs = append(errs, field.NotSupported(at.Child("features").Index(i).Child("policy"), feature.Policy, []string{"force", "require", "optional", "disable", "forbid"}))
 		}
-		if feature.Name == "" {
-			errs = append(errs, field.Required(at.Child("features").Index(i).Child("name"), "name the CPU feature"))
+		switch here := at.Child("features").Index(i).Child("name"); {
+		case feature.Name == "":
+			errs = append(errs, field.Required(here, "name the CPU feature"))
+		case !processorNames.MatchString(feature.Name):
+			errs = append(errs, field.Invalid(here, feature.Name, "must be the name of a CPU feature such as avx512f"))
+		case seen[feature.Name]:
+			errs = append(errs, field.Duplicate(here, feature.Name))
 		}
+		seen[feature.Name] = true
 	}
 	return errs
 }

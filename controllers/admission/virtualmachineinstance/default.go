@@ -19,7 +19,9 @@ func Default(vmi *virtv1.VirtualMachineInstance, now time.Time) {
 		controllerutil.AddFinalizer(vmi, virtv1.VirtualMachineInstanceFinalizer)
 	}
 	vmi.Status = virtv1.VirtualMachineInstanceStatus{
-		Phase: virtv1.Pending,
+		// virt-controller knows it before there is a VMI; of a VMI without a VM it means nothing.
+		VirtualMachineRevisionName: vmi.Status.VirtualMachineRevisionName,
+		Phase:                      virtv1.Pending,
 		PhaseTransitionTimestamps: []virtv1.VirtualMachineInstancePhaseTransitionTimestamp{
 			{Phase: virtv1.Pending, PhaseTransitionTimestamp: metav1.NewTime(now.Truncate(time.Second))},
 		},

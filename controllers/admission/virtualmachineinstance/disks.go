@@ -28,10 +28,11 @@ func disks(spec *virtv1.VirtualMachineInstanceSpec, path *field.Path) field.Erro
 		} else {
 			first[disk.Name] = i
 		}
-		if !has[disk.Name] {
+		if !has[disk.Name] && disk.CDRom == nil { // a drive may be empty
 			errs = append(errs, field.Invalid(here.Child("name"), disk.Name, fmt.Sprintf("%s '%s' not found.", here.Child("Name"), disk.Name)))
 		}
 		errs = append(errs, target(disk, here)...)
+		errs = append(errs, lun(disk, here)...)
 		errs = append(errs, details(disk, here)...)
 	}
 	return errs

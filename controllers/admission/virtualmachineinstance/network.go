@@ -37,6 +37,7 @@ func interfaces(spec *virtv1.VirtualMachineInstanceSpec, path *field.Path) field
 				errs = append(errs, field.Invalid(here.Child("macAddress"), iface.MacAddress, "is a multicast address"))
 			}
 		}
+		errs = append(errs, dhcpOptions(iface.DHCPOptions, here.Child("dhcpOptions"))...)
 		errs = append(errs, portsOf(iface, here.Child("ports"), ports)...)
 	}
 	return errs

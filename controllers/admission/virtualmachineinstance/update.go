@@ -5,8 +5,11 @@ import (
 	"slices"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	virtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/slipway-vm/slipway/controllers/hotplug"
 )
 
 // reservedLabels are written by virt-controller alone: they say which node acts on a VMI.
@@ -18,7 +21,7 @@ var reservedLabels = []string{virtv1.NodeNameLabel, virtv1.CreatedByLabel, virtv
 // administrator of the cluster may mend a status.
 func ValidateUpdate(before, after *virtv1.VirtualMachineInstance, user authenticationv1.UserInfo, namespace string) field.ErrorList {
 	if own(namespace, user.Username) {
-		return nil
+		return validateLive(before, after)
 	}
 	var errs field.ErrorList
 	if !reflect.DeepEqual(before.Spec, after.Spec) {
@@ -34,6 +37,31 @@ func ValidateUpdate(before, after *virtv1.VirtualMachineInstance, user authentic
 		if before.Labels[label] != after.Labels[label] {
 			errs = append(errs, field.Forbidden(field.NewPath("metadata", "labels").Key(label), "modification of the following reserved kubevirt.io/ labels on a VMI object is prohibited"))
 		}
+	}
+	return errs
+}
+
+// validateLive checks what our own accounts change in the spec of a guest that may run: its
+// size, the volumes that come and go, how long it has to power off, and nothing else.
+func validateLive(before, after *virtv1.VirtualMachineInstance) field.ErrorList {
+	if equality.Semantic.DeepEqual(&before.Spec, &after.Spec) {
+		return nil
+	}
+	path, allowed := field.NewPath("spec"), before.Spec.DeepCopy()
+	if cpu := after.Spec.Domain.CPU; allowed.Domain.CPU != nil && cpu != nil {
+		allowed.Domain.CPU.Sockets = cpu.Sockets
+	}
+	if memory := after.Spec.Domain.Memory; allowed.Domain.Memory != nil && memory != nil {
+		allowed.Domain.Memory.Guest = memory.Guest
+	}
+	allowed.TerminationGracePeriodSeconds = after.Spec.TerminationGracePeriodSeconds
+	if !equality.Semantic.DeepEqual(hotplug.Fixed(allowed), hotplug.Fixed(&after.Spec)) {
+		return field.ErrorList{field.Forbidden(path, "update of VMI object is restricted; "+
+			"only its CPU sockets, its memory and its hotpluggable volumes change while it runs")}
+	}
+	var errs field.ErrorList
+	for _, check := range []func(*virtv1.VirtualMachineInstanceSpec, *field.Path) field.ErrorList{cpu, memory, disks, volumes, aliases} {
+		errs = append(errs, check(&after.Spec, path)...)
 	}
 	return errs
 }

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 	virtv1 "kubevirt.io/api/core/v1"
 )
 
@@ -14,7 +15,8 @@ import (
 func Validate(spec *virtv1.VirtualMachineInstanceSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, check := range []func(*virtv1.VirtualMachineInstanceSpec, *field.Path) field.ErrorList{
-		identity, memory, cpu, firmware, disks, volumes, bootOrder, interfaces, networks, inputs, panicDevices, placement,
+		identity, memory, cpu, firmware, disks, volumes, bootOrder, interfaces, networks, aliases, inputs, panicDevices, clock, placement,
+		kernelBoot, sound, ioThreads, lunVolumes, probes, access,
 	} {
 		errs = append(errs, check(spec, path)...)
 	}
@@ -50,14 +52,14 @@ func placement(spec *virtv1.VirtualMachineInstanceSpec, path *field.Path) field.
 	return errs
 }
 
-// machineTypes are the machine types that the launcher's QEMU has and the domain is built for.
-var machineTypes = regexp.MustCompile(`^(q35|pc-q35-[0-9a-z.-]+)$`)
+// machineTypes are the machine types that the launcher's QEMU, which is 10.0, has and the domain is built for.
+var machineTypes = regexp.MustCompile(`^(q35|pc-q35-(2\.([4-9]|1[0-2])|3\.[01]|4\.0\.1|[45]\.[0-2]|[6-9]\.[0-2]|10\.0))$`)
 
 func firmware(spec *virtv1.VirtualMachineInstanceSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	domain := path.Child("domain")
 	if machine := spec.Domain.Machine; machine != nil && machine.Type != "" && !machineTypes.MatchString(machine.Type) {
-		errs = append(errs, field.Invalid(domain.Child("machine", "type"), machine.Type, "machine type is not supported: use q35, or pc-q35-<version>"))
+		errs = append(errs, field.Invalid(domain.Child("machine", "type"), machine.Type, "machine type is not supported: use q35, or pc-q35-2.4 to pc-q35-10.0"))
 	}
 	fw := spec.Domain.Firmware
 	if fw == nil {
@@ -66,15 +68,30 @@ func firmware(spec *virtv1.VirtualMachineInstanceSpec, path *field.Path) field.E
 	if fw.UUID != "" && !uuids.MatchString(string(fw.UUID)) {
 		errs = append(errs, field.Invalid(domain.Child("firmware", "uuid"), fw.UUID, "must be a UUID such as 5d307ca9-b3ef-428c-8861-06e72d69f223"))
 	}
-	boot := fw.Bootloader
+	return append(errs, bootloader(spec, domain)...)
+}
+
+// bootloader checks what the guest boots with against the devices and features that it needs.
+func bootloader(spec *virtv1.VirtualMachineInstanceSpec, domain *field.Path) field.ErrorList {
+	boot, at := spec.Domain.Firmware.Bootloader, domain.Child("firmware", "bootloader")
 	if boot == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	if boot.BIOS != nil && boot.EFI != nil {
+		errs = append(errs, field.Invalid(at, "bios and efi", "has both EFI and BIOS configured, but they are mutually exclusive."))
+	}
+	if boot.BIOS != nil && ptr.Deref(boot.BIOS.UseSerial, false) && !ptr.Deref(spec.Domain.Devices.AutoattachSerialConsole, true) {
+		errs = append(errs, field.Invalid(at.Child("bios", "useSerial"), true, "needs a serial console; leave autoattachSerialConsole out"))
+	}
+	if boot.EFI == nil {
 		return errs
 	}
-	if boot.BIOS != nil && boot.EFI != nil {
-		errs = append(errs, field.Invalid(domain.Child("firmware", "bootloader"), "bios and efi", "has both EFI and BIOS configured, but they are mutually exclusive."))
+	if ptr.Deref(boot.EFI.SecureBoot, true) && smmOff(spec) {
+		errs = append(errs, field.Invalid(at.Child("efi", "secureBoot"), true, "has EFI SecureBoot enabled. SecureBoot requires SMM, which is currently disabled."))
 	}
-	if efi := boot.EFI; efi != nil && (efi.SecureBoot == nil || *efi.SecureBoot) && smmOff(spec) {
-		errs = append(errs, field.Invalid(domain.Child("firmware", "bootloader", "efi", "secureBoot"), true, "has EFI SecureBoot enabled. SecureBoot requires SMM, which is currently disabled."))
+	if features := spec.Domain.Features; features != nil && !ptr.Deref(features.ACPI.Enabled, true) {
+		errs = append(errs, field.Invalid(domain.Child("features", "acpi", "enabled"), false, "EFI needs ACPI; leave the field out"))
 	}
 	return errs
 }
@@ -84,35 +101,4 @@ var uuids = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{
 func smmOff(spec *virtv1.VirtualMachineInstanceSpec) bool {
 	features := spec.Domain.Features
 	return features != nil && features.SMM != nil && features.SMM.Enabled != nil && !*features.SMM.Enabled
-}
-
-func inputs(spec *virtv1.VirtualMachineInstanceSpec, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for i, input := range spec.Domain.Devices.Inputs {
-		at := path.Child("domain", "devices", "inputs").Index(i)
-		if input.Bus != virtv1.InputBusVirtio && input.Bus != virtv1.InputBusUSB {
-			errs = append(errs, field.Invalid(at.Child("bus"), input.Bus, "Input device can have only virtio or usb bus."))
-		}
-		if input.Type != virtv1.InputTypeTablet && input.Type != virtv1.InputTypeKeyboard {
-			errs = append(errs, field.Invalid(at.Child("type"), input.Type, "Input device can have only tablet or keyboard type."))
-		}
-	}
-	return errs
-}
-
-// panicDevices checks that there is one of each model; isa is what a device without one is.
-func panicDevices(spec *virtv1.VirtualMachineInstanceSpec, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	seen := map[virtv1.PanicDeviceModel]bool{}
-	for i, device := range spec.Domain.Devices.PanicDevices {
-		model := virtv1.Isa
-		if device.Model != nil {
-			model = *device.Model
-		}
-		if seen[model] {
-			errs = append(errs, field.Duplicate(path.Child("domain", "devices", "panicDevices").Index(i).Child("model"), model))
-		}
-		seen[model] = true
-	}
-	return errs
 }

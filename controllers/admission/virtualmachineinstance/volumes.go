@@ -1,7 +1,6 @@
 package virtualmachineinstance
 
 import (
-	"encoding/base64"
 	"fmt"
 	"reflect"
 
@@ -30,6 +29,29 @@ func volumes(spec *virtv1.VirtualMachineInstanceSpec, path *field.Path) field.Er
 		}
 		errs = append(errs, source(spec, volume, here)...)
 	}
+	return append(errs, single(spec, at)...)
+}
+
+// single checks volumes of which a VMI can have one.
+func single(spec *virtv1.VirtualMachineInstanceSpec, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	accounts, cloudInits := 0, 0
+	for i, volume := range spec.Volumes {
+		if account := volume.ServiceAccount; account != nil {
+			accounts++
+			if of := spec.ServiceAccountName; of != "" && of != account.ServiceAccountName {
+				here := at.Index(i).Child("serviceAccount", "serviceAccountName")
+				errs = append(errs, field.Invalid(here, account.ServiceAccountName, fmt.Sprintf("the launcher pod is of ServiceAccount %s by spec.serviceAccountName; name the same, or leave that out", of)))
+			}
+		}
+		cloudInits += count(volume.CloudInitNoCloud != nil, volume.CloudInitConfigDrive != nil)
+	}
+	if accounts > 1 {
+		errs = append(errs, field.Invalid(at, accounts, fmt.Sprintf("%s must have max one serviceAccount volume set", at)))
+	}
+	if cloudInits > 1 {
+		errs = append(errs, field.Invalid(at, cloudInits, fmt.Sprintf("%s must have max one cloud-init volume set; a guest reads one", at)))
+	}
 	return errs
 }
 
@@ -48,6 +70,20 @@ func sources(source virtv1.VolumeSource) int {
 const maxContainerDisk = 63 - len("volume")
 
 func source(spec *virtv1.VirtualMachineInstanceSpec, volume virtv1.Volume, at *field.Path) field.ErrorList {
+	switch {
+	case volume.CloudInitNoCloud != nil:
+		return cloudInit(volume.CloudInitNoCloud, at.Child("cloudInitNoCloud"))
+	case volume.CloudInitConfigDrive != nil:
+		same := virtv1.CloudInitNoCloudSource(*volume.CloudInitConfigDrive) // both have the same fields
+		return cloudInit(&same, at.Child("cloudInitConfigDrive"))
+	case volume.Sysprep != nil:
+		return sysprep(volume.Sysprep, at.Child("sysprep"))
+	}
+	return append(disk(spec, volume, at), configDisc(volume, at)...)
+}
+
+// disk checks a volume that is a disk, not a disc of files.
+func disk(spec *virtv1.VirtualMachineInstanceSpec, volume virtv1.Volume, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	switch {
 	case volume.PersistentVolumeClaim != nil:
@@ -73,10 +109,10 @@ func source(spec *virtv1.VirtualMachineInstanceSpec, volume virtv1.Volume, at *f
 		if capacity := volume.EmptyDisk.Capacity; capacity.Sign() <= 0 {
 			errs = append(errs, field.Invalid(at.Child("emptyDisk", "capacity"), capacity.String(), "must be greater than 0"))
 		}
-	case volume.CloudInitNoCloud != nil:
-		errs = append(errs, cloudInit(volume.CloudInitNoCloud, at.Child("cloudInitNoCloud"))...)
-	case volume.Sysprep != nil:
-		errs = append(errs, sysprep(volume.Sysprep, at.Child("sysprep"))...)
+	case volume.Ephemeral != nil:
+		if claim := volume.Ephemeral.PersistentVolumeClaim; claim == nil || claim.ClaimName == "" {
+			errs = append(errs, field.Required(at.Child("ephemeral", "persistentVolumeClaim", "claimName"), "name the claim"))
+		}
 	}
 	return errs
 }
@@ -102,38 +138,6 @@ func writable(spec *virtv1.VirtualMachineInstanceSpec, volume string) bool {
 		}
 	}
 	return false
-}
-
-func cloudInit(source *virtv1.CloudInitNoCloudSource, at *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	user := count(source.UserDataSecretRef != nil, source.UserData != "", source.UserDataBase64 != "")
-	network := count(source.NetworkDataSecretRef != nil, source.NetworkData != "", source.NetworkDataBase64 != "")
-	if user > 1 {
-		errs = append(errs, field.Invalid(at, "", fmt.Sprintf("%s must have only one userdatasource set.", at)))
-	}
-	if network > 1 {
-		errs = append(errs, field.Invalid(at, "", fmt.Sprintf("%s must have only one networkdata source set.", at)))
-	}
-	if user+network == 0 {
-		errs = append(errs, field.Invalid(at, "", fmt.Sprintf("%s must have at least one userdatasource or one networkdatasource set.", at)))
-	}
-	for _, encoded := range []struct{ name, value string }{{"userDataBase64", source.UserDataBase64}, {"networkDataBase64", source.NetworkDataBase64}} {
-		if _, err := base64.StdEncoding.DecodeString(encoded.value); err != nil {
-			errs = append(errs, field.Invalid(at.Child(encoded.name), "…", fmt.Sprintf("%s is not a valid base64 value.", at.Child(encoded.name))))
-		}
-	}
-	for _, ref := range []struct {
-		name  string
-		unset bool
-	}{
-		{"secretRef", source.UserDataSecretRef != nil && source.UserDataSecretRef.Name == ""},
-		{"networkDataSecretRef", source.NetworkDataSecretRef != nil && source.NetworkDataSecretRef.Name == ""},
-	} {
-		if ref.unset {
-			errs = append(errs, field.Required(at.Child(ref.name, "name"), "name the Secret"))
-		}
-	}
-	return errs
 }
 
 func count(conditions ...bool) int {

@@ -30,7 +30,7 @@ func Set(vmi *virtv1.VirtualMachineInstance) {
 	Networks(spec)
 	setMachine(spec)
 	setMemory(&spec.Domain)
-	setCPU(&spec.Domain)
+	CPU(&spec.Domain)
 	setDiskBuses(spec.Domain.Devices.Disks)
 	if spec.TerminationGracePeriodSeconds == nil {
 		spec.TerminationGracePeriodSeconds = ptr.To[int64](GracePeriodSeconds)
@@ -107,9 +107,9 @@ func setMemory(domain *virtv1.DomainSpec) {
 	}
 }
 
-// setCPU completes the topology; without one the guest has as many sockets as whole CPUs
+// CPU completes the topology; without one the guest has as many sockets as whole CPUs
 // are limited, or else requested.
-func setCPU(domain *virtv1.DomainSpec) {
+func CPU(domain *virtv1.DomainSpec) {
 	if domain.CPU == nil {
 		domain.CPU = &virtv1.CPU{}
 	}

@@ -2,6 +2,7 @@ package pod
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -20,6 +21,7 @@ func computeContainer(in Input) (corev1.Container, error) {
 		return corev1.Container{}, err
 	}
 	mounts, devices := claimMounts(in)
+	_, access := accessVolumes(in.VMI)
 	return corev1.Container{
 		Name:            names.ComputeContainer,
 		Image:           in.LauncherImage,
@@ -28,8 +30,10 @@ func computeContainer(in Input) (corev1.Container, error) {
 		Args:            launcherArgs(in.VMI),
 		Ports:           containerPorts(in.VMI),
 		Resources:       resources,
-		VolumeMounts:    append(ownMounts(), mounts...),
+		VolumeMounts:    slices.Concat(ownMounts(), stateMounts(in), mounts, access),
 		VolumeDevices:   devices,
+		LivenessProbe:   computeProbe(in.VMI, in.VMI.Spec.LivenessProbe, livenessKind),
+		ReadinessProbe:  computeProbe(in.VMI, in.VMI.Spec.ReadinessProbe, readinessKind),
 		SecurityContext: containerSecurity("NET_BIND_SERVICE"),
 	}, nil
 }
@@ -88,6 +92,25 @@ func computeResources(in Input) (corev1.ResourceRequirements, error) {
 		resources.Limits[device] = resource.MustParse("1")
 	}
 	return resources, nil
+}
+
+// Resizable are those of the compute container's resources that a running pod can be given
+// others of. Only the VMI and what resources are computed from is needed of in.
+func Resizable(in Input) (corev1.ResourceRequirements, error) {
+	all, err := computeResources(in)
+	if err != nil {
+		return all, err
+	}
+	pick := func(from corev1.ResourceList) corev1.ResourceList {
+		out := corev1.ResourceList{}
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			if quantity, ok := from[name]; ok {
+				out[name] = quantity
+			}
+		}
+		return out
+	}
+	return corev1.ResourceRequirements{Requests: pick(all.Requests), Limits: pick(all.Limits)}, nil
 }
 
 func devices(in Input) []corev1.ResourceName {

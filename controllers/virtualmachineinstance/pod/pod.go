@@ -21,6 +21,10 @@ import (
 const (
 	KindLauncher    = "launcher"
 	KindProvisioner = "provisioner"
+	// KindAttachment holds the claim of a volume that came later, KindAttachmentTrigger is
+	// the first consumer of one.
+	KindAttachment        = "attachment"
+	KindAttachmentTrigger = "attachment-trigger"
 )
 
 // AppLauncher is the value of the label kubevirt.io on launcher pods.
@@ -48,6 +52,8 @@ type Input struct {
 	MemoryOvercommit int64
 	// Claims are the persistent volume claims by the name of the VMI's volume.
 	Claims map[string]Claim
+	// State is the name of the claim of what the VM keeps beside its disks; empty for none.
+	State string
 }
 
 // Claim is a persistent volume claim that a VMI's volume uses.
@@ -55,6 +61,8 @@ type Claim struct {
 	Name     string
 	Block    bool
 	ReadOnly bool
+	// Base says that the claim's disk is under an overlay, so that nobody writes to it.
+	Base bool
 }
 
 // Launcher returns the launcher pod of in.VMI.
@@ -83,7 +91,7 @@ func Launcher(in Input) (*corev1.Pod, error) {
 	spec.Subdomain = in.VMI.Spec.Subdomain
 	spec.DNSPolicy = in.VMI.Spec.DNSPolicy
 	spec.DNSConfig = in.VMI.Spec.DNSConfig
-	spec.ServiceAccountName = in.VMI.Spec.ServiceAccountName
+	spec.ServiceAccountName = serviceAccount(in.VMI)
 	mergeNodeSelector(spec, map[string]string{virtv1.NodeSchedulable: "true"})
 	return pod, nil
 }

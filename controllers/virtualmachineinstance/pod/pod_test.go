@@ -26,10 +26,16 @@ func inputOf(t *testing.T, data []byte) Input {
 		PullPolicy: corev1.PullIfNotPresent, CPURatio: 10, MemoryOvercommit: 100, Claims: map[string]Claim{},
 		KVM: vmi.Annotations["test/kvm"] == "true",
 	}
+	if KeepsState(vmi) {
+		in.State = "persistent-state-for-" + vmi.Name + "-x7b2k"
+	}
 	for _, volume := range vmi.Spec.Volumes {
 		switch {
 		case volume.PersistentVolumeClaim != nil:
 			in.Claims[volume.Name] = Claim{Name: volume.PersistentVolumeClaim.ClaimName, ReadOnly: volume.PersistentVolumeClaim.ReadOnly}
+		case volume.Ephemeral != nil:
+			claim := volume.Ephemeral.PersistentVolumeClaim
+			in.Claims[volume.Name] = Claim{Name: claim.ClaimName, ReadOnly: claim.ReadOnly, Base: true, Block: strings.HasPrefix(volume.Name, "block")}
 		case volume.DataVolume != nil:
 			in.Claims[volume.Name] = Claim{Name: volume.DataVolume.Name, Block: strings.HasPrefix(volume.Name, "block")}
 		}
@@ -52,6 +58,14 @@ func TestGolden(t *testing.T) {
 			build := Launcher
 			if in.VMI.Annotations["test/provisioner"] == "true" {
 				build = Provisioner
+			}
+			if volume := in.VMI.Annotations["test/attachment"]; volume != "" {
+				build = func(in Input) (*corev1.Pod, error) { return Attachment(in, "node1", volume, in.Claims[volume]), nil }
+			}
+			if volume := in.VMI.Annotations["test/attachment-trigger"]; volume != "" {
+				build = func(in Input) (*corev1.Pod, error) {
+					return AttachmentTrigger(in, "node1", volume, in.Claims[volume]), nil
+				}
 			}
 			pod, err := build(in)
 			if err != nil {

@@ -57,6 +57,8 @@ func Provisioner(in Input) (*corev1.Pod, error) {
 		container.VolumeMounts = append(container.VolumeMounts,
 			corev1.VolumeMount{Name: podVolume(volume.Name), MountPath: path.Join(names.LauncherDisksDir, volume.Name)})
 	}
+	pod.Spec.Volumes = append(pod.Spec.Volumes, stateVolumes(in)...)
+	container.VolumeMounts = append(container.VolumeMounts, stateMounts(in)...)
 	pod.Spec.Containers = []corev1.Container{container}
 	return pod, nil
 }

@@ -2,6 +2,7 @@ package pod
 
 import (
 	"path"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -28,18 +29,17 @@ func volumes(in Input) []corev1.Volume {
 	if hasContainerDisk(in.VMI) {
 		all = append(all, emptyDir(names.VolumeBin))
 	}
+	all = append(all, stateVolumes(in)...)
 	for _, volume := range in.VMI.Spec.Volumes {
 		if claim, ok := in.Claims[volume.Name]; ok {
 			all = append(all, claimVolume(volume.Name, claim))
 		}
-		if secrets := cloudInitSecrets(volume); len(secrets) > 0 {
-			all = append(all, secretsVolume(volume.Name, secrets))
-		}
-		if volume.Sysprep != nil {
-			all = append(all, answersVolume(volume.Name, volume.Sysprep))
+		if source, ok := filesSource(volume); ok {
+			all = append(all, corev1.Volume{Name: podVolume(volume.Name), VolumeSource: source})
 		}
 	}
-	return all
+	access, _ := accessVolumes(in.VMI)
+	return append(all, access...)
 }
 
 func emptyDir(name string) corev1.Volume {
@@ -52,69 +52,34 @@ func claimVolume(name string, claim Claim) corev1.Volume {
 	}}
 }
 
-// secretsVolume shows the keys of all secrets in one folder.
-func secretsVolume(name string, secrets []string) corev1.Volume {
-	projected := &corev1.ProjectedVolumeSource{}
-	for _, secret := range secrets {
-		projected.Sources = append(projected.Sources, corev1.VolumeProjection{
-			Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: secret}},
-		})
-	}
-	return corev1.Volume{Name: podVolume(name), VolumeSource: corev1.VolumeSource{Projected: projected}}
-}
-
-// answersVolume shows the keys of a sysprep volume's source.
-func answersVolume(name string, source *virtv1.SysprepSource) corev1.Volume {
-	volume := corev1.Volume{Name: podVolume(name)}
-	switch {
-	case source.ConfigMap != nil:
-		volume.ConfigMap = &corev1.ConfigMapVolumeSource{LocalObjectReference: *source.ConfigMap}
-	case source.Secret != nil:
-		volume.Secret = &corev1.SecretVolumeSource{SecretName: source.Secret.Name}
-	}
-	return volume
-}
-
 // podVolume is the name of a VMI's volume in the pod, which cannot meet our own names.
 func podVolume(name string) string {
 	switch name {
-	case names.VolumeSockets, names.VolumePrivate, names.VolumeLibvirt, names.VolumeBin:
+	case names.VolumeSockets, names.VolumePrivate, names.VolumeLibvirt, names.VolumeBin, names.VolumeState:
+		return "volume-" + name
+	}
+	if strings.HasPrefix(name, names.VolumeAccess) {
 		return "volume-" + name
 	}
 	return name
 }
 
-// cloudInitSecrets names the secrets that volume's user data and network data are in.
-func cloudInitSecrets(volume virtv1.Volume) []string {
-	source := volume.CloudInitNoCloud
-	if source == nil {
-		return nil
-	}
-	var secrets []string
-	if source.UserDataSecretRef != nil {
-		secrets = append(secrets, source.UserDataSecretRef.Name)
-	}
-	if ref := source.NetworkDataSecretRef; ref != nil && (len(secrets) == 0 || secrets[0] != ref.Name) {
-		secrets = append(secrets, ref.Name)
-	}
-	return secrets
-}
-
-// claimMounts are the places of claims, secrets and answer files in the compute container.
+// claimMounts are the places of claims, and of what discs are made of, in the compute container.
 func claimMounts(in Input) ([]corev1.VolumeMount, []corev1.VolumeDevice) {
 	var mounts []corev1.VolumeMount
 	var blocks []corev1.VolumeDevice
 	for _, volume := range in.VMI.Spec.Volumes {
 		name := podVolume(volume.Name)
 		claim, isClaim := in.Claims[volume.Name]
+		_, isFiles := filesSource(volume)
 		switch {
 		case isClaim && claim.Block:
 			blocks = append(blocks, corev1.VolumeDevice{Name: name, DevicePath: path.Join(names.LauncherBlockDir, volume.Name)})
 		case isClaim:
 			mounts = append(mounts, corev1.VolumeMount{
-				Name: name, MountPath: path.Join(names.LauncherDisksDir, volume.Name), ReadOnly: claim.ReadOnly,
+				Name: name, MountPath: path.Join(names.LauncherDisksDir, volume.Name), ReadOnly: claim.ReadOnly || claim.Base,
 			})
-		case len(cloudInitSecrets(volume)) > 0, volume.Sysprep != nil:
+		case isFiles:
 			mounts = append(mounts, corev1.VolumeMount{
 				Name: name, MountPath: path.Join(names.LauncherSecretsDir, volume.Name), ReadOnly: true,
 			})
@@ -123,13 +88,14 @@ func claimMounts(in Input) ([]corev1.VolumeMount, []corev1.VolumeDevice) {
 	return mounts, blocks
 }
 
+// hasContainerDisk says whether vmi needs a file out of an image.
 func hasContainerDisk(vmi *virtv1.VirtualMachineInstance) bool {
 	for _, volume := range vmi.Spec.Volumes {
 		if volume.ContainerDisk != nil {
 			return true
 		}
 	}
-	return false
+	return kernelContainer(vmi) != nil
 }
 
 // containerDiskInits hand the disks in images to the node's handler: the first copies
@@ -147,20 +113,16 @@ func containerDiskInits(in Input) []corev1.Container {
 		Command:         []string{"/usr/bin/cp", "/usr/bin/" + containerDiskBinary, binary},
 		VolumeMounts:    []corev1.VolumeMount{bin},
 	})}
-	for _, volume := range in.VMI.Spec.Volumes {
-		disk := volume.ContainerDisk
-		if disk == nil {
-			continue
-		}
+	for _, file := range filesInImages(in.VMI) {
 		bin.ReadOnly = true
-		args := []string{"--volume", volume.Name}
-		if disk.Path != "" {
-			args = append(args, "--path", disk.Path)
+		args := []string{"--volume", file.name}
+		if file.path != "" {
+			args = append(args, "--path", file.path)
 		}
 		inits = append(inits, initContainer(corev1.Container{
-			Name:            "volume" + volume.Name,
-			Image:           disk.Image,
-			ImagePullPolicy: disk.ImagePullPolicy,
+			Name:            file.container,
+			Image:           file.image,
+			ImagePullPolicy: file.policy,
 			Command:         []string{binary},
 			Args:            args,
 			VolumeMounts: []corev1.VolumeMount{
@@ -169,6 +131,23 @@ func containerDiskInits(in Input) []corev1.Container {
 		}))
 	}
 	return inits
+}
+
+// fileInImage is a file that an init container hands over out of its own image.
+type fileInImage struct {
+	// name is what the launcher knows it by: the volume's.
+	name, path, container, image string
+	policy                       corev1.PullPolicy
+}
+
+func filesInImages(vmi *virtv1.VirtualMachineInstance) []fileInImage {
+	var files []fileInImage
+	for _, volume := range vmi.Spec.Volumes {
+		if disk := volume.ContainerDisk; disk != nil {
+			files = append(files, fileInImage{name: volume.Name, path: disk.Path, container: "volume" + volume.Name, image: disk.Image, policy: disk.ImagePullPolicy})
+		}
+	}
+	return append(files, kernelFiles(vmi)...)
 }
 
 // initContainer adds what all our init containers have. Their requests are far below
@@ -184,12 +163,20 @@ func initContainer(c corev1.Container) corev1.Container {
 
 func pullSecrets(vmi *virtv1.VirtualMachineInstance) []corev1.LocalObjectReference {
 	var secrets []corev1.LocalObjectReference
-	seen := map[string]bool{}
-	for _, volume := range vmi.Spec.Volumes {
-		if disk := volume.ContainerDisk; disk != nil && disk.ImagePullSecret != "" && !seen[disk.ImagePullSecret] {
-			seen[disk.ImagePullSecret] = true
-			secrets = append(secrets, corev1.LocalObjectReference{Name: disk.ImagePullSecret})
+	seen := map[string]bool{"": true}
+	add := func(name string) {
+		if !seen[name] {
+			seen[name] = true
+			secrets = append(secrets, corev1.LocalObjectReference{Name: name})
 		}
+	}
+	for _, volume := range vmi.Spec.Volumes {
+		if disk := volume.ContainerDisk; disk != nil {
+			add(disk.ImagePullSecret)
+		}
+	}
+	if kernel := kernelContainer(vmi); kernel != nil {
+		add(kernel.ImagePullSecret)
 	}
 	return secrets
 }

@@ -27,6 +27,7 @@ type Version struct {
 const (
 	coreTypes         = "kubevirt.io/api/core/v1"
 	instancetypeTypes = "kubevirt.io/api/instancetype/v1beta1"
+	poolTypes         = "kubevirt.io/api/pool/v1beta1"
 	cdiTypes          = "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	templateTypes     = "github.com/openshift/api/template/v1"
 	snapshotTypes     = "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
@@ -62,6 +63,19 @@ var Kinds = []Kind{
 			number("Desired", ".spec.replicas", "Number of desired VirtualMachineInstances"),
 			number("Current", ".status.replicas", "Number of managed and not final or deleted VirtualMachineInstances"),
 			number("Ready", ".status.readyReplicas", "Number of managed VirtualMachineInstances which are ready to receive traffic"),
+			age),
+	},
+	{
+		Group: "pool.kubevirt.io", Kind: "VirtualMachinePool", Plural: "virtualmachinepools",
+		ShortNames: []string{"vmpool", "vmpools"}, Categories: all, Status: true, Scale: true,
+		Versions: []Version{
+			{Name: "v1beta1", Package: poolTypes},
+			{Name: "v1alpha1", Package: poolTypes, Warning: "pool.kubevirt.io/v1alpha1 is now deprecated; use v1beta1."}, // the same fields
+		},
+		Columns: columns(
+			number("Desired", ".spec.replicas", "Number of desired VirtualMachines"),
+			number("Current", ".status.replicas", "Number of managed VirtualMachines"),
+			number("Ready", ".status.readyReplicas", "Number of managed VirtualMachines whose guests are ready"),
 			age),
 	},
 	{

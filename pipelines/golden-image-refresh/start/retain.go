@@ -182,6 +182,8 @@ func usedByMachines(why map[string]string, machines []virtv1.VirtualMachine) {
 				why[volume.DataVolume.Name] = "VirtualMachine " + vm.Name + " uses it"
 			case volume.PersistentVolumeClaim != nil:
 				why[volume.PersistentVolumeClaim.ClaimName] = "VirtualMachine " + vm.Name + " uses it"
+			case volume.Ephemeral != nil && volume.Ephemeral.PersistentVolumeClaim != nil:
+				why[volume.Ephemeral.PersistentVolumeClaim.ClaimName] = "VirtualMachine " + vm.Name + " uses it"
 			}
 		}
 	}

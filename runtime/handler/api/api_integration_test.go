@@ -29,6 +29,7 @@ import (
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/scheme"
 	"github.com/slipway-vm/slipway/runtime/handler/session"
+	"github.com/slipway-vm/slipway/runtime/protocol"
 	"github.com/slipway-vm/slipway/runtime/protocol/wire"
 	"github.com/slipway-vm/slipway/tests/fixture/apiserver"
 	"github.com/slipway-vm/slipway/tests/fixture/need"
@@ -341,6 +342,37 @@ func (w *world) streamsAreCarried(t *testing.T, l *launcher) {
 	must(t, one.Close())
 	must(t, two.Close())
 	l.expect(t, "over vnc", "over vnc")
+	w.slotsAreTaken(t, l)
+}
+
+// slotsAreTaken redirects USB devices until there is no slot left.
+func (w *world) slotsAreTaken(t *testing.T, l *launcher) {
+	w.refused(t, http.MethodGet, vmiPath("x", "usbredir"), w.token, "", 409, "Not configured with USB Redirection")
+	vmi := &v1.VirtualMachineInstance{}
+	must(t, w.client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "x"}, vmi))
+	vmi.Spec.Domain.Devices.ClientPassthrough = &v1.ClientPassthroughDevices{}
+	must(t, w.client.Update(t.Context(), vmi))
+	w.refused(t, http.MethodGet, vmiPath("x", "usbredir"), w.token, "", 400, "websocket")
+	var devices []*websocket.Conn
+	for slot := range v1.UsbClientPassthroughMaxNumberOf {
+		device := w.open(t, vmiPath("x", "usbredir"))
+		name := string(protocol.ChannelUSB(slot))
+		l.expect(t, "connect "+name)
+		hear(t, device, name)
+		devices = append(devices, device)
+	}
+	address := strings.Replace(w.url(vmiPath("x", "usbredir")), "https", "wss", 1)
+	_, response, err := w.dialer.DialContext(t.Context(), address, http.Header{"Authorization": {"Bearer " + w.token}})
+	if err == nil || response == nil || response.StatusCode != http.StatusConflict {
+		t.Errorf("a fifth device is answered with %v, %v", response, err)
+	}
+	must(t, devices[1].Close())
+	l.expect(t, "over usb1")
+	for i, device := range devices {
+		if i != 1 {
+			must(t, device.Close())
+		}
+	}
 }
 
 func (w *world) oldLauncher(t *testing.T) {

@@ -40,6 +40,7 @@ var routes = map[string]route{
 	"GET vnc/screenshot": (*Server).screenshot,
 	"GET console":        (*Server).console,
 	"GET vnc":            (*Server).vnc,
+	"GET usbredir":       (*Server).usbredir,
 }
 
 // base is the path of a VMI.

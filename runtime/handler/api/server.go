@@ -56,6 +56,7 @@ type Server struct {
 	identity tls.Certificate
 	listener net.Listener
 	consoles consoles
+	usbSlots usbSlots
 	streams  sync.WaitGroup
 }
 

@@ -1,5 +1,5 @@
-// Package pod gives every launcher pod of the node its session for as long as the pod
-// is there.
+// Package pod gives every launcher pod of the node, and every attachment pod, its session
+// for as long as the pod is there.
 package pod
 
 import (
@@ -9,12 +9,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/runtime/handler/session"
 )
 
@@ -50,6 +52,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	who := session.Pod{
 		UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name,
 		VMI: pod.Annotations[v1.DomainAnnotation], VMIUID: types.UID(pod.Labels[v1.CreatedByLabel]),
+	}
+	if owner := metav1.GetControllerOf(pod); owner != nil && pod.Labels[v1.AppLabel] == names.AppAttachment {
+		who.VMIUID, who.Volume = owner.UID, pod.Annotations[names.AnnotationVolume]
 	}
 	if who.VMI == "" || who.VMIUID == "" {
 		log.FromContext(ctx).Info("Not serving a pod that does not say which VMI it is for")

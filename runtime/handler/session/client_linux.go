@@ -73,9 +73,12 @@ func (s *Session) admit(conn *wire.Conn) (*process.Process, error) {
 
 func (s *Session) leave(c *client) {
 	s.mu.Lock()
-	gone := s.launcher == c
-	if gone {
+	gone := s.launcher == c || s.holder == c
+	if s.launcher == c {
 		s.launcher = nil
+	}
+	if s.holder == c {
+		s.holder = nil
 	}
 	s.mu.Unlock()
 	if gone {
@@ -125,6 +128,10 @@ func (c *client) hello(ctx context.Context, request wire.Request) (bool, error) 
 	switch {
 	case hello.Version < 1:
 		return false, fmt.Errorf("protocol version %d is not known; this handler speaks %d", hello.Version, wire.Version)
+	case hello.Role == wire.RoleVolume:
+		return false, c.helloVolume(ctx, hello)
+	case c.session.pod.Volume != "":
+		return false, fmt.Errorf("role %q has no business in an attachment pod", hello.Role)
 	case hello.Role == wire.RoleLauncher:
 		return false, c.helloLauncher(ctx, hello)
 	case hello.Role == wire.RoleContainerDisk:

@@ -84,6 +84,15 @@ func (s *Session) Stats(ctx context.Context) (stats protocol.Stats, err error) {
 	return stats, away(launcher.conn.Call(ctx, protocol.TypeStats, nil, &stats))
 }
 
+// Resize changes the size of the running guest.
+func (s *Session) Resize(ctx context.Context, want protocol.Resize) error {
+	launcher, err := s.atLeast(wire.VersionResize)
+	if err != nil {
+		return err
+	}
+	return away(launcher.conn.Call(ctx, protocol.TypeResize, want, nil))
+}
+
 // control sends a request of a user, if the launcher is new enough for it.
 func (s *Session) control(ctx context.Context, kind wire.Type, in, out any, files ...*os.File) error {
 	launcher, err := s.atLeast(wire.VersionControl)

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// Pod is a launcher pod on this node.
+// Pod is a launcher pod, or an attachment pod, on this node.
 type Pod struct {
 	UID       types.UID
 	Namespace string
@@ -17,6 +17,8 @@ type Pod struct {
 	// VMI and VMIUID are the machine that the pod was made for.
 	VMI    string
 	VMIUID types.UID
+	// Volume is the VMI's volume that an attachment pod holds; empty for a launcher pod.
+	Volume string
 }
 
 // Server makes and serves the sockets of launcher pods.
@@ -93,7 +95,7 @@ func (s *Server) OfVMI(uid types.UID) *Session {
 	defer s.mu.Unlock()
 	var found *Session
 	for _, session := range s.sessions {
-		if session.pod.VMIUID != uid {
+		if session.pod.VMIUID != uid || session.pod.Volume != "" {
 			continue
 		}
 		if _, err := session.connected(); err == nil {

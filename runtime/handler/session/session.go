@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -35,14 +36,16 @@ type Session struct {
 
 	mu       sync.Mutex
 	launcher *client // nil while none is connected
+	holder   *client // of an attachment pod; nil while none is connected
 	state    *protocol.State
 	reports  int // states that came as events
 	disks    map[string]*os.File
+	asked    map[string]time.Time // when the guest was last asked to let go of a disk
 	failure  error
 }
 
 func newSession(pod Pod, changed func()) *Session {
-	return &Session{pod: pod, changed: changed, ended: make(chan struct{}), disks: map[string]*os.File{}}
+	return &Session{pod: pod, changed: changed, ended: make(chan struct{}), disks: map[string]*os.File{}, asked: map[string]time.Time{}}
 }
 
 // View is a session at one moment.

@@ -17,7 +17,8 @@ const (
 	ReasonContainerDiskLost    = "ContainerDiskLost"
 	ReasonGuestShutDown        = "GuestShutDown"
 	ReasonGuestCrashed         = "GuestCrashed"
-	ReasonGuestPanicked        = "GuestPanicked" // also of the event
+	ReasonGuestPanicked        = "GuestPanicked"       // also of the event
+	ReasonLivenessProbeFailed  = "LivenessProbeFailed" // also of the event
 	ReasonStartFailed          = "StartFailed"
 	ReasonMigrationUnsupported = "LiveMigrationNotSupported"
 	ReasonKVMNotUsed           = "HardwareVirtualizationNotAvailable"
@@ -47,7 +48,11 @@ var ownedConditions = []v1.VirtualMachineInstanceConditionType{
 func setConditions(s *scope, status *runtimeStatus, since, now metav1.Time) {
 	set := conditionSetter{status: status, since: since}
 	state := s.view.State
+	if s.vmi.Spec.ReadinessProbe != nil && status.Phase == v1.Running {
+		set.since = now // it follows the probe
+	}
 	set.put(ready(s, status.Phase))
+	set.since = since
 	if status.Phase != v1.Running || state == nil {
 		set.remove(v1.VirtualMachineInstanceAgentConnected)
 		set.remove(v1.VirtualMachineInstancePaused)
@@ -66,6 +71,22 @@ func setConditions(s *scope, status *runtimeStatus, since, now metav1.Time) {
 		Type: v1.VirtualMachineInstanceAgentConnected, Status: corev1.ConditionTrue,
 	})
 	set.when(state.Phase == protocol.PhasePaused, paused(state))
+	set.when(state.AccessCredentials != nil, accessSynchronized(state.AccessCredentials))
+}
+
+// accessSynchronized says whether the guest has its keys and passwords.
+func accessSynchronized(access *protocol.AccessCredentials) v1.VirtualMachineInstanceCondition {
+	condition := v1.VirtualMachineInstanceCondition{
+		Type: v1.VirtualMachineInstanceAccessCredentialsSynchronized, Status: corev1.ConditionFalse,
+	}
+	if access == nil {
+		return condition
+	}
+	condition.Message = access.Message
+	if access.Synchronized {
+		condition.Status = corev1.ConditionTrue
+	}
+	return condition
 }
 
 // paused says why the guest stands still.
@@ -96,7 +117,7 @@ func ready(s *scope, phase v1.VirtualMachineInstancePhase) v1.VirtualMachineInst
 	case phase == v1.Running && s.view.State != nil && s.view.State.Phase == protocol.PhasePaused:
 		condition.Reason, condition.Message = v1.GuestNotRunningReason, "the guest is paused"
 	case phase == v1.Running:
-		condition.Status = corev1.ConditionTrue
+		condition.Status, condition.Reason, condition.Message = probed(s)
 	case phase == v1.Succeeded:
 		condition.Reason = cmp.Or(s.view.State.Reason, ReasonGuestShutDown)
 		condition.Message = cmp.Or(s.view.State.Message, "the guest was shut down")
@@ -109,10 +130,31 @@ func ready(s *scope, phase v1.VirtualMachineInstancePhase) v1.VirtualMachineInst
 	case s.trouble != nil:
 		condition.Reason = string(v1.SyncFailed)
 		condition.Message = fmt.Sprintf("%v; trying again", s.trouble)
+	case waits(s.view.State):
+		condition.Reason, condition.Message = s.view.State.Reason, s.view.State.Message
 	default:
 		condition.Reason, condition.Message = v1.GuestNotRunningReason, "the guest is starting"
 	}
 	return condition
+}
+
+// probed says whether a running guest is ready: as its readiness probe finds, whose result
+// is the pod's, and without one always.
+func probed(s *scope) (status corev1.ConditionStatus, reason, message string) {
+	if s.vmi.Spec.ReadinessProbe == nil {
+		return corev1.ConditionTrue, "", ""
+	}
+	found := readiness{}
+	if s.pod != nil {
+		found = readyOf(s.pod)
+	}
+	switch found.status {
+	case "":
+		return corev1.ConditionFalse, v1.PodConditionMissingReason, "virt-launcher pod is missing the Ready condition"
+	case corev1.ConditionTrue:
+		return found.status, "", ""
+	}
+	return corev1.ConditionFalse, found.reason, found.message
 }
 
 // conditionSetter changes conditions in place, so that their order is stable.

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	v1 "kubevirt.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -48,6 +49,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, sessions <-chan event.Ge
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("virtualmachineinstance").
 		For(&v1.VirtualMachineInstance{}).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(vmiOfPod), builder.WithPredicates(readinessChanged())).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(runsAttachment)).
 		WatchesRawSource(source.Channel(sessions, &handler.EnqueueRequestForObject{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(r)
@@ -78,7 +81,16 @@ type scope struct {
 	trouble error
 	// signalled is set by shutDown when it has just told the launcher, to the event it deserves.
 	signalled v1.SyncEvent
-	// lookAgain is set by shutDown to when a guest that has not ended is to be forced.
+	// attachments hold the volumes that came after the launcher pod, claims are what is known of
+	// these volumes; set by findAttachments.
+	attachments []attachment
+	claims      map[string]*corev1.PersistentVolumeClaim
+	// pluggable says that the launcher has told what disks its guest has, plugErrors why volumes
+	// could not be given or taken; set by plugDisks.
+	pluggable  bool
+	plugErrors map[string]string
+	// lookAgain is when a guest that has not ended is to be forced, or one that keeps a disk asked
+	// again; set by shutDown and plugDisks.
 	lookAgain time.Duration
 }
 
@@ -111,11 +123,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (resul
 	// everything at once, so all that it needs comes before sync.
 	for _, step := range []func(context.Context, *scope) error{
 		r.locate,
+		r.findAttachments,
 		r.checkEnd,
 		r.shutDown,
 		r.checkDisks,
 		r.prepareAndSync,
 		r.releaseDisks,
+		r.plugDisks,
+		r.resizeGuest,
 	} {
 		if err := step(ctx, s); errors.Is(err, errWait) {
 			log.FromContext(ctx).V(1).Info("Waiting", "reason", err.Error())

@@ -21,9 +21,12 @@ func (r *Reconciler) tellSignal(s *scope) {
 	}
 }
 
-// tellPhase tells of a phase that was just written.
+// tellPhase tells of a phase that was just written, or of what a start was just written to wait for.
 func (r *Reconciler) tellPhase(s *scope, before, after *runtimeStatus) {
 	if before.Phase == after.Phase {
+		if s.trouble == nil && waits(s.view.State) {
+			r.event(s.vmi, corev1.EventTypeWarning, v1.SyncEvent(s.view.State.Reason), s.view.State.Message)
+		}
 		return
 	}
 	switch after.Phase {
@@ -33,6 +36,10 @@ func (r *Reconciler) tellPhase(s *scope, before, after *runtimeStatus) {
 	case v1.Succeeded:
 		r.event(s.vmi, corev1.EventTypeNormal, v1.Stopped, "The VirtualMachineInstance was shut down.")
 	case v1.Failed:
+		if s.failure != nil && s.failure.reason == ReasonLivenessProbeFailed {
+			r.event(s.vmi, corev1.EventTypeWarning, ReasonLivenessProbeFailed, s.failure.message)
+			return
+		}
 		if s.failure == nil && s.view.State.Reason == ReasonGuestPanicked {
 			r.event(s.vmi, corev1.EventTypeWarning, ReasonGuestPanicked, s.view.State.Message)
 			return
@@ -43,6 +50,19 @@ func (r *Reconciler) tellPhase(s *scope, before, after *runtimeStatus) {
 		}
 		condition := ready(s, after.Phase)
 		r.event(s.vmi, corev1.EventTypeWarning, v1.SyncFailed, fmt.Sprintf("%s: %s", condition.Reason, condition.Message))
+	}
+}
+
+// tellAccess tells what became of the access credentials, in the field's words.
+func (r *Reconciler) tellAccess(s *scope, before, after *runtimeStatus) {
+	kind := v1.VirtualMachineInstanceAccessCredentialsSynchronized
+	old, now := before.condition(kind), after.condition(kind)
+	switch {
+	case now == nil || old != nil && old.Status == now.Status && old.Message == now.Message:
+	case now.Status == corev1.ConditionTrue:
+		r.event(s.vmi, corev1.EventTypeNormal, v1.AccessCredentialsSyncSuccess, "Access credentials sync successful.")
+	default:
+		r.event(s.vmi, corev1.EventTypeWarning, v1.AccessCredentialsSyncFailed, "Access credentials sync failed: "+now.Message)
 	}
 }
 

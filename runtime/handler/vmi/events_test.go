@@ -23,7 +23,11 @@ func TestTheEndOfAGuestIsTold(t *testing.T) {
 		},
 		"QEMU's end":     {protocol.State{Phase: protocol.PhaseCrashed, Reason: "QEMUEnded"}, v1.Failed, "Warning Stopped The VirtualMachineInstance crashed."},
 		"a failed start": {protocol.State{Phase: protocol.PhaseFailed, Reason: "VolumesNotReady", Message: "no answers"}, v1.Failed, "Warning SyncFailed VolumesNotReady: no answers"},
-		"a power-off":    {protocol.State{Phase: protocol.PhaseShutdown}, v1.Succeeded, "Normal Stopped"},
+		"a disk in use": {
+			protocol.State{Phase: protocol.PhaseStarting, Reason: protocol.ReasonDiskInUse, Message: "the disk of volume data is in use"},
+			v1.Running, "Warning DiskInUse the disk of volume data is in use", // the phase before is the phase after
+		},
+		"a power-off": {protocol.State{Phase: protocol.PhaseShutdown}, v1.Succeeded, "Normal Stopped"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			recorder := events.NewFakeRecorder(5)

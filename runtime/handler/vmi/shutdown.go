@@ -20,12 +20,18 @@ const defaultGrace = 30
 // it also covers that the API server cuts the time of a deletion to seconds.
 const forceDelay = time.Second
 
+// shutdownTimeout bounds the call by which a launcher is told, which it answers at once. One that
+// stands still is killed by the kubelet when the pod's grace period is over.
+const shutdownTimeout = 15 * time.Second
+
 // shutDown passes the deletion of a VMI on to its launcher: at first gracefully, by
 // force when the grace period is over.
 func (r *Reconciler) shutDown(ctx context.Context, s *scope) error {
 	if s.vmi.DeletionTimestamp == nil {
 		return nil
 	}
+	ctx, stop := context.WithTimeout(ctx, shutdownTimeout)
+	defer stop()
 	left := graceLeft(s.vmi, time.Now())
 	s.lookAgain = max(left, 0) + forceDelay
 	var err error

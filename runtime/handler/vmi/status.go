@@ -8,7 +8,6 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/slipway-vm/slipway/runtime/protocol"
-	"github.com/slipway-vm/slipway/runtime/volume"
 )
 
 // runtimeStatus is the part of a VMI's status that virt-handler owns, as it is applied:
@@ -22,6 +21,8 @@ type runtimeStatus struct {
 	VolumeStatus              []v1.VolumeStatus                                   `json:"volumeStatus,omitempty"`
 	Machine                   *v1.Machine                                         `json:"machine,omitempty"`
 	FSFreezeStatus            string                                              `json:"fsFreezeStatus,omitempty"`
+	CurrentCPUTopology        *v1.CPUTopology                                     `json:"currentCPUTopology,omitempty"`
+	Memory                    *v1.MemoryStatus                                    `json:"memory,omitempty"`
 }
 
 // compute returns the status that follows from base and a pass; nil when there is
@@ -37,7 +38,7 @@ func compute(s *scope, base *runtimeStatus, now metav1.Time) *runtimeStatus {
 	case s.failure != nil:
 		status.Phase = v1.Failed
 	case state == nil || state.Phase == protocol.PhaseNone || state.Phase == protocol.PhaseStarting:
-		if s.trouble == nil {
+		if s.trouble == nil && !waits(state) {
 			return nil
 		}
 	default:
@@ -52,6 +53,11 @@ func compute(s *scope, base *runtimeStatus, now metav1.Time) *runtimeStatus {
 	return status
 }
 
+// waits says whether the launcher said what its start waits for.
+func waits(state *protocol.State) bool {
+	return state != nil && state.Phase == protocol.PhaseStarting && state.Reason != ""
+}
+
 // clone is a copy whose lists can be changed; their items are only ever replaced.
 func (r *runtimeStatus) clone() *runtimeStatus {
 	out := *r
@@ -60,12 +66,23 @@ func (r *runtimeStatus) clone() *runtimeStatus {
 	return &out
 }
 
+// condition returns the condition of a kind, nil when there is none.
+func (r *runtimeStatus) condition(kind v1.VirtualMachineInstanceConditionType) *v1.VirtualMachineInstanceCondition {
+	for i := range r.Conditions {
+		if r.Conditions[i].Type == kind {
+			return &r.Conditions[i]
+		}
+	}
+	return nil
+}
+
 // current is the runtime part of the status as it stands.
 func current(vmi *v1.VirtualMachineInstance) *runtimeStatus {
 	old := vmi.Status.DeepCopy()
 	status := &runtimeStatus{
 		Phase: old.Phase, PhaseTransitionTimestamps: old.PhaseTransitionTimestamps, Interfaces: old.Interfaces,
 		GuestOSInfo: old.GuestOSInfo, VolumeStatus: old.VolumeStatus, Machine: old.Machine, FSFreezeStatus: old.FSFreezeStatus,
+		CurrentCPUTopology: old.CurrentCPUTopology, Memory: old.Memory,
 	}
 	for _, condition := range old.Conditions {
 		if slices.Contains(ownedConditions, condition.Type) {
@@ -107,7 +124,7 @@ func (r *runtimeStatus) describe(s *scope) {
 		r.Interfaces = interfaces(s.view.Synced.Facts.Interfaces, s.view.Synced.PodInterface, state.Interfaces)
 	}
 	if state.Disks != nil {
-		r.VolumeStatus = volume.Status(s.vmi, state.Disks)
+		r.VolumeStatus = volumeStatus(s)
 	}
 	if state.Machine != "" {
 		r.Machine = &v1.Machine{Type: state.Machine}
@@ -115,6 +132,7 @@ func (r *runtimeStatus) describe(s *scope) {
 	if state.GuestOS != nil {
 		r.GuestOSInfo = *state.GuestOS
 	}
+	r.CurrentCPUTopology, r.Memory = currentTopology(s.vmi, state.VCPUs), memoryStatus(state.Memory)
 	r.FSFreezeStatus = ""
 	if state.Frozen {
 		r.FSFreezeStatus = protocol.FSFrozen

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
@@ -27,10 +28,11 @@ type passFile struct {
 	Synced  *protocol.Facts           `json:"synced"`
 	Trouble string                    `json:"trouble"`
 	Failure string                    `json:"failure"`
+	Pod     *corev1.Pod               `json:"pod"`
 }
 
 func (f passFile) scope() *scope {
-	s := &scope{vmi: &f.VMI, view: session.View{State: f.State}}
+	s := &scope{vmi: &f.VMI, pod: f.Pod, view: session.View{State: f.State}}
 	if f.Synced != nil {
 		s.view.Synced = &session.Synced{Facts: *f.Synced, PodInterface: "eth0"}
 	}

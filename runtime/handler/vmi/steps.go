@@ -118,7 +118,8 @@ func (r *Reconciler) prepareAndSync(ctx context.Context, s *scope) error {
 	if err != nil {
 		return fmt.Errorf("connecting VMI %s to the pod's network: %w", s.vmi.Name, err)
 	}
-	sizes, err := r.claimSizes(ctx, s.vmi)
+	vmi := volume.AtStart(s.vmi, s.pod)
+	sizes, err := r.claimSizes(ctx, vmi)
 	if err != nil {
 		return err
 	}
@@ -128,7 +129,7 @@ func (r *Reconciler) prepareAndSync(ctx context.Context, s *scope) error {
 	log.FromContext(ctx).Info("Telling the launcher what to run", "pod", s.pod.Name)
 	ctx, stop := context.WithTimeout(ctx, syncTimeout)
 	defer stop()
-	err = s.session.Sync(ctx, withoutManagedFields(s.vmi), what)
+	err = s.session.Sync(ctx, withoutManagedFields(vmi), what)
 	s.view = s.session.View()
 	if errors.Is(err, session.ErrNotConnected) {
 		return fmt.Errorf("%w for the launcher to connect again", errWait)

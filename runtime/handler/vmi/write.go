@@ -24,6 +24,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	if s.session != nil && s.trouble == nil {
 		s.view.State = s.session.View().State // it may have moved on during the pass
 	}
+	if err := r.judgeEnd(ctx, s); err != nil {
+		return err
+	}
 	r.tellSignal(s)
 	key := client.ObjectKeyFromObject(s.vmi)
 	before := r.written.latest(key, s.vmi)
@@ -41,6 +44,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	}
 	r.written.keep(key, s.vmi, status)
 	r.tellPhase(s, before, status)
+	r.tellAccess(s, before, status)
 	return nil
 }
 

@@ -44,6 +44,7 @@ type offer struct {
 	search  []string
 	host    string
 	mtu     int
+	more    []protocol.DHCPOption
 }
 
 // Listen binds to the tap of link, which must have a lease. granted is called after
@@ -196,6 +197,9 @@ func (o offer) options(inform bool) []dhcpv4.Modifier {
 	if o.mtu > 0 {
 		out = append(out, dhcpv4.WithOption(dhcpv4.Option{Code: dhcpv4.OptionInterfaceMTU, Value: dhcpv4.Uint16(uint16(o.mtu))}))
 	}
+	for _, option := range o.more {
+		out = append(out, dhcpv4.WithOption(dhcpv4.OptGeneric(dhcpv4.GenericOptionCode(option.Code), option.Value)))
+	}
 	return out
 }
 
@@ -209,7 +213,7 @@ func parse(link protocol.Interface) (offer, error) {
 	if err != nil || !address.Addr().Is4() {
 		return offer{}, fmt.Errorf("address %q is not an IPv4 address with its prefix length", lease.Address)
 	}
-	out := offer{mac: mac, address: address, search: lease.Search, host: lease.Hostname, mtu: link.MTU}
+	out := offer{mac: mac, address: address, search: lease.Search, host: lease.Hostname, mtu: link.MTU, more: lease.Options}
 	if out.gateway = net.ParseIP(lease.Gateway).To4(); out.gateway == nil {
 		return offer{}, fmt.Errorf("gateway %q is not an IPv4 address", lease.Gateway)
 	}

@@ -16,6 +16,7 @@ func link() protocol.Interface {
 		DHCP: &protocol.Lease{
 			Address: "10.0.2.2/24", Gateway: "10.0.2.1", DNS: []string{"10.96.0.10", "fd00::10"},
 			Search: []string{"default.svc.cluster.local", "cluster.local"}, Hostname: "web",
+			Options: []protocol.DHCPOption{{Code: 42, Value: []byte{10, 0, 0, 7}}, {Code: 67, Value: []byte("boot/loader.efi")}, {Code: 224, Value: []byte("ours")}},
 		},
 	}
 }
@@ -87,10 +88,13 @@ func TestTheLeaseIsWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	summary := reply.Summary()
-	for _, want := range []string{"10.0.2.2", "ffffff00", "Router: 10.0.2.1", "Domain Name Server: 10.96.0.10", "default.svc.cluster.local", "Host Name: web"} {
+	for _, want := range []string{"10.0.2.2", "ffffff00", "Router: 10.0.2.1", "Domain Name Server: 10.96.0.10", "default.svc.cluster.local", "Host Name: web", "NTP Servers: 10.0.0.7", "Bootfile Name: boot/loader.efi"} {
 		if !strings.Contains(summary, want) {
 			t.Errorf("the offer lacks %q:\n%s", want, summary)
 		}
+	}
+	if private := reply.Options.Get(dhcpv4.GenericOptionCode(224)); string(private) != "ours" {
+		t.Errorf("option 224 is %q, want ours", private)
 	}
 	if mtu := reply.Options.Get(dhcpv4.OptionInterfaceMTU); len(mtu) != 2 || int(mtu[0])<<8|int(mtu[1]) != 1450 {
 		t.Errorf("MTU option is %v, want 1450", mtu)

@@ -17,18 +17,41 @@ import (
 // alignment of the disks made on claims, in bytes.
 const alignment = 1 << 20
 
+// use says what a claim's disk is wanted for.
+type use struct {
+	// capacity is the claim's in bytes, the size of the blank disk that an empty one gets.
+	capacity int64
+	// readOnly disks are neither made nor written.
+	readOnly bool
+}
+
+// mode is how the disk is opened.
+func (u use) mode() int {
+	if u.readOnly {
+		return os.O_RDONLY
+	}
+	return os.O_RDWR
+}
+
 // claim finds the disk of a claim: a block device, or disk.img in a file system,
 // always raw: its first bytes are the guest's to write, so they decide nothing.
-func claim(paths Paths, volume string, capacity int64) (Disk, error) {
+func claim(paths Paths, volume string, wanted use) (Disk, error) {
 	block := filepath.Join(paths.Blocks, volume)
-	if info, err := os.Stat(block); err == nil && info.Mode()&(os.ModeDevice|os.ModeCharDevice) == os.ModeDevice {
-		return blockClaim(block)
+	if isBlockDevice(block) {
+		return blockClaim(block, wanted)
 	}
-	dir := filepath.Join(paths.Claims, volume)
+	return fileClaim(filepath.Join(paths.Claims, volume), wanted)
+}
+
+// fileClaim finds disk.img in dir, the file system of a claim.
+func fileClaim(dir string, wanted use) (Disk, error) {
 	path := filepath.Join(dir, names.DiskFile)
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := createDisk(dir, path, capacity); err != nil {
+		if wanted.readOnly {
+			return Disk{}, fmt.Errorf("the claim holds no %s, and it is only read; import a disk into it first", names.DiskFile)
+		}
+		if err := createDisk(dir, path, wanted.capacity); err != nil {
 			return Disk{}, err
 		}
 		info, err = os.Lstat(path)
@@ -42,15 +65,32 @@ func claim(paths Paths, volume string, capacity int64) (Disk, error) {
 	if info.Size() == 0 {
 		return Disk{}, fmt.Errorf("%s on the claim is empty; delete it to get a blank disk, or put a raw disk image there", names.DiskFile)
 	}
-	if err := unix.Access(path, unix.R_OK|unix.W_OK); err != nil {
-		return Disk{}, fmt.Errorf("%s on the claim cannot be written by uid %d (%w); give it group %d and mode 0660", names.DiskFile, names.QEMUUser, err, names.QEMUUser)
+	if err := accessible(path, wanted); err != nil {
+		return Disk{}, err
 	}
 	image := domain.Image{Path: path, Format: domain.FormatRaw}
 	return Disk{Disk: domain.Disk{Image: image, DirectIO: directIO(path)}, Size: info.Size()}, nil
 }
 
-func blockClaim(path string) (Disk, error) {
-	device, err := os.OpenFile(path, os.O_RDWR, 0)
+// accessible says why QEMU could not use the image at path.
+func accessible(path string, wanted use) error {
+	verb, bits := "written", uint32(unix.R_OK|unix.W_OK)
+	if wanted.readOnly {
+		verb, bits = "read", unix.R_OK
+	}
+	if err := unix.Access(path, bits); err != nil {
+		return fmt.Errorf("%s on the claim cannot be %s by uid %d (%w); give it group %d and mode 0660", names.DiskFile, verb, names.QEMUUser, err, names.QEMUUser)
+	}
+	return nil
+}
+
+func isBlockDevice(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode()&(os.ModeDevice|os.ModeCharDevice) == os.ModeDevice
+}
+
+func blockClaim(path string, wanted use) (Disk, error) {
+	device, err := os.OpenFile(path, wanted.mode(), 0)
 	if err != nil {
 		return Disk{}, fmt.Errorf("opening the claim's device: %w", err)
 	}

@@ -1,5 +1,5 @@
-// Package disks makes a VMI's volumes ready for QEMU: overlays on container disks,
-// images on claims, empty disks, the disk for cloud-init and the disc of answers for Windows.
+// Package disks makes a VMI's volumes ready for QEMU: overlays on container disks and
+// claims, images on claims, empty disks, and the discs by which files reach the guest.
 package disks
 
 import (
@@ -13,23 +13,26 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/slipway-vm/slipway/internal/names"
-	"github.com/slipway-vm/slipway/runtime/cloudinit"
 	"github.com/slipway-vm/slipway/runtime/domain"
 	"github.com/slipway-vm/slipway/runtime/launcher/qcow2"
-	"github.com/slipway-vm/slipway/runtime/sysprep"
 )
 
 // Paths are where volumes are in the pod.
 type Paths struct {
 	Claims  string // <volume>/disk.img of Filesystem claims
 	Blocks  string // <volume> of Block claims
-	Secrets string // <volume>/ of cloud-init's Secrets, and of a sysprep volume's ConfigMap or Secret
+	Secrets string // <volume>/ of what volumes show as discs: ConfigMaps, Secrets, tokens, facts of the pod
 	Scratch string // images that end with the pod
+	// Credentials has the Secrets of access credentials, by their place in the list.
+	Credentials string
 }
 
 // PodPaths are the paths of a launcher pod, with scratch for this VMI's own images.
 func PodPaths(scratch string) Paths {
-	return Paths{Claims: names.LauncherDisksDir, Blocks: names.LauncherBlockDir, Secrets: names.LauncherSecretsDir, Scratch: scratch}
+	return Paths{
+		Claims: names.LauncherDisksDir, Blocks: names.LauncherBlockDir, Secrets: names.LauncherSecretsDir, Scratch: scratch,
+		Credentials: names.LauncherCredentialsDir,
+	}
 }
 
 // Request is what to prepare.
@@ -77,16 +80,16 @@ func prepare(paths Paths, request Request, volume *v1.Volume) (Disk, error) {
 	switch {
 	case volume.ContainerDisk != nil:
 		return containerDisk(paths, volume.Name, request.ContainerDisks[volume.Name])
-	case volume.PersistentVolumeClaim != nil, volume.DataVolume != nil:
-		return claim(paths, volume.Name, request.ClaimSizes[volume.Name])
-	case volume.CloudInitNoCloud != nil:
-		return cloudInit(paths, request.VMI, volume)
-	case volume.Sysprep != nil:
-		return answers(paths, volume)
+	case volume.PersistentVolumeClaim != nil:
+		return claim(paths, volume.Name, use{capacity: request.ClaimSizes[volume.Name], readOnly: volume.PersistentVolumeClaim.ReadOnly})
+	case volume.DataVolume != nil:
+		return claim(paths, volume.Name, use{capacity: request.ClaimSizes[volume.Name]})
+	case volume.Ephemeral != nil:
+		return ephemeral(paths, volume.Name)
 	case volume.EmptyDisk != nil:
 		return emptyDisk(paths, volume)
 	default:
-		return Disk{}, errors.New("this source is not supported yet; use containerDisk, dataVolume, persistentVolumeClaim, cloudInitNoCloud, sysprep or emptyDisk")
+		return disc(paths, request.VMI, volume, nil)
 	}
 }
 
@@ -104,12 +107,27 @@ func containerDisk(paths Paths, volume string, image *os.File) (Disk, error) {
 	if err != nil {
 		return Disk{}, err
 	}
-	backing := domain.Image{Path: fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), image.Fd()), Format: domain.FormatRaw}
+	backing := domain.Image{Path: OpenPath(image), Format: domain.FormatRaw}
 	if content.QCOW2 {
 		backing.Format = domain.FormatQCOW2
 	}
 	overlay, err := scratchImage(paths, volume, content.Size, &qcow2.Backing{Path: backing.Path, Format: string(backing.Format)})
 	overlay.Backing = &backing
+	return overlay, err
+}
+
+// OpenPath is where QEMU opens a file that the launcher has open.
+func OpenPath(file *os.File) string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), file.Fd()) }
+
+// ephemeral makes an overlay on the disk of a claim, which is only read: others may have
+// it as their base too.
+func ephemeral(paths Paths, volume string) (Disk, error) {
+	base, err := claim(paths, volume, use{readOnly: true})
+	if err != nil {
+		return Disk{}, err
+	}
+	overlay, err := scratchImage(paths, volume, base.Size, &qcow2.Backing{Path: base.Path, Format: string(base.Format)})
+	overlay.Backing = &base.Image
 	return overlay, err
 }
 
@@ -127,40 +145,6 @@ func scratchImage(paths Paths, volume string, size int64, backing *qcow2.Backing
 	}
 	image := domain.Image{Path: path, Format: domain.FormatQCOW2}
 	return Disk{Disk: domain.Disk{Image: image, Ephemeral: true}, Size: size}, nil
-}
-
-func cloudInit(paths Paths, vmi *v1.VirtualMachineInstance, volume *v1.Volume) (Disk, error) {
-	data, err := cloudinit.FromVMI(vmi, volume.CloudInitNoCloud, filepath.Join(paths.Secrets, volume.Name))
-	if err != nil {
-		return Disk{}, err
-	}
-	return disc(paths, volume, func(path string) error { return cloudinit.WriteISO(path, data) })
-}
-
-// answers makes the disc from which Windows is set up.
-func answers(paths Paths, volume *v1.Volume) (Disk, error) {
-	files, err := sysprep.Files(filepath.Join(paths.Secrets, volume.Name))
-	if err != nil {
-		return Disk{}, fmt.Errorf("%s: %w", sysprep.Of(volume.Sysprep), err)
-	}
-	return disc(paths, volume, func(path string) error { return sysprep.WriteISO(path, files) })
-}
-
-// disc is an image that write makes for volume.
-func disc(paths Paths, volume *v1.Volume, write func(path string) error) (Disk, error) {
-	path := filepath.Join(paths.Scratch, volume.Name+".iso")
-	if err := removeStale(path); err != nil {
-		return Disk{}, err
-	}
-	if err := write(path); err != nil {
-		return Disk{}, err
-	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return Disk{}, fmt.Errorf("looking at the new disc: %w", err)
-	}
-	image := domain.Image{Path: path, Format: domain.FormatRaw}
-	return Disk{Disk: domain.Disk{Image: image, Ephemeral: true}, Size: info.Size()}, nil
 }
 
 // removeStale drops what an earlier attempt to start left.

@@ -6,12 +6,14 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/slipway-vm/slipway/runtime/domain"
 	"github.com/slipway-vm/slipway/runtime/launcher/qcow2"
+	"github.com/slipway-vm/slipway/tests/fixture/need"
 )
 
 // pod is a folder tree like a launcher pod's.
@@ -62,6 +64,8 @@ func TestPrepareAllKinds(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(paths.Secrets, "answers", "Autounattend.xml"), 10)
+	write(t, filepath.Join(paths.Secrets, "config", "key"), 10)
+	write(t, filepath.Join(paths.Claims, "golden", "disk.img"), 8192)
 	request := Request{
 		VMI: vmi(map[string]v1.VolumeSource{
 			"root":    {ContainerDisk: &v1.ContainerDiskSource{Image: "x"}},
@@ -69,6 +73,9 @@ func TestPrepareAllKinds(t *testing.T) {
 			"fresh":   dataVolume(),
 			"seed":    {CloudInitNoCloud: &v1.CloudInitNoCloudSource{UserData: "#cloud-config"}},
 			"empty":   {EmptyDisk: &v1.EmptyDiskSource{Capacity: resource.MustParse("1Gi")}},
+			"config":  {Secret: &v1.SecretVolumeSource{SecretName: "s"}},
+			"drive":   {CloudInitConfigDrive: &v1.CloudInitConfigDriveSource{UserData: "#cloud-config"}},
+			"golden":  {Ephemeral: &v1.EphemeralVolumeSource{}},
 			"answers": {Sysprep: &v1.SysprepSource{ConfigMap: &corev1.LocalObjectReference{Name: "windows"}}},
 		}),
 		ContainerDisks: map[string]*os.File{"root": image},
@@ -87,7 +94,8 @@ func TestPrepareAllKinds(t *testing.T) {
 		}{
 			"root": {5120, domain.FormatQCOW2, true}, "claim": {4096, domain.FormatRaw, false}, "fresh": {3 << 20, domain.FormatRaw, false},
 			"seed": {got["seed"].Size, domain.FormatRaw, true}, "empty": {1 << 30, domain.FormatQCOW2, true},
-			"answers": {got["answers"].Size, domain.FormatRaw, true},
+			"answers": {got["answers"].Size, domain.FormatRaw, true}, "config": {got["config"].Size, domain.FormatRaw, true},
+			"drive": {got["drive"].Size, domain.FormatRaw, true}, "golden": {8192, domain.FormatQCOW2, true},
 		}
 		if len(got) != len(want) {
 			t.Errorf("%d disks, want %d", len(got), len(want))
@@ -97,6 +105,9 @@ func TestPrepareAllKinds(t *testing.T) {
 			if g.Size != w.size || g.Format != w.format || g.Ephemeral != w.ephemeral {
 				t.Errorf("disk %s: %+v, want %+v", name, g, w)
 			}
+		}
+		if base := got["golden"].Backing; base == nil || base.Path != filepath.Join(paths.Claims, "golden", "disk.img") || base.Format != domain.FormatRaw {
+			t.Errorf("the overlay is on %+v", base)
 		}
 		backing := got["root"].Backing
 		if data, err := os.ReadFile(backing.Path); err != nil || len(data) != 5000 || backing.Format != domain.FormatRaw {
@@ -163,7 +174,12 @@ func TestPrepareSaysWhatIsWrong(t *testing.T) {
 			source: dataVolume(), want: "use a larger claim", sizes: map[string]int64{"v": 1 << 60},
 			set: empty,
 		},
-		"a claim that is not mounted": {source: dataVolume(), want: "reading the claim"},
+		"an overlay on an empty claim": {
+			source: v1.VolumeSource{Ephemeral: &v1.EphemeralVolumeSource{}}, want: "it is only read; import a disk into it first",
+			set: empty,
+		},
+		"a ConfigMap that is not mounted": {source: v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{}}, want: "opening what is mounted"},
+		"a claim that is not mounted":     {source: dataVolume(), want: "reading the claim"},
 		"a Secret that is not mounted": {
 			source: v1.VolumeSource{CloudInitNoCloud: &v1.CloudInitNoCloudSource{UserDataBase64: "?"}}, want: "user data: decoding base64",
 		},
@@ -196,5 +212,28 @@ func TestADiscWithoutAnAnswerFileNamesItsSource(t *testing.T) {
 	_, err := Prepare(paths, Request{VMI: vmi(map[string]v1.VolumeSource{"answers": {Sysprep: secret}})})
 	if err == nil || !strings.Contains(err.Error(), "preparing volume answers: Secret windows: no key autounattend.xml") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A read-only claim is mounted so: root writes to any file, but to none of these.
+func TestAReadOnlyClaimIsNotWrittenTo(t *testing.T) {
+	need.Root(t, "mount")
+	paths := pod(t)
+	dir := filepath.Join(paths.Claims, "v")
+	write(t, filepath.Join(dir, "disk.img"), 512)
+	if err := unix.Mount(dir, dir, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Unmount(dir, unix.MNT_DETACH) }()
+	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	source := v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{}}
+	if _, err := Prepare(paths, Request{VMI: vmi(map[string]v1.VolumeSource{"v": source})}); err == nil || !strings.Contains(err.Error(), "cannot be written") {
+		t.Errorf("a disk that cannot be written: %v", err)
+	}
+	source.PersistentVolumeClaim.ReadOnly = true
+	if got, err := Prepare(paths, Request{VMI: vmi(map[string]v1.VolumeSource{"v": source})}); err != nil || got["v"].Size != 512 {
+		t.Errorf("%+v, %v", got, err)
 	}
 }

@@ -27,6 +27,7 @@ import (
 const (
 	socketName   = "libvirt-sock"
 	startTimeout = 30 * time.Second
+	stopTimeout  = 5 * time.Second
 	// A socket's file appears a moment before anybody listens on it.
 	listenRetry = 5 * time.Millisecond
 )
@@ -142,9 +143,11 @@ func passOn(messages io.ReadCloser, log *slog.Logger) {
 	}
 }
 
-// stop ends the daemon; its domain goes on.
+// stop ends the daemon, by force when it does not end otherwise; its domain goes on.
 func (d *daemon) stop() {
 	_ = d.cmd.Process.Signal(unix.SIGTERM) // it may have ended by itself
+	timer := time.AfterFunc(stopTimeout, func() { _ = d.cmd.Process.Kill() })
+	defer timer.Stop()
 	<-d.ended
 }
 

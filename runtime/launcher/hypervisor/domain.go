@@ -44,9 +44,17 @@ func (h *Hypervisor) Warm(ctx context.Context, kvm bool) error {
 	return nil
 }
 
-// Start defines and starts the domain; a paused one waits for Resume before its first
-// instruction.
-func (h *Hypervisor) Start(ctx context.Context, spec *libvirtxml.Domain, paused bool) (Started, error) {
+// Plan is how a domain is started.
+type Plan struct {
+	// Paused makes the guest wait for Resume before its first instruction.
+	Paused bool
+	// Defined gets the domain with the addresses that libvirt gave its devices, before it
+	// starts; nil where nobody asks.
+	Defined func(*libvirtxml.Domain) error
+}
+
+// Start defines and starts the domain.
+func (h *Hypervisor) Start(ctx context.Context, spec *libvirtxml.Domain, plan Plan) (Started, error) {
 	conn, err := h.connected(ctx)
 	if err != nil {
 		return Started{}, err
@@ -64,8 +72,13 @@ func (h *Hypervisor) Start(ctx context.Context, spec *libvirtxml.Domain, paused 
 	h.domain, h.name = defined, spec.Name
 	h.mu.Unlock()
 	took := time.Since(began)
+	if plan.Defined != nil {
+		if err := show(defined, plan.Defined); err != nil {
+			return Started{}, err
+		}
+	}
 	flags := libvirt.DOMAIN_NONE
-	if paused {
+	if plan.Paused {
 		flags = libvirt.DOMAIN_START_PAUSED
 	}
 	if err := defined.CreateWithFlags(flags); err != nil {
@@ -73,6 +86,19 @@ func (h *Hypervisor) Start(ctx context.Context, spec *libvirtxml.Domain, paused 
 	}
 	h.options.Log.Info("Started the domain", "defining", took.String(), "starting", (time.Since(began) - took).String())
 	return h.started(defined)
+}
+
+// show reads a defined domain for see.
+func show(defined *libvirt.Domain, see func(*libvirtxml.Domain) error) error {
+	document, err := defined.GetXMLDesc(0)
+	if err != nil {
+		return fmt.Errorf("reading the defined domain: %w", plain(err))
+	}
+	read := &libvirtxml.Domain{}
+	if err := read.Unmarshal(document); err != nil {
+		return fmt.Errorf("reading the defined domain: %w", err)
+	}
+	return see(read)
 }
 
 func (h *Hypervisor) started(domain *libvirt.Domain) (Started, error) {

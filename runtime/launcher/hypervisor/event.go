@@ -17,8 +17,14 @@ const (
 	AgentChanged
 	// IOError: a disk failed; see Detail.
 	IOError
+	// MemoryChanged: the guest uses another part of the memory that it was offered.
+	MemoryChanged
 	// Rebooted: the guest restarted; QEMU goes on.
 	Rebooted
+	// DeviceRemoved: a device has left the guest; Detail is its alias.
+	DeviceRemoved
+	// DeviceStays: the guest refused to let go of a device; Detail is its alias.
+	DeviceStays
 	// Reconnected: events may have been missed; ask for the status.
 	Reconnected
 )
@@ -29,6 +35,8 @@ type Event struct {
 	Status         Status
 	AgentConnected bool
 	Detail         string
+	// Bytes are used of the memory that was offered.
+	Bytes int64
 }
 
 // Condition of a domain.
@@ -48,6 +56,13 @@ const (
 
 // ReasonPausedByUser is the reason of Paused when somebody asked for it.
 const ReasonPausedByUser = "PausedByUser"
+
+// Reasons of an end: of Destroyed, of Off, and of Crashed when QEMU ended by itself.
+const (
+	ReasonDestroyed     = "Destroyed"
+	ReasonGuestShutdown = "GuestShutdown"
+	ReasonQEMUEnded     = "QEMUEnded"
+)
 
 // ReasonGuestPanicked is the reason of Crashed when the guest's kernel panicked, which
 // its panic device told.
@@ -88,7 +103,13 @@ func (h *Hypervisor) subscribe(conn *libvirt.Connect) error {
 	if err != nil {
 		return fmt.Errorf("asking libvirt for reboots: %w", err)
 	}
-	return nil
+	_, err = conn.DomainEventMemoryDeviceSizeChangeRegister(nil, func(_ *libvirt.Connect, _ *libvirt.Domain, event *libvirt.DomainEventMemoryDeviceSizeChange) {
+		h.events <- Event{Kind: MemoryChanged, Bytes: int64(event.Size) * 1024} //nolint:gosec // less than a machine has
+	})
+	if err != nil {
+		return fmt.Errorf("asking libvirt for changes of the memory: %w", err)
+	}
+	return h.subscribeDevices(conn)
 }
 
 // lifecycleStatus translates an event; false for one that changes nothing here.
@@ -124,13 +145,13 @@ func pausedReason(detail libvirt.DomainEventSuspendedDetailType) string {
 func stoppedStatus(detail libvirt.DomainEventStoppedDetailType) Status {
 	switch detail {
 	case libvirt.DOMAIN_EVENT_STOPPED_SHUTDOWN:
-		return Status{Condition: Off, Reason: "GuestShutdown"}
+		return Status{Condition: Off, Reason: ReasonGuestShutdown}
 	case libvirt.DOMAIN_EVENT_STOPPED_DESTROYED:
-		return Status{Condition: Destroyed, Reason: "Destroyed"}
+		return Status{Condition: Destroyed, Reason: ReasonDestroyed}
 	case libvirt.DOMAIN_EVENT_STOPPED_CRASHED:
 		return Status{Condition: Crashed, Reason: ReasonGuestPanicked}
 	default:
-		return Status{Condition: Crashed, Reason: "QEMUEnded"}
+		return Status{Condition: Crashed, Reason: ReasonQEMUEnded}
 	}
 }
 
@@ -150,11 +171,11 @@ func stateStatus(state libvirt.DomainState, reason int) Status {
 	case libvirt.DOMAIN_SHUTOFF:
 		switch libvirt.DomainShutoffReason(reason) {
 		case libvirt.DOMAIN_SHUTOFF_SHUTDOWN:
-			return Status{Condition: Off, Reason: "GuestShutdown"}
+			return Status{Condition: Off, Reason: ReasonGuestShutdown}
 		case libvirt.DOMAIN_SHUTOFF_DESTROYED:
-			return Status{Condition: Destroyed, Reason: "Destroyed"}
+			return Status{Condition: Destroyed, Reason: ReasonDestroyed}
 		}
-		return Status{Condition: Crashed, Reason: "QEMUEnded"}
+		return Status{Condition: Crashed, Reason: ReasonQEMUEnded}
 	default:
 		return Status{Condition: Running}
 	}

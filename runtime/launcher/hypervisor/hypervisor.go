@@ -108,6 +108,7 @@ func (h *Hypervisor) runDaemon(ctx context.Context, again bool) error {
 	}
 	select {
 	case <-ctx.Done():
+		d.stop() // before the connection is closed, for a daemon that stands still does not answer that
 		return nil
 	case <-d.ended:
 		return fmt.Errorf("libvirtd ended: %w", errors.Join(d.err, errUnexpected))

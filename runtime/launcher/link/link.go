@@ -63,6 +63,13 @@ func (l *Link) Publish(state protocol.State) {
 	l.mark()
 }
 
+// State is what was published last.
+func (l *Link) State() protocol.State {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state
+}
+
 func (l *Link) mark() {
 	select {
 	case l.dirty <- struct{}{}:

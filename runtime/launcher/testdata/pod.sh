@@ -21,6 +21,10 @@ if [ -n "$POD_KVM" ]; then
   mknod -m 0600 "$R/dev/kvm" c 10 232
   chown 107 "$R/dev/kvm"
 fi
+if [ -n "$POD_BLOCK" ]; then # of a claim named data: its device's numbers
+  mknod -m 0600 "$R/dev/data" b $POD_BLOCK
+  chown 107 "$R/dev/data"
+fi
 mount -t tmpfs -o mode=1777 tmpfs "$R/dev/shm"
 ln -s /proc/self/fd "$R/dev/fd"
 touch "$R/dev/termination-log"

@@ -10,7 +10,7 @@ package wire
 // Version is the protocol's version that this build speaks. A launcher of an earlier
 // version keeps being served for as long as its messages are known, so fields of
 // messages are only ever added.
-const Version = VersionStats
+const Version = VersionHotplug
 
 // VersionControl is the first version whose launchers know the requests of users: pause,
 // console, screenshot and the like.
@@ -18,6 +18,12 @@ const VersionControl = 2
 
 // VersionStats is the first version whose launchers tell what their guests use.
 const VersionStats = 3
+
+// VersionResize is the first version whose launchers change the size of a running guest.
+const VersionResize = 4
+
+// VersionHotplug is the first version whose launchers take disks in and out of a running guest.
+const VersionHotplug = 5
 
 // Type names a message.
 type Type string
@@ -35,6 +41,9 @@ type Role string
 const (
 	RoleLauncher      Role = "launcher"
 	RoleContainerDisk Role = "container-disk" // its Hello carries one open file: the disk's image
+	// RoleVolume is the process of an attachment pod: it does nothing but be there, so that
+	// the handler reaches the pod's volume through it.
+	RoleVolume Role = "volume"
 )
 
 // Hello is the first message of a connection, and its answer.
@@ -42,6 +51,7 @@ type Hello struct {
 	Version int    `json:"version"`
 	Role    Role   `json:"role,omitempty"`
 	VMIUID  string `json:"vmiUID,omitempty"`
-	// Volume is the VMI's volume whose image a container-disk client hands over.
+	// Volume is the VMI's volume whose image a container-disk client hands over, or that
+	// an attachment pod holds.
 	Volume string `json:"volume,omitempty"`
 }

@@ -5,6 +5,7 @@ package suite
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -30,8 +31,12 @@ const (
 // World is the cluster that the suite runs on, ready after Run's BeforeSuite.
 var World *env.Cluster
 
-// setups are what the suite at hand needs besides the installation.
-var setups []func(ctx context.Context)
+var (
+	// install puts Slipway onto the cluster.
+	install = func(ctx context.Context, world *env.Cluster, out io.Writer) error { return world.Install(ctx, out) }
+	// setups are what the suite at hand needs besides the installation.
+	setups []func(ctx context.Context)
+)
 
 // Run runs the package's specs on a cluster with Slipway installed, after prepare.
 func Run(t *testing.T, name string, prepare ...func(ctx context.Context)) {
@@ -41,11 +46,18 @@ func Run(t *testing.T, name string, prepare ...func(ctx context.Context)) {
 	ginkgo.RunSpecs(t, name)
 }
 
+// RunOn runs the package's specs on a cluster on which installed puts Slipway.
+func RunOn(t *testing.T, name string, installed func(ctx context.Context, world *env.Cluster, out io.Writer) error) {
+	t.Helper()
+	install = installed
+	Run(t, name)
+}
+
 var _ = ginkgo.BeforeSuite(func(ctx context.Context) {
 	var err error
 	World, err = env.Open(ctx)
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
-	gomega.Expect(World.Install(ctx, ginkgo.GinkgoWriter)).To(gomega.Succeed())
+	gomega.Expect(install(ctx, World, ginkgo.GinkgoWriter)).To(gomega.Succeed())
 	for _, setup := range setups {
 		setup(ctx)
 	}

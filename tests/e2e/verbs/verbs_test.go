@@ -5,11 +5,16 @@
 package verbs
 
 import (
+	"bufio"
 	"context"
+	"encoding/binary"
 	"encoding/json"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,6 +38,9 @@ func TestVerbs(t *testing.T) { suite.Run(t, "verbs", served, build) }
 
 // boundVerb is the longest time for what a verb brings about.
 const boundVerb = 2 * time.Minute
+
+// publicKey is an SSH key to which there is no private one.
+const publicKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8gISIjJCUm verbs@example"
 
 // program is virtctl, built for this run.
 var program string
@@ -87,8 +95,11 @@ func refused(ctx context.Context, ns string, args ...string) string {
 var _ = Describe("virtctl", func() {
 	It("starts a VM by hand, shows its guest, pauses, restarts and stops it", func(ctx context.Context) {
 		ns := suite.Namespace(ctx)
-		suite.Create(ctx, fixture.VM(ns, "hand", fixture.ContainerDisk(suite.TinyImage()), fixture.Strategy(virtv1.RunStrategyManual)), viewer(ns))
+		vm := fixture.VM(ns, "hand", fixture.ContainerDisk(suite.TinyImage()), fixture.Strategy(virtv1.RunStrategyManual))
+		vm.Spec.Template.Spec.Domain.Devices.ClientPassthrough = &virtv1.ClientPassthroughDevices{}
+		suite.Create(ctx, vm, viewer(ns))
 		suite.VMStatus(ctx, ns, "hand", virtv1.VirtualMachineStatusStopped)
+		Expect(virtctl(ctx, ns, "credentials", "add-ssh-key", "--user", "root", "--value", publicKey, "hand")).To(ContainSubstring("Successfully added the key"))
 		Expect(virtctl(ctx, ns, "start", "hand")).To(ContainSubstring("VM hand was scheduled to start"))
 		vmi := suite.RunningVMI(ctx, ns, "hand")
 
@@ -99,6 +110,10 @@ var _ = Describe("virtctl", func() {
 		Expect(virtctl(ctx, ns, "fslist", "hand")).To(ContainSubstring("items"))
 		Expect(virtctl(ctx, ns, "userlist", "hand")).To(ContainSubstring("items"))
 
+		By("finding the key that it was given")
+		Eventually(ctx, func() string { return suite.Shell(ctx, vmi, "cat /root/.ssh/authorized_keys || true") }, boundVerb, time.Second).Should(ContainSubstring(publicKey))
+		Expect(virtctl(ctx, ns, "credentials", "add-ssh-key", "--user", "root", "--value", publicKey, "hand")).To(ContainSubstring("already contains this SSH key"))
+
 		By("asking as somebody who may only look")
 		Expect(virtctl(ctx, ns, "--as", "viewer", "guestosinfo", "hand")).To(ContainSubstring("kernelRelease"))
 		Expect(refused(ctx, ns, "--as", "viewer", "pause", "vmi", "hand")).To(ContainSubstring("forbidden"))
@@ -108,6 +123,13 @@ var _ = Describe("virtctl", func() {
 		picture := filepath.Join(GinkgoT().TempDir(), "screen.png")
 		virtctl(ctx, ns, "vnc", "screenshot", "hand", "--file", picture)
 		Expect(os.ReadFile(picture)).To(HavePrefix("\x89PNG"))
+
+		By("plugging in a USB device, which greets")
+		Expect(greeting(ctx, ns, "hand")).To(ContainSubstring("qemu usb-redir guest"))
+
+		By("asking what it is made of")
+		graph := virtctl(ctx, ns, "--as", "viewer", "objectgraph", "hand", "--selector", "kubevirt.io/dependency-type=compute", "--output", "yaml")
+		Expect(graph).To(And(ContainSubstring("kind: VirtualMachineInstance"), ContainSubstring("name: virt-launcher-hand-")))
 
 		By("pausing it")
 		Expect(virtctl(ctx, ns, "pause", "vm", "hand")).To(ContainSubstring("hand was scheduled to pause"))
@@ -166,6 +188,31 @@ var _ = Describe("virtctl", func() {
 		_ = console.Wait() // it was ended
 	}, SpecTimeout(20*time.Minute))
 })
+
+// greeting is what the guest says first to a USB device that is redirected to it.
+func greeting(ctx context.Context, ns, name string) string {
+	GinkgoHelper()
+	redirection := command(ctx, ns, "usbredir", name, "--no-launch")
+	redirection.Stderr = GinkgoWriter
+	printed, err := redirection.StdoutPipe()
+	Expect(err).NotTo(HaveOccurred())
+	Expect(redirection.Start()).To(Succeed())
+	line, err := bufio.NewReader(printed).ReadString('\n')
+	Expect(err).NotTo(HaveOccurred(), "the program printed %q", line)
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", strings.TrimPrefix(strings.TrimSpace(line), "User can connect usbredir client at: "))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(conn.SetReadDeadline(time.Now().Add(boundVerb))).To(Succeed())
+	var header struct{ Kind, Length, Number uint32 }
+	Expect(binary.Read(conn, binary.LittleEndian, &header)).To(Succeed())
+	Expect(header.Kind).To(BeZero(), "the first message is the greeting")
+	Expect(header.Length).To(BeNumerically("<", 1<<10))
+	hello := make([]byte, header.Length) // to its end: a connection that is closed with something unread breaks
+	_, err = io.ReadFull(conn, hello)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(conn.Close()).To(Succeed())
+	Expect(redirection.Wait()).To(Succeed())
+	return string(hello)
+}
 
 // viewer is a user with the role to look at virtual machines.
 func viewer(ns string) *rbacv1.RoleBinding {

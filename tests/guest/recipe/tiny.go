@@ -44,7 +44,7 @@ var tinyPackages = []string{
 var tinyModules = []string{
 	"virtio_pci", "virtio_console", "virtio_net", "af_packet", "virtio_blk", "sd_mod", "sr_mod", "ahci", "virtio_scsi", "virtio-rng", "button", "evdev",
 	"isofs", "vfat", "nls_cp437", "nls_iso8859-1", "nls_ascii", "nls_utf8", "ext4", "virtio_balloon", "e1000e", "e1000", "virtio_input", "virtiofs",
-	"vmw_vsock_virtio_transport",
+	"vmw_vsock_virtio_transport", "virtio_mem",
 }
 
 // tinyFiles are the programs of those packages that are kept.
@@ -66,7 +66,7 @@ func Tiny() Guest {
 			Suite: "trixie", Include: []string{"linux-image-cloud-amd64", "busybox-static", "dropbear-bin", "qemu-guest-agent"},
 			Keep: append([]string{`linux-image-[0-9].*-cloud-amd64`}, quoted(tinyPackages)...),
 		},
-		inputs: []string{"3", tinyInit, tinyRC, tinySeed, tinyUdhcpc, tinyPasswordHash, strings.Join(tinyModules, " "), strings.Join(tinyLibraries, " "), bootConfig},
+		inputs: []string{"4", tinyInit, tinyRC, tinySeed, tinyUdhcpc, tinyPasswordHash, strings.Join(tinyModules, " "), strings.Join(tinyLibraries, " "), bootConfig},
 		build:  buildTiny,
 	}
 }
@@ -206,6 +206,7 @@ func writeTexts(root string) error {
 		{"etc/acpi/PWRF/00000080", 0o755, "#!/bin/sh\nexec /sbin/poweroff\n"},
 		{"etc/nsswitch.conf", 0o644, "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n"},
 		{"usr/bin/mkfs.ext2", 0o755, "#!/bin/sh\nexec mke2fs \"$@\"\n"},
+		{"usr/bin/chpasswd", 0o755, "#!/bin/sh\n# Called by the guest agent, with user:password on each line.\nwhile IFS=: read -r user password; do\n\tprintf '%s\\n%s\\n' \"$password\" \"$password\" | passwd \"$user\" || exit 1\ndone\n"},
 		{"usr/bin/shutdown", 0o755, "#!/bin/sh\n# Called by the guest agent: -P off, -r reboot, -H halt.\ncase \"$*\" in *-r*) exec reboot ;; *-H*) exec halt ;; *) exec poweroff ;; esac\n"},
 	}
 	for _, t := range texts {

@@ -2,7 +2,7 @@
 // handler: it speaks the protocol and attaches to the taps, but runs no guest.
 //
 // usage: launcher container-disk|launcher|stubborn|old SOCKET_FOLDER ARGUMENT, the argument
-// being a disk's file or the VMI's uid. A stubborn launcher's guest ignores shutdowns; an old
+// being a disk's file or the VMI's uid; or launcher volume SOCKET_FOLDER VOLUME, for an attachment pod. A stubborn launcher's guest ignores shutdowns; an old
 // launcher is of the version before guests were measured.
 package main
 
@@ -11,7 +11,9 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/signal"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -34,10 +36,23 @@ type launcher struct {
 	mu    sync.Mutex
 	state protocol.State
 	conn  *wire.Conn
+	// terminated says that a signal ends it.
+	terminated bool
 }
 
 func main() {
 	l := &launcher{role: os.Args[1], argument: os.Args[3]}
+	terminate := make(chan os.Signal, 1)
+	if l.role != stubborn {
+		signal.Notify(terminate, syscall.SIGTERM)
+	}
+	go func() {
+		<-terminate
+		l.mu.Lock()
+		l.terminated = true
+		l.mu.Unlock()
+		l.end(context.Background())
+	}()
 	if err := os.Chdir(os.Args[2]); err != nil { // the whole path may be too long for a socket
 		fmt.Println(err)
 		return
@@ -68,6 +83,9 @@ func (l *launcher) converse(socket *net.UnixConn) error {
 		return conn.Call(ctx, wire.TypeHello, wire.Hello{Version: wire.Version, Role: wire.RoleContainerDisk, Volume: "root"}, nil, file)
 	}
 	hello := wire.Hello{Version: wire.Version, Role: wire.RoleLauncher, VMIUID: l.argument}
+	if l.role == string(wire.RoleVolume) {
+		hello = wire.Hello{Version: wire.Version, Role: wire.RoleVolume, Volume: l.argument}
+	}
 	if l.role == old {
 		hello.Version = wire.VersionStats - 1
 	}
@@ -75,6 +93,9 @@ func (l *launcher) converse(socket *net.UnixConn) error {
 		return err
 	}
 	fmt.Println("greeted")
+	if l.role == string(wire.RoleVolume) {
+		return <-served
+	}
 	l.mu.Lock()
 	l.conn = conn
 	state := l.state
@@ -103,6 +124,10 @@ func (l *launcher) answer(ctx context.Context, request wire.Request) (any, error
 		fmt.Println("destroy")
 		go l.end(ctx)
 		return nil, nil
+	case protocol.TypePlug:
+		return l.plug(request)
+	case protocol.TypeUnplug:
+		return nil, l.unplug(request)
 	case protocol.TypeStats:
 		if l.role != old {
 			return protocol.Stats{CPU: protocol.CPUStats{Total: new(uint64(2.5e9))}}, nil
@@ -148,7 +173,7 @@ func (l *launcher) start() {
 func (l *launcher) end(ctx context.Context) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.state = protocol.State{Phase: protocol.PhaseShutdown, Since: time.Now()}
+	l.state = protocol.State{Phase: protocol.PhaseShutdown, Since: time.Now(), Terminated: l.terminated}
 	if err := l.conn.Call(ctx, protocol.TypeState, l.state, nil); err != nil {
 		fmt.Println("telling of the end:", err)
 	}

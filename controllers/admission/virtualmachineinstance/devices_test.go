@@ -1,0 +1,70 @@
+package virtualmachineinstance
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	virtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// plain is a VMI's spec that is admitted; cases put more into its domain.
+const plain = `
+domain:
+  memory: {guest: 256Mi}
+  devices:
+    interfaces: [{name: default, masquerade: {}}]
+    disks: [{name: root, disk: {bus: virtio}}, {name: raw, disk: {bus: scsi}}]
+networks: [{name: default, pod: {}}]
+volumes:
+- {name: root, containerDisk: {image: x}}
+- {name: raw, persistentVolumeClaim: {claimName: raw}}
+`
+
+func TestDevicesThatCannotBeAreRefusedWithTheirPath(t *testing.T) {
+	const disk, kernel, pool, nic = "name: raw, disk: {bus: scsi}", "  devices:", "  memory:", "masquerade: {}"
+	for name, c := range map[string]struct {
+		old, replacement string
+		want             string // the path and a part of the message; empty when it is admitted
+	}{
+		"nothing special":                  {kernel, kernel, ""},
+		"a sound device":                   {kernel, "  devices:\n    sound: {name: s, model: ac97}", ""},
+		"a sound device without a name":    {kernel, "  devices:\n    sound: {model: ac97}", "spec.domain.devices.sound.name: Required value: Sound device requires a name field."},
+		"a TPM and variables that stay":    {kernel, "  firmware: {bootloader: {efi: {persistent: true}}}\n  devices:\n    tpm: {persistent: true}", ""},
+		"a lun":                            {disk, "name: raw, lun: {}", ""},
+		"a lun on what is no device":       {"name: root, disk: {bus: virtio}", "name: root, lun: {}", "spec.domain.devices.disks[0].lun: Invalid value"},
+		"a lun with a serial":              {disk, "name: raw, serial: s, lun: {}", "spec.domain.devices.disks[1].serial: Invalid value"},
+		"a lun with a block size":          {disk, "name: raw, blockSize: {custom: {logical: 512, physical: 512}}, lun: {}", "spec.domain.devices.disks[1].blockSize: Invalid value"},
+		"a supplemental pool":              {pool, "  ioThreadsPolicy: supplementalPool\n  ioThreads: {supplementalPoolThreadCount: 4}\n  memory:", ""},
+		"a supplemental pool of no size":   {pool, "  ioThreadsPolicy: supplementalPool\n  memory:", "spec.domain.ioThreads.supplementalPoolThreadCount: Required value: the number of iothreads needs to be set"},
+		"a supplemental pool of none":      {pool, "  ioThreadsPolicy: supplementalPool\n  ioThreads: {supplementalPoolThreadCount: 0}\n  memory:", "spec.domain.ioThreads.supplementalPoolThreadCount: Required value"},
+		"a supplemental pool of far more":  {pool, "  ioThreadsPolicy: supplementalPool\n  ioThreads: {supplementalPoolThreadCount: 5000}\n  memory:", "spec.domain.ioThreads.supplementalPoolThreadCount: Invalid value"},
+		"a size without the policy for it": {pool, "  ioThreadsPolicy: shared\n  ioThreads: {supplementalPoolThreadCount: 4}\n  memory:", "spec.domain.ioThreads.supplementalPoolThreadCount: Invalid value"},
+		"a kernel":                         {kernel, "  firmware: {kernelBoot: {kernelArgs: a, container: {image: k, kernelPath: /k, initrdPath: /i}}}\n  devices:", ""},
+		"arguments without a kernel":       {kernel, "  firmware: {kernelBoot: {kernelArgs: a}}\n  devices:", "spec.domain.firmware.kernelBoot.kernelArgs: Invalid value: \"a\": kernel arguments cannot be provided without an external kernel"},
+		"a kernel from nowhere":            {kernel, "  firmware: {kernelBoot: {container: {kernelPath: /k}}}\n  devices:", "spec.domain.firmware.kernelBoot.container.image: Required value: spec.domain.firmware.kernelBoot.container must be defined with an image"},
+		"a container without a kernel":     {kernel, "  firmware: {kernelBoot: {container: {image: k}}}\n  devices:", "spec.domain.firmware.kernelBoot.container: Required value: spec.domain.firmware.kernelBoot.container must be defined with at least one"},
+		"options of DHCP":                  {nic, "masquerade: {}, dhcpOptions: {bootFileName: b, tftpServerName: t, ntpServers: [10.0.0.7], privateOptions: [{option: 224, value: v}]}", ""},
+		"a time server by its name":        {nic, "masquerade: {}, dhcpOptions: {ntpServers: [pool.example.com]}", "spec.domain.devices.interfaces[0].dhcpOptions.ntpServers[0]: Invalid value: \"pool.example.com\": NTP servers must be a list of valid IPv4 addresses."},
+		"an option that is not private":    {nic, "masquerade: {}, dhcpOptions: {privateOptions: [{option: 3, value: v}]}", "spec.domain.devices.interfaces[0].dhcpOptions.privateOptions[0].option: Invalid value: 3: provided DHCPPrivateOptions are out of range"},
+		"an option twice":                  {nic, "masquerade: {}, dhcpOptions: {privateOptions: [{option: 224, value: v}, {option: 224, value: w}]}", "spec.domain.devices.interfaces[0].dhcpOptions.privateOptions[1].option: Duplicate value"},
+		"an option without a value":        {nic, "masquerade: {}, dhcpOptions: {privateOptions: [{option: 224}]}", "spec.domain.devices.interfaces[0].dhcpOptions.privateOptions[0].value: Required value"},
+		"a boot file of great length":      {nic, "masquerade: {}, dhcpOptions: {bootFileName: " + strings.Repeat("b", 256) + "}", "spec.domain.devices.interfaces[0].dhcpOptions.bootFileName: Too long"},
+		"an initrd alone":                  {kernel, "  firmware: {kernelBoot: {container: {image: k, initrdPath: /i}}}\n  devices:", "spec.domain.firmware.kernelBoot.container.kernelPath: Required value"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec := &virtv1.VirtualMachineInstanceSpec{}
+			if err := yaml.UnmarshalStrict([]byte(strings.Replace(plain, c.old, c.replacement, 1)), spec); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, err := range Validate(spec, field.NewPath("spec")) {
+				got = append(got, err.Error())
+			}
+			if c.want == "" && len(got) > 0 || c.want != "" && (len(got) != 1 || !strings.HasPrefix(got[0], c.want)) {
+				t.Errorf("refused for %q, want %q", got, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,113 @@
+package virtualmachine
+
+import (
+	"context"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	virtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/defaults"
+	"github.com/slipway-vm/slipway/internal/names"
+)
+
+// followChanges compares the VM with what its instance was made from. What the running
+// guest can take up is handed to the instance; for the rest the VM says that it must be
+// restarted. A change that is taken back, or says the same in other words, leaves no trace.
+func (r *Reconciler) followChanges(ctx context.Context, s *scope) error {
+	if s.vmi == nil || s.vmi.IsFinal() || s.vmi.DeletionTimestamp != nil || s.vm.Spec.Template == nil {
+		return nil
+	}
+	if !Outdated(s.vm, s.vmi) {
+		s.restart = refusedByNode(s.vmi)
+		return nil
+	}
+	change, err := r.compare(ctx, s)
+	if err != nil {
+		return err
+	}
+	s.restart = change.restart
+	if change.wait || change.restart != "" {
+		return nil
+	}
+	return r.handOver(ctx, s, change)
+}
+
+// compare finds out what a change of the VM means for its running instance.
+func (r *Reconciler) compare(ctx context.Context, s *scope) (change, error) {
+	config, err := r.readSettings(ctx)
+	if err != nil {
+		return change{}, err
+	}
+	started, err := r.startedWith(ctx, s)
+	if err != nil {
+		return change{}, err
+	}
+	if started == nil {
+		return change{restart: messageRestartNeeded}, nil
+	}
+	before := s.vm.DeepCopy()
+	before.Spec = *started
+	was, errWas := r.expanded(ctx, before)
+	is, errIs := r.expanded(ctx, s.vm)
+	if errWas != nil || errIs != nil {
+		// What an instance type means cannot be told now. The start will say why.
+		was, is = &started.Template.Spec, &s.vm.Spec.Template.Spec
+		if equality.Semantic.DeepEqual(was, is) && equality.Semantic.DeepEqual(started.Instancetype, s.vm.Spec.Instancetype) &&
+			equality.Semantic.DeepEqual(started.Preference, s.vm.Spec.Preference) {
+			return change{wait: true}, nil
+		}
+		return change{restart: messageRestartNeeded}, nil
+	}
+	return changeOf(comparison{was: was, is: is, vmi: s.vmi, stage: config.stage}), nil
+}
+
+// expanded is the spec of the instance that vm would be started with, complete but for what
+// only a start decides.
+func (r *Reconciler) expanded(ctx context.Context, vm *virtv1.VirtualMachine) (*virtv1.VirtualMachineInstanceSpec, error) {
+	p, err := r.parts(ctx, vm)
+	if err != nil {
+		return nil, err
+	}
+	vmi, err := instance(p)
+	if err != nil {
+		return nil, err
+	}
+	defaults.Set(vmi)
+	return &vmi.Spec, nil
+}
+
+// handOver writes to the instance what its guest is to take up, and that it is by now what
+// the VM says.
+func (r *Reconciler) handOver(ctx context.Context, s *scope, c change) error {
+	digest, err := templateDigest(s.vm)
+	if err != nil {
+		return err
+	}
+	changed := s.vmi.DeepCopy()
+	changed.Annotations[AnnotationTemplate] = digest
+	changed.Annotations[virtv1.VirtualMachineGenerationAnnotation] = strconv.FormatInt(s.vm.Generation, 10)
+	c.apply(&changed.Spec)
+	patch := client.MergeFromWithOptions(s.vmi, client.MergeFromWithOptimisticLock{})
+	if err := r.Patch(ctx, changed, patch, client.FieldOwner(names.ManagerController)); err != nil {
+		return changeError(s, err)
+	}
+	s.vmi = changed
+	s.restart = refusedByNode(s.vmi)
+	return nil
+}
+
+// refusedByNode says why the instance's guest did not get what the VM has by now, "" when
+// nothing stands in the way.
+func refusedByNode(vmi *virtv1.VirtualMachineInstance) string {
+	for _, kind := range []virtv1.VirtualMachineInstanceConditionType{
+		virtv1.VirtualMachineInstanceVCPUChange, virtv1.VirtualMachineInstanceMemoryChange,
+	} {
+		if c := vmiCondition(vmi, kind); c != nil && c.Status == corev1.ConditionFalse {
+			return "the guest could not be changed while it runs: " + c.Message
+		}
+	}
+	return ""
+}

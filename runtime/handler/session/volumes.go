@@ -1,0 +1,93 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/runtime/protocol"
+	"github.com/slipway-vm/slipway/runtime/protocol/wire"
+)
+
+// helloVolume takes in the process of an attachment pod.
+func (c *client) helloVolume(ctx context.Context, hello wire.Hello) error {
+	s := c.session
+	if s.pod.Volume == "" || hello.Volume != s.pod.Volume {
+		return fmt.Errorf("the pod holds the volume %q of a VMI, its process says %q", s.pod.Volume, hello.Volume)
+	}
+	s.mu.Lock()
+	c.role, c.version, s.holder = wire.RoleVolume, hello.Version, c
+	s.mu.Unlock()
+	log.FromContext(ctx).Info("A volume is on the node", "volume", hello.Volume)
+	s.changed()
+	return nil
+}
+
+// HoldsVolume says whether the session is that of an attachment pod whose volume is there.
+func (s *Session) HoldsVolume() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.holder != nil
+}
+
+// Volume opens the folder of the claim that the attachment pod has.
+func (s *Session) Volume() (*os.File, error) {
+	s.mu.Lock()
+	holder := s.holder
+	s.mu.Unlock()
+	if holder == nil {
+		return nil, fmt.Errorf("pod %s has not said yet that its volume is there", s.pod.Name)
+	}
+	folder, err := holder.process.OpenDirectory(path.Join(names.LauncherDisksDir, s.pod.Volume))
+	if err != nil {
+		return nil, fmt.Errorf("opening volume %s in pod %s: %w", s.pod.Volume, s.pod.Name, err)
+	}
+	return folder, nil
+}
+
+// Plug gives the guest one more disk, with the folder of its claim unless that is in the
+// launcher's own pod.
+func (s *Session) Plug(ctx context.Context, what protocol.Plug, claim ...*os.File) error {
+	launcher, err := s.atLeast(wire.VersionHotplug)
+	if err != nil {
+		return err
+	}
+	reports := s.reported()
+	var state protocol.State
+	if err := launcher.conn.Call(ctx, protocol.TypePlug, what, &state, claim...); err != nil {
+		return away(err)
+	}
+	s.mu.Lock()
+	if s.reports == reports { // an event that came meanwhile is as new or newer
+		s.state = &state
+	}
+	s.mu.Unlock()
+	return nil
+}
+
+// UnplugAgain is when a guest that keeps a disk is asked again to let go of it.
+const UnplugAgain = 10 * time.Second
+
+// Unplug asks the guest to let go of a disk; the launcher's state tells when it has. A guest
+// that was asked just now, as leaving says, is not asked again: every answer is a new state.
+func (s *Session) Unplug(ctx context.Context, what protocol.Unplug, leaving bool) error {
+	launcher, err := s.atLeast(wire.VersionHotplug)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	recent := leaving && time.Since(s.asked[what.Volume]) < UnplugAgain
+	if !recent {
+		s.asked[what.Volume] = time.Now()
+	}
+	s.mu.Unlock()
+	if recent {
+		return nil
+	}
+	return away(launcher.conn.Call(ctx, protocol.TypeUnplug, what, nil))
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/slipway-vm/slipway/runtime/protocol"
+	"github.com/slipway-vm/slipway/runtime/protocol/wire"
+)
+
+// plug says what is in the folder that came, and has the disk from then on.
+func (l *launcher) plug(request wire.Request) (any, error) {
+	var wanted protocol.Plug
+	if err := request.Decode(&wanted); err != nil {
+		return nil, err
+	}
+	for _, folder := range request.Files {
+		entries, err := os.ReadDir(fmt.Sprintf("/proc/self/fd/%d", folder.Fd()))
+		if err != nil {
+			return nil, err
+		}
+		for _, entry := range entries {
+			fmt.Println("plug", wanted.Volume, "with", entry.Name())
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.state.Disks = append(l.state.Disks, protocol.Disk{Volume: wanted.Volume, Target: "sda", Size: 1 << 20, Claim: "claim-of-" + wanted.Volume})
+	return l.state, nil
+}
+
+// unplug leaves the disk to the guest the first time that it is asked.
+func (l *launcher) unplug(request wire.Request) error {
+	var wanted protocol.Unplug
+	if err := request.Decode(&wanted); err != nil {
+		return err
+	}
+	fmt.Println("unplug", wanted.Volume)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := slices.IndexFunc(l.state.Disks, func(disk protocol.Disk) bool { return disk.Volume == wanted.Volume })
+	if l.state.Disks[i].Leaving {
+		l.state.Disks = slices.Delete(slices.Clone(l.state.Disks), i, i+1)
+	} else {
+		l.state.Disks = slices.Clone(l.state.Disks)
+		l.state.Disks[i].Leaving, l.state.Disks[i].Message = true, "the guest is busy"
+	}
+	return l.conn.Notify(protocol.TypeState, l.state)
+}

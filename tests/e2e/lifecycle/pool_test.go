@@ -1,0 +1,146 @@
+//go:build e2e
+
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	virtv1 "kubevirt.io/api/core/v1"
+	poolv1 "kubevirt.io/api/pool/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/slipway-vm/slipway/tests/e2e/suite"
+	"github.com/slipway-vm/slipway/tests/fixture"
+)
+
+var _ = Describe("a pool of VMs", func() {
+	It("keeps its number under stable names, is scaled, and brings a new template to its guests", func(ctx context.Context) {
+		ns := suite.Namespace(ctx)
+		pool := newPool(ns)
+		suite.Create(ctx, pool)
+		poolStands(ctx, pool, 2)
+		Expect(machinesOf(ctx, pool)).To(Equal([]string{"crew-0", "crew-1"}))
+		expectNoWarnings(ctx, ns)
+
+		By("scaling it to one")
+		scalePool(ctx, pool, 1)
+		Eventually(machinesOf).WithArguments(ctx, pool).WithContext(ctx).WithTimeout(suite.BoundEnd).WithPolling(time.Second).
+			Should(Equal([]string{"crew-0"}), "the highest number goes")
+		poolStands(ctx, pool, 1)
+
+		By("changing its template")
+		first := suite.RunningVMI(ctx, ns, "crew-0")
+		patchPool(ctx, pool, `{"spec":{"virtualMachineTemplate":{"spec":{"template":{"metadata":{"annotations":{"round":"two"}}}}}}}`)
+		comesAgain(ctx, first)
+		second := suite.RunningVMI(ctx, ns, "crew-0")
+		Expect(second.Annotations).To(HaveKeyWithValue("round", "two"))
+		poolStands(ctx, pool, 1)
+
+		By("deleting a VM")
+		vm := &virtv1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "crew-0"}}
+		Expect(suite.World.Client.Delete(ctx, vm)).To(Succeed())
+		comesAgain(ctx, second)
+		poolStands(ctx, pool, 1)
+		Expect(machinesOf(ctx, pool)).To(Equal([]string{"crew-0"}))
+
+		By("pausing it")
+		patchPool(ctx, pool, `{"spec":{"paused":true}}`)
+		poolIs(ctx, pool, func(pool *poolv1.VirtualMachinePool) bool {
+			return len(pool.Status.Conditions) == 1 && pool.Status.Conditions[0].Type == poolv1.VirtualMachinePoolReplicaPaused
+		})
+		scalePool(ctx, pool, 2)
+		Consistently(machinesOf).WithArguments(ctx, pool).WithContext(ctx).WithTimeout(10*time.Second).WithPolling(time.Second).
+			Should(HaveLen(1), "nothing is made while it is paused")
+		patchPool(ctx, pool, `{"spec":{"paused":false}}`)
+		poolStands(ctx, pool, 2)
+
+		By("deleting it")
+		Expect(suite.World.Client.Delete(ctx, pool, client.PropagationPolicy(metav1.DeletePropagationForeground))).To(Succeed())
+		Expect(suite.World.Gone(ctx, GinkgoWriter, pool, suite.BoundEnd)).To(Succeed())
+		Expect(machinesOf(ctx, pool)).To(BeEmpty(), "a deletion in the foreground waits for the VMs")
+	}, SpecTimeout(25*time.Minute))
+})
+
+// newPool is a pool of two tiny guests, of which the one with the highest number goes first.
+func newPool(namespace string) *poolv1.VirtualMachinePool {
+	labels := map[string]string{"app": "crew"}
+	return &poolv1.VirtualMachinePool{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "crew"},
+		Spec: poolv1.VirtualMachinePoolSpec{
+			Replicas: new(int32(2)),
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			ScaleInStrategy: &poolv1.VirtualMachinePoolScaleInStrategy{Proactive: &poolv1.VirtualMachinePoolProactiveScaleInStrategy{
+				SelectionPolicy: &poolv1.VirtualMachinePoolSelectionPolicy{SortPolicy: new(poolv1.VirtualMachinePoolSortPolicyDescendingOrder)},
+			}},
+			VirtualMachineTemplate: &poolv1.VirtualMachineTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       fixture.VM(namespace, "crew", fixture.ContainerDisk(suite.TinyImage())).Spec,
+			},
+		},
+	}
+}
+
+// poolIs waits until the pool is as wanted.
+func poolIs(ctx context.Context, pool *poolv1.VirtualMachinePool, wanted func(*poolv1.VirtualMachinePool) bool) {
+	GinkgoHelper()
+	err := suite.World.Await(ctx, GinkgoWriter, pool, 2*suite.BoundBoot, func(obj client.Object) (string, bool, error) {
+		found := obj.(*poolv1.VirtualMachinePool)
+		words := fmt.Sprintf("%d of %d ready", found.Status.ReadyReplicas, found.Status.Replicas)
+		for _, c := range found.Status.Conditions {
+			words += fmt.Sprintf("; %s: %s: %s", c.Type, c.Reason, c.Message)
+		}
+		return words, wanted(found), nil
+	})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// poolStands waits until the pool has so many VMs, whose guests run, and no trouble.
+func poolStands(ctx context.Context, pool *poolv1.VirtualMachinePool, guests int32) {
+	GinkgoHelper()
+	poolIs(ctx, pool, func(pool *poolv1.VirtualMachinePool) bool {
+		return pool.Status.Replicas == guests && pool.Status.ReadyReplicas == guests && len(pool.Status.Conditions) == 0
+	})
+}
+
+// machinesOf are the names of the pool's VMs, with those that are going.
+func machinesOf(ctx context.Context, pool *poolv1.VirtualMachinePool) ([]string, error) {
+	var list virtv1.VirtualMachineList
+	if err := suite.World.Client.List(ctx, &list, client.InNamespace(pool.Namespace), client.MatchingLabels(pool.Spec.Selector.MatchLabels)); err != nil {
+		return nil, err
+	}
+	var names []string
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	return names, nil
+}
+
+// comesAgain waits until another instance has the name of vmi.
+func comesAgain(ctx context.Context, vmi *virtv1.VirtualMachineInstance) {
+	GinkgoHelper()
+	Eventually(func(ctx context.Context) (types.UID, error) {
+		found := &virtv1.VirtualMachineInstance{}
+		err := suite.World.Client.Get(ctx, client.ObjectKeyFromObject(vmi), found)
+		return found.UID, client.IgnoreNotFound(err)
+	}).WithContext(ctx).WithTimeout(suite.BoundEnd).WithPolling(time.Second).
+		Should(And(Not(BeEmpty()), Not(Equal(vmi.UID))), "the guest starts anew")
+}
+
+// scalePool is kubectl scale.
+func scalePool(ctx context.Context, pool *poolv1.VirtualMachinePool, replicas int32) {
+	GinkgoHelper()
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas))
+	Expect(suite.World.Client.SubResource("scale").Patch(ctx, pool, patch, client.WithSubResourceBody(&autoscalingv1.Scale{}))).To(Succeed())
+}
+
+func patchPool(ctx context.Context, pool *poolv1.VirtualMachinePool, patch string) {
+	GinkgoHelper()
+	Expect(suite.World.Client.Patch(ctx, pool, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+}

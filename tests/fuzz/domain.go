@@ -1,0 +1,54 @@
+package fuzz
+
+import (
+	"fmt"
+
+	virtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/slipway-vm/slipway/runtime/domain"
+	"github.com/slipway-vm/slipway/runtime/protocol"
+)
+
+// input is what a handler and a launcher would have prepared for vmi; turn chooses among the ways
+// in which that may be.
+func input(vmi *virtv1.VirtualMachineInstance, kvm bool, turn int) domain.Input {
+	const private = "/var/run/kubevirt-private/uid/"
+	in := domain.Input{
+		VMI: vmi, KVM: kvm, Disks: map[string]domain.Disk{},
+		Console:   domain.Console{Socket: private + "virt-serial0", Log: private + "virt-serial0-pipe"},
+		VNCSocket: private + "virt-vnc", USBSockets: private + "virt-usbredir-",
+		Firmware: domain.DebianFirmware(private + "nvram.fd"),
+		StateDir: "/var/run/kubevirt-private/vm-state",
+	}
+	if firmware := vmi.Spec.Domain.Firmware; firmware != nil && firmware.KernelBoot != nil {
+		in.Kernel.Kernel = private + "kernel"
+		if container := firmware.KernelBoot.Container; container != nil && container.InitrdPath != "" {
+			in.Kernel.Initrd = private + "initrd"
+		}
+	}
+	for i := range vmi.Spec.Volumes {
+		in.Disks[vmi.Spec.Volumes[i].Name] = prepared(private+vmi.Spec.Volumes[i].Name, turn+i)
+	}
+	for i := range vmi.Spec.Domain.Devices.Interfaces {
+		in.Interfaces = append(in.Interfaces, protocol.Interface{
+			Name: vmi.Spec.Domain.Devices.Interfaces[i].Name, Tap: fmt.Sprintf("tap%d", i),
+			MAC: fmt.Sprintf("02:00:00:00:01:%02x", i), MTU: 1450, Queues: 1 + (turn+i)%3,
+		})
+	}
+	return in
+}
+
+// prepared is one of the kinds of disks that there are.
+func prepared(path string, turn int) domain.Disk {
+	switch turn % 4 {
+	case 0:
+		return domain.Disk{Image: domain.Image{Path: path + ".qcow2", Format: domain.FormatQCOW2}, Ephemeral: true,
+			Backing: &domain.Image{Path: path + ".img", Format: domain.FormatRaw}}
+	case 1:
+		return domain.Disk{Image: domain.Image{Path: path, Format: domain.FormatRaw, Block: true}, DirectIO: true}
+	case 2:
+		return domain.Disk{Image: domain.Image{Path: path, Format: domain.FormatRaw, Block: true}, DirectIO: true, Shared: true}
+	default:
+		return domain.Disk{Image: domain.Image{Path: path + ".img", Format: domain.FormatRaw}}
+	}
+}
