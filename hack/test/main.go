@@ -107,9 +107,15 @@ func report(results []result, total time.Duration) error {
 		fmt.Printf("%-14s %9s %8d %8d  %s\n", r.name, r.took.Round(time.Second), r.passed, r.failed, filepath.Join(logs, r.name+".log"))
 		passed, failed = passed+r.passed, failed+r.failed
 	}
-	fmt.Printf("%-14s %9s\n\n%d passed, %d failed\n", "all", total.Round(time.Second), passed, failed)
+	fmt.Printf("%-14s %9s\n\n", "all", total.Round(time.Second))
+	for _, r := range results {
+		for _, failure := range r.failures {
+			fmt.Printf("%-14s %s\n", r.name, failure)
+		}
+	}
+	fmt.Printf("%d passed, %d failed\n", passed, failed)
 	if failed > 0 {
-		return fmt.Errorf("tests failed; the ends of the failed stages' logs are above")
+		return fmt.Errorf("tests failed; excerpts of the failed stages' logs are above")
 	}
 	return nil
 }

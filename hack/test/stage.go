@@ -25,7 +25,7 @@ const (
 // niceness is that of a stage behind the others.
 const niceness = 10
 
-// tail is how many of the last lines of a failed stage are shown.
+// tail is how many of the last lines are shown of a failed stage that does not say what failed.
 const tail = 120
 
 // stage is one call of make.
@@ -48,6 +48,8 @@ type result struct {
 	behind         bool
 	took           time.Duration
 	passed, failed int
+	// failures name what failed.
+	failures []string
 }
 
 // runAll runs the stages, abreast where their needs allow it, and returns the results in their order.
@@ -130,7 +132,8 @@ func (s stage) run(ctx context.Context) result {
 		fmt.Printf("%s  %-14s passed after %s\n", clock(), s.name, r.took.Round(time.Second))
 		return r
 	}
-	fmt.Printf("%s  %-14s FAILED after %s: %v; the end of %s:\n%s\n", clock(), s.name, r.took.Round(time.Second), err, path, last(string(output), tail))
+	fmt.Printf("%s  %-14s FAILED after %s: %v; from %s:\n%s\n", clock(), s.name, r.took.Round(time.Second), err, path, excerpt(string(output)))
+	r.failures = names(string(output))
 	return r
 }
 
@@ -184,12 +187,3 @@ func clusterRuns(ctx context.Context) bool {
 }
 
 func clock() string { return time.Now().Format("15:04:05") }
-
-// last returns the last n lines of text.
-func last(text string, n int) string {
-	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
-	if len(lines) > n {
-		lines = lines[len(lines)-n:]
-	}
-	return "    " + strings.Join(lines, "\n    ")
-}
