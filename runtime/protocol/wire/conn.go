@@ -185,10 +185,13 @@ func (c *Conn) send(f frame, files []*os.File) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
 	sent, _, err := c.socket.WriteMsgUnix(message, rights(files), nil)
-	if err != nil {
-		return fmt.Errorf("writing frame: %w", err)
+	if err == nil && sent < len(message) {
+		_, err = c.socket.Write(message[sent:])
 	}
-	if _, err := c.socket.Write(message[sent:]); err != nil {
+	if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, net.ErrClosed) {
+		return ErrClosed
+	}
+	if err != nil {
 		return fmt.Errorf("writing frame: %w", err)
 	}
 	return nil
