@@ -9,7 +9,7 @@ func TestAPIServiceSaysWhyNobodyAnswers(t *testing.T) {
 	for text, want := range map[string]string{
 		`{}`: "nobody has looked yet",
 		`{"status":{"conditions":[{"type":"Available","status":"False","reason":"MissingEndpoints","message":"no addresses"}]}}`: "MissingEndpoints: no addresses",
-		`{"status":{"conditions":[{"type":"Available","status":"True","reason":"Passed","message":"all checks passed"}]}}`:      "",
+		`{"status":{"conditions":[{"type":"Available","status":"True","reason":"Passed","message":"all checks passed"}]}}`:       "",
 	} {
 		var service APIService
 		if err := json.Unmarshal([]byte(text), &service); err != nil {
