@@ -117,6 +117,8 @@ var plausible = map[string][]any{
 	"spec.networks[].pod.vmNetworkCIDR":                                            {"10.0.2.0/24", "192.168.66.0/30", "fd00::/64", "10.0.2.0/33", "x"},
 	"spec.networks[].pod.vmIPv6NetworkCIDR":                                        {"fd10:0:2::/120", "10.0.2.0/24", "x"},
 	"spec.volumes[].emptyDisk.capacity":                                            {"1Gi", "8Mi", "1", "0", "-1", "1500m"},
+	"spec.volumes[].hostDisk.path":                                                 {"/data/vm.img", "/a b/ü,<x>.img", "vm.img", "/data/../vm.img", "/", ""},
+	"spec.volumes[].hostDisk.capacity":                                             {"1Gi", "0", "-1", "1500m"},
 	"spec.volumes[].containerDisk.imagePullPolicy":                                 {"Always", "IfNotPresent", "Never", "Sometimes"},
 	"spec.volumes[].cloudInitNoCloud.userDataBase64":                               {"c2xpcHdheQ==", "!"},
 	"spec.domain.features.hyperv.vendorid.vendorid":                                {"KVMKVMKVM", "123456789012", "1234567890123", "a,b", ""},
