@@ -42,7 +42,7 @@ func Handlers(reader client.Reader, reviews clone.Reviewer, namespace string, no
 		"/virtualmachines-validate":                   validator(a.virtualMachine),
 		"/virtualmachineinstances-mutate":             mutator(func(vmi *virtv1.VirtualMachineInstance) { virtualmachineinstance.Default(vmi, now()) }),
 		"/virtualmachineinstances-validate":           validator(a.instance),
-		"/virtualmachineinstancereplicasets-validate": validator(replicaSet),
+		"/virtualmachineinstancereplicasets-validate": validator(a.replicaSet),
 		"/virtualmachinepools-validate":               validator(a.pool),
 		"/datavolumes-mutate":                         admission.HandlerFunc(a.authorizeClone),
 		"/datavolumes-validate":                       validator(a.dataVolume),
@@ -83,6 +83,9 @@ func (a admitter) machine(ctx context.Context, vm *virtv1.VirtualMachine, old *v
 	if errs := virtualmachine.Validate(vm, referred, path); len(errs) > 0 {
 		return errs, nil
 	}
+	if errs, err := a.gatedMachine(ctx, &vm.Spec, old, path); err != nil || len(errs) > 0 {
+		return errs, err
+	}
 	if old != nil && equality.Semantic.DeepEqual(old.DataVolumeTemplates, vm.Spec.DataVolumeTemplates) {
 		return nil, nil
 	}
@@ -119,20 +122,25 @@ func notFound(path *field.Path, name string, err error) (field.ErrorList, error)
 	return field.ErrorList{field.Invalid(path, name, err.Error())}, nil
 }
 
-func (a admitter) instance(_ context.Context, r *review[virtv1.VirtualMachineInstance]) (field.ErrorList, error) {
+func (a admitter) instance(ctx context.Context, r *review[virtv1.VirtualMachineInstance]) (field.ErrorList, error) {
 	if r.old != nil {
 		return virtualmachineinstance.ValidateUpdate(r.old, r.object, r.request.UserInfo, a.namespace), nil
 	}
 	errs := supported.Unsupported(supported.VirtualMachineInstance, r.raw)
-	return append(errs, virtualmachineinstance.Validate(&r.object.Spec, field.NewPath("spec"))...), nil
+	errs = append(errs, virtualmachineinstance.Validate(&r.object.Spec, field.NewPath("spec"))...)
+	closed, err := a.gated(ctx, &r.object.Spec, nil, field.NewPath("spec"))
+	return append(errs, closed...), err
 }
 
-func replicaSet(_ context.Context, r *review[virtv1.VirtualMachineInstanceReplicaSet]) (field.ErrorList, error) {
+func (a admitter) replicaSet(ctx context.Context, r *review[virtv1.VirtualMachineInstanceReplicaSet]) (field.ErrorList, error) {
 	if r.object.DeletionTimestamp != nil {
 		return nil, nil
 	}
-	errs := supported.Unsupported(supported.ReplicaSet, r.raw)
-	return append(errs, replicaset.Validate(r.object)...), nil
+	errs := append(supported.Unsupported(supported.ReplicaSet, r.raw), replicaset.Validate(r.object)...)
+	if len(errs) > 0 {
+		return errs, nil
+	}
+	return a.gatedSet(ctx, r.object, r.old)
 }
 
 func (a admitter) pool(ctx context.Context, r *review[poolv1.VirtualMachinePool]) (field.ErrorList, error) {

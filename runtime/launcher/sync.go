@@ -175,9 +175,9 @@ func (m *machine) build(request protocol.Sync, prepared map[string]disks.Disk) (
 		Console:   domain.Console{Socket: filepath.Join(own, socketConsole), Log: filepath.Join(own, "virt-serial0-pipe")},
 		VNCSocket: filepath.Join(own, socketVNC), USBSockets: filepath.Join(own, socketsUSB),
 		MetricsSocket: filepath.Join(own, socketMetrics),
-		Firmware: domain.DebianFirmware(filepath.Join(own, "nvram.fd")),
-		Kernel:   m.kernel(),
-		StateDir: m.options.StateDir,
+		Firmware:      domain.DebianFirmware(filepath.Join(own, "nvram.fd")),
+		Kernel:        m.kernel(),
+		StateDir:      m.options.StateDir,
 	})
 }
 
