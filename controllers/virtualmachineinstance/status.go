@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	virtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/slipway-vm/slipway/internal/apply"
@@ -47,8 +46,8 @@ type status struct {
 	// Launcher is the image that the launcher runs; Outdated says that new ones run another.
 	Launcher string
 	Outdated bool
-	// CID is the guest's address for sockets of its node; 0 for none.
-	CID uint32
+	// CID is the guest's address for sockets of its node; nil for none.
+	CID *uint32
 }
 
 // statusOf returns our part of vmi's status.
@@ -61,7 +60,7 @@ func statusOf(vmi *virtv1.VirtualMachineInstance) status {
 		Transitions: slices.Clone(vmi.Status.PhaseTransitionTimestamps),
 		Label:       vmi.Labels[virtv1.NodeNameLabel],
 		Launcher:    vmi.Status.LauncherContainerImageVersion,
-		CID:         ptr.Deref(vmi.Status.VSOCKCID, 0),
+		CID:         vmi.Status.VSOCKCID,
 	}
 	_, s.Outdated = vmi.Labels[virtv1.OutdatedLauncherImageLabel]
 	for _, c := range vmi.Status.Conditions {

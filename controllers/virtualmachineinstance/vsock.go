@@ -35,14 +35,14 @@ type cids struct {
 
 // giveCID gives the VMI its address, once.
 func (r *Reconciler) giveCID(ctx context.Context, s *scope) error {
-	if !pod.HasVSOCK(s.vmi) || s.wanted.CID != 0 {
+	if !pod.HasVSOCK(s.vmi) || s.wanted.CID != nil {
 		return nil
 	}
 	cid, err := r.newCID(ctx, s.vmi.UID)
 	if err != nil {
 		return fmt.Errorf("giving %s/%s an address for sockets: %w", s.vmi.Namespace, s.vmi.Name, err)
 	}
-	s.wanted.CID = cid
+	s.wanted.CID = &cid
 	return nil
 }
 
