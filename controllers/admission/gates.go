@@ -13,13 +13,19 @@ import (
 // gated refuses what spec, which is at path, has behind a feature gate that is off. What it had
 // before, which may be nil, stays.
 func (a admitter) gated(ctx context.Context, spec, before *virtv1.VirtualMachineInstanceSpec, path *field.Path) (field.ErrorList, error) {
-	errs := virtualmachineinstance.Closed(spec, before, path)
-	if len(errs) == 0 {
-		return nil, nil
-	}
-	on, err := featuregate.Read(ctx, a.resolver.Reader, featuregate.HostDisk)
-	if err != nil || on {
-		return nil, err
+	var errs field.ErrorList
+	for _, gate := range featuregate.Known() {
+		closed := virtualmachineinstance.Closed(gate, spec, before, path)
+		if len(closed) == 0 {
+			continue // and nobody is asked
+		}
+		on, err := featuregate.Read(ctx, a.resolver.Reader, gate)
+		if err != nil {
+			return nil, err
+		}
+		if !on {
+			errs = append(errs, closed...)
+		}
 	}
 	return errs, nil
 }

@@ -11,11 +11,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// HostDisk is the gate of volumes on files of the node.
-const HostDisk = "HostDisk"
+// Gates that Slipway acts on.
+const (
+	// HostDisk is the gate of volumes on files of the node.
+	HostDisk = "HostDisk"
+	// VSOCK is the gate of sockets between guests and their nodes.
+	VSOCK = "VSOCK"
+	// DownwardMetrics is the gate of what tells guests of their nodes.
+	DownwardMetrics = "DownwardMetrics"
+)
 
 // Known are the gates that Slipway acts on.
-func Known() []string { return []string{HostDisk} }
+func Known() []string { return []string{HostDisk, VSOCK, DownwardMetrics} }
 
 // On says whether kv turns gate on. One that it also turns off is off.
 func On(kv *virtv1.KubeVirt, gate string) bool {

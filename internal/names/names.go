@@ -49,6 +49,7 @@ const (
 	DeviceKVM        = "devices.kubevirt.io/kvm"
 	DeviceTUN        = "devices.kubevirt.io/tun"
 	DeviceVhostNet   = "devices.kubevirt.io/vhost-net"
+	DeviceVhostVSOCK = "devices.kubevirt.io/vhost-vsock"
 	TopologyNode     = "topology.hostpath.csi/node"
 	HostPathDriver   = "kubevirt.io.hostpath-provisioner"
 	ManagedBy        = "slipway"

@@ -29,6 +29,8 @@ type Input struct {
 	VNCSocket string
 	// USBSockets begins the names of the unix sockets of the guest's slots for USB devices of clients.
 	USBSockets string
+	// MetricsSocket is the unix socket of the port where the guest asks for metrics.
+	MetricsSocket string
 	// Firmware names the UEFI images of the launcher image.
 	Firmware Firmware
 	// Kernel are the files of the VMI's kernel boot.
@@ -76,7 +78,7 @@ type part func(Input, *libvirtxml.Domain) error
 var parts = []part{
 	identity, memory, cpu, growth, firmware, features, clock, lifecycle,
 	controllers, disks, interfaces, console, graphics, inputs, usbSlots,
-	agentChannel, rng, balloon, watchdog, panicDevices, tpm, sound, ports,
+	agentChannel, metricsPort, vsock, rng, balloon, watchdog, panicDevices, tpm, sound, ports,
 }
 
 // Build returns the domain of in.VMI.

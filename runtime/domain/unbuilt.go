@@ -27,8 +27,6 @@ func refuseUnbuilt(vmi *v1.VirtualMachineInstance) error {
 		{"devices.gpus", len(devices.GPUs) > 0},
 		{"devices.hostDevices", len(devices.HostDevices) > 0},
 		{"devices.filesystems", len(devices.Filesystems) > 0},
-		{"devices.downwardMetrics", devices.DownwardMetrics != nil},
-		{"devices.autoattachVSOCK", requested(devices.AutoattachVSOCK)},
 	}
 	for _, field := range unbuilt {
 		if field.set {

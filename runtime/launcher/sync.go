@@ -118,7 +118,7 @@ func (m *machine) start(ctx context.Context, request protocol.Sync) {
 		return
 	}
 	go m.watchQEMU(ctx, started.PID)
-	if !m.took(ctx, request.VMI, started) {
+	if !m.took(ctx, request, started) {
 		return
 	}
 	m.state.Disks = diskStates(spec, prepared)
@@ -131,16 +131,20 @@ func (m *machine) start(ctx context.Context, request protocol.Sync) {
 
 // took notes what the domain started with, and begins to keep what it needs while it runs. It
 // says whether that worked; without it the machine has failed.
-func (m *machine) took(ctx context.Context, vmi *v1.VirtualMachineInstance, started hypervisor.Started) bool {
+func (m *machine) took(ctx context.Context, request protocol.Sync, started hypervisor.Started) bool {
 	if err := m.domain.Keep(m.disks.Files()); err != nil {
 		m.fail("VolumesNotReady", err)
 		return false
 	}
 	m.qemu, m.state.Machine = started.PID, started.Machine
-	if err := m.keepAccess(ctx, vmi); err != nil {
+	if err := m.keepAccess(ctx, request.VMI); err != nil {
 		m.log.Error("Failed to watch the Secrets of the access credentials: what changes in them does not reach the guest", "err", err)
 	}
-	m.noteSize(vmi)
+	if err := m.keepMetrics(ctx, request.VMI, request.Facts.NodeName); err != nil {
+		m.fail("MetricsFailed", err)
+		return false
+	}
+	m.noteSize(request.VMI)
 	return true
 }
 
@@ -170,9 +174,10 @@ func (m *machine) build(request protocol.Sync, prepared map[string]disks.Disk) (
 		VMI: request.VMI, KVM: m.state.KVM, Disks: sources, Interfaces: request.Facts.Interfaces,
 		Console:   domain.Console{Socket: filepath.Join(own, socketConsole), Log: filepath.Join(own, "virt-serial0-pipe")},
 		VNCSocket: filepath.Join(own, socketVNC), USBSockets: filepath.Join(own, socketsUSB),
-		Firmware: domain.DebianFirmware(filepath.Join(own, "nvram.fd")),
-		Kernel:   m.kernel(),
-		StateDir: m.options.StateDir,
+		MetricsSocket: filepath.Join(own, socketMetrics),
+		Firmware:      domain.DebianFirmware(filepath.Join(own, "nvram.fd")),
+		Kernel:        m.kernel(),
+		StateDir:      m.options.StateDir,
 	})
 }
 

@@ -16,9 +16,12 @@ func input(vmi *virtv1.VirtualMachineInstance, kvm bool, turn int) domain.Input 
 	in := domain.Input{
 		VMI: vmi, KVM: kvm, Disks: map[string]domain.Disk{},
 		Console:   domain.Console{Socket: private + "virt-serial0", Log: private + "virt-serial0-pipe"},
-		VNCSocket: private + "virt-vnc", USBSockets: private + "virt-usbredir-",
+		VNCSocket: private + "virt-vnc", USBSockets: private + "virt-usbredir-", MetricsSocket: private + "virt-downwardmetrics",
 		Firmware: domain.DebianFirmware(private + "nvram.fd"),
 		StateDir: "/var/run/kubevirt-private/vm-state",
+	}
+	if domain.HasVSOCK(vmi) {
+		vmi.Status.VSOCKCID = new(uint32(3 + turn)) //nolint:gosec // small
 	}
 	if firmware := vmi.Spec.Domain.Firmware; firmware != nil && firmware.KernelBoot != nil {
 		in.Kernel.Kernel = private + "kernel"
@@ -27,7 +30,9 @@ func input(vmi *virtv1.VirtualMachineInstance, kvm bool, turn int) domain.Input 
 		}
 	}
 	for i := range vmi.Spec.Volumes {
-		in.Disks[vmi.Spec.Volumes[i].Name] = prepared(private+vmi.Spec.Volumes[i].Name, turn+i)
+		disk := prepared(private+vmi.Spec.Volumes[i].Name, turn+i)
+		disk.ReadOnly = vmi.Spec.Volumes[i].DownwardMetrics != nil
+		in.Disks[vmi.Spec.Volumes[i].Name] = disk
 	}
 	for i := range vmi.Spec.Domain.Devices.Interfaces {
 		in.Interfaces = append(in.Interfaces, protocol.Interface{

@@ -9,8 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	virtv1 "kubevirt.io/api/core/v1"
-
-	"github.com/slipway-vm/slipway/controllers/featuregate"
 )
 
 // Bounds of the node's file system, in bytes.
@@ -47,18 +45,15 @@ func hostPath(file string, at *field.Path) field.ErrorList {
 	return nil
 }
 
-// Closed returns what is wrong with spec, which is at path, while the feature gate HostDisk is off:
-// its files of the node, but for those that before, which may be nil, had alike.
-func Closed(spec, before *virtv1.VirtualMachineInstanceSpec, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+// hostDisks finds the files of the node.
+func hostDisks(spec, before *virtv1.VirtualMachineInstanceSpec, path *field.Path) []*field.Path {
+	var found []*field.Path
 	for i, volume := range spec.Volumes {
-		if volume.HostDisk == nil || has(before, volume) {
-			continue
+		if volume.HostDisk != nil && !has(before, volume) {
+			found = append(found, path.Child("volumes").Index(i).Child("hostDisk"))
 		}
-		errs = append(errs, field.Forbidden(path.Child("volumes").Index(i).Child("hostDisk"), fmt.Sprintf(
-			"%s feature gate is not enabled; an administrator adds it to spec.configuration.developerConfiguration.featureGates of the KubeVirt object", featuregate.HostDisk)))
 	}
-	return errs
+	return found
 }
 
 func has(spec *virtv1.VirtualMachineInstanceSpec, volume virtv1.Volume) bool {

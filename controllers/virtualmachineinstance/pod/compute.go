@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
 	virtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/slipway-vm/slipway/internal/names"
@@ -121,7 +122,15 @@ func devices(in Input) []corev1.ResourceName {
 	if len(in.VMI.Spec.Domain.Devices.Interfaces) > 0 {
 		used = append(used, names.DeviceTUN)
 	}
+	if HasVSOCK(in.VMI) {
+		used = append(used, names.DeviceVhostVSOCK)
+	}
 	return used
+}
+
+// HasVSOCK says whether the guest of vmi has sockets to its node.
+func HasVSOCK(vmi *virtv1.VirtualMachineInstance) bool {
+	return ptr.Deref(vmi.Spec.Domain.Devices.AutoattachVSOCK, false)
 }
 
 // memoryRequest is what the VMI requests, or else its guest memory by the cluster's overcommit.

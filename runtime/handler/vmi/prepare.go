@@ -18,7 +18,7 @@ import (
 
 // giveDevices lets the launcher's user open the device files of its container.
 func giveDevices(s *scope) error {
-	paths := append([]string{"/dev/kvm", "/dev/net/tun", "/dev/vhost-net"}, volume.BlockDevices(s.pod)...)
+	paths := append([]string{"/dev/kvm", "/dev/net/tun", "/dev/vhost-net", "/dev/vhost-vsock"}, volume.BlockDevices(s.pod)...)
 	for _, path := range paths {
 		_, err := s.view.Launcher.GiveDevice(path, names.QEMUUser)
 		if err != nil && !errors.Is(err, process.ErrSharedDevice) {
