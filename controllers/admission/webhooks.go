@@ -60,8 +60,8 @@ type admitter struct {
 
 func (a admitter) virtualMachine(ctx context.Context, r *review[virtv1.VirtualMachine]) (field.ErrorList, error) {
 	vm := r.object
-	if vm.DeletionTimestamp != nil {
-		return nil, nil
+	if errs := renaming(r); len(errs) > 0 || vm.DeletionTimestamp != nil {
+		return errs, nil
 	}
 	vm.Namespace = r.request.Namespace
 	errs := supported.Unsupported(supported.VirtualMachine, r.raw)
@@ -71,9 +71,6 @@ func (a admitter) virtualMachine(ctx context.Context, r *review[virtv1.VirtualMa
 	var old *virtv1.VirtualMachineSpec
 	if r.old != nil {
 		old = &r.old.Spec
-	}
-	if errs := renaming(r); len(errs) > 0 {
-		return errs, nil
 	}
 	return a.machine(ctx, vm, old, field.NewPath("spec"))
 }
