@@ -30,7 +30,7 @@ func TestOnlyAStoppedVMIsRenamed(t *testing.T) {
 		"one whose run is kept":     {virtv1.RunStrategyManual, phase(virtv1.Succeeded), nil, "is kept in phase Succeeded; delete that first"},
 		"one that is to be started": {virtv1.RunStrategyManual, nil, func(vm *virtv1.VirtualMachine) {
 			vm.Status.StateChangeRequests = []virtv1.VirtualMachineStateChangeRequest{{Action: virtv1.StartRequest}}
-		}, "starts by itself"},
+		}, "a start or stop of it is under way"},
 		"one whose stop is left": {virtv1.RunStrategyManual, nil, func(vm *virtv1.VirtualMachine) {
 			vm.Status.StateChangeRequests = []virtv1.VirtualMachineStateChangeRequest{{Action: virtv1.StopRequest}}
 		}, "under way"},

@@ -36,7 +36,9 @@ import (
 
 // TestARename makes single passes against a real API server. The test is the garbage collector.
 func TestARename(t *testing.T) {
-	c, err := client.NewWithWatch(apiserver.Start(t, "../hyperconverged/components/crds"), client.Options{Scheme: scheme.New()})
+	config := apiserver.Start(t, "../hyperconverged/components/crds")
+	config.QPS = -1 // it asks for much, one after the other
+	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme.New()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +79,7 @@ func newShop(t *testing.T, c client.WithWatch) *shop {
 	s.must(c.Create(t.Context(), s.web))
 	s.web.Status.RunStrategy = virtv1.RunStrategyRerunOnFailure // it has run
 	s.must(c.Status().Update(t.Context(), s.web, client.FieldOwner(names.ManagerController)))
-	s.pass(c, "web")
+	s.must(s.pass(c, "web"))
 	state := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: s.namespace, Name: "persistent-state-for-web-x", Labels: map[string]string{names.LabelState: "web"},
@@ -93,7 +95,10 @@ func newShop(t *testing.T, c client.WithWatch) *shop {
 		Namespace: s.namespace, Name: revisionName(s.web), OwnerReferences: state.OwnerReferences,
 	}, Data: runtime.RawExtension{Raw: []byte("{}")}}
 	s.must(c.Create(t.Context(), revision))
-	s.disk, s.kept = s.dataVolume().UID, state.UID
+	disk := s.dataVolume()
+	disk.Status.Phase = cdiv1.Succeeded
+	s.must(c.Status().Update(t.Context(), disk))
+	s.disk, s.kept = disk.UID, state.UID
 	return s
 }
 

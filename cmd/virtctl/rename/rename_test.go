@@ -75,6 +75,10 @@ func machine(name, version string, annotations map[string]string) *virtv1.Virtua
 // lists answers lists of VMs by their names, and holds watches.
 func lists(vms ...*virtv1.VirtualMachine) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("sendInitialEvents") != "" { // as an API server that cannot stream lists
+			standin.Refuse(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "sendInitialEvents is forbidden")(w, r)
+			return
+		}
 		if r.URL.Query().Get("watch") != "" {
 			w.WriteHeader(http.StatusOK)
 			_ = http.NewResponseController(w).Flush()
