@@ -35,6 +35,7 @@ var routes = []route{
 	{method: http.MethodPut, path: "virtualmachines/{name}/start", serve: (*Server).start},
 	{method: http.MethodPut, path: "virtualmachines/{name}/stop", serve: (*Server).stop},
 	{method: http.MethodPut, path: "virtualmachines/{name}/restart", serve: (*Server).restart},
+	{method: http.MethodPut, path: "virtualmachines/{name}/rename", serve: (*Server).rename},
 	{method: http.MethodPut, path: "virtualmachines/{name}/addvolume", serve: changeMachineVolumes(readAddVolume)},
 	{method: http.MethodPut, path: "virtualmachines/{name}/removevolume", serve: changeMachineVolumes(readRemoveVolume)},
 	{method: http.MethodGet, path: "virtualmachines/{name}/expand-spec", serve: (*Server).expandStored},
