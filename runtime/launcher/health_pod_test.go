@@ -80,11 +80,10 @@ func TestAPartThatStandsStillIsNamedRecoversAndIsEnded(t *testing.T) {
 			began = time.Now()
 			p.shutDown(t, protocol.Shutdown{GracePeriodSeconds: 1})
 			state := p.until("the end", 30*time.Second, phase(protocol.PhaseShutdown))
-			took := time.Since(began)
-			if code := p.exit(30 * time.Second); code != 0 || state.Reason != "Destroyed" || took > 20*time.Second {
-				t.Errorf("exit code %d after %s, %+v", code, took, state)
+			t.Logf("ended in %s: %s", time.Since(began), state.Message)
+			if code := p.exit(30 * time.Second); code != 0 || state.Reason != "Destroyed" {
+				t.Errorf("exit code %d, %+v", code, state)
 			}
-			t.Logf("ended in %s: %s", took, state.Message)
 		})
 	}
 }

@@ -77,11 +77,8 @@ func (s *Session) Filesystems(ctx context.Context) (list v1.VirtualMachineInstan
 
 // Stats is what the guest used since it was started.
 func (s *Session) Stats(ctx context.Context) (stats protocol.Stats, err error) {
-	launcher, err := s.atLeast(wire.VersionStats)
+	launcher, err := s.answering(wire.VersionStats)
 	if err != nil {
-		return stats, err
-	}
-	if err := s.answers(protocol.PartLauncher); err != nil {
 		return stats, err
 	}
 	return stats, away(launcher.conn.Call(ctx, protocol.TypeStats, nil, &stats))
