@@ -54,8 +54,6 @@ func TestOperator(t *testing.T) {
 		{"the older version brings everything up", bringsUp},
 		{"conditions name what is not ready, then say that all is", followsRollout},
 		{"an edit from outside is overwritten", overwritesEdits},
-		{"VMs with a former launcher are counted", countsFormerLaunchers},
-		{"and what becomes of them is said in both versions", passesUpdatesOn},
 		{"definitions of snapshots that another brought are left alone", leavesSnapshotsToOthers},
 		{"rules for Prometheus come when it does", installsRules},
 		{"and go with it", goesOnWithoutRules},

@@ -7,16 +7,52 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
 	hcov1beta1 "github.com/slipway-vm/slipway/internal/api/hco/v1beta1"
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/scheme"
 )
 
-// countsFormerLaunchers follows VMIs that get the label of a former launcher, lose it, and go.
-func countsFormerLaunchers(t *testing.T, c client.WithWatch, options Options) {
+// TestUpdatesOfVMs follows VMIs that get the label of a former launcher, lose it, and go, and what
+// is to become of them.
+func TestUpdatesOfVMs(t *testing.T) {
+	c, config, options := startAPIServer(t)
+	startRun(t, c, config, options)
+	var vmis []*virtv1.VirtualMachineInstance // before virt-api, which nobody serves here, would be asked
+	for _, name := range []string{"a", "b", "c"} {
+		vmi := &virtv1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+		if err := c.Create(t.Context(), vmi); err != nil {
+			t.Fatal(err)
+		}
+		vmis = append(vmis, vmi)
+	}
+	if err := c.Create(t.Context(), theObject(options)); err != nil {
+		t.Fatal(err)
+	}
+	countsFormerLaunchers(t, c, asController(t, config, options), options, vmis)
+	passesUpdatesOn(t, c, options)
+}
+
+// asController is a client with virt-controller's rights, for which virt-api is not asked.
+func asController(t *testing.T, config *rest.Config, options Options) client.Client {
+	t.Helper()
+	config = rest.CopyConfig(config)
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:" + options.Namespace + ":virt-controller",
+		Groups:   []string{"system:serviceaccounts", "system:authenticated"},
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func countsFormerLaunchers(t *testing.T, c client.WithWatch, controller client.Client, options Options, vmis []*virtv1.VirtualMachineInstance) {
 	t.Helper()
 	counted := func(want int) {
 		t.Helper()
@@ -27,22 +63,19 @@ func countsFormerLaunchers(t *testing.T, c client.WithWatch, options Options) {
 		})
 	}
 	counted(0)
-	var vmis []*virtv1.VirtualMachineInstance
-	for _, name := range []string{"a", "b", "c"} {
-		vmi := &virtv1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
-		if err := c.Create(t.Context(), vmi); err != nil {
-			t.Fatal(err)
-		}
-		vmis = append(vmis, vmi)
-	}
 	label := func(vmi *virtv1.VirtualMachineInstance, labels map[string]string) {
 		t.Helper()
-		changed := vmi.DeepCopy()
-		changed.Labels = labels
-		if err := c.Patch(t.Context(), changed, client.MergeFrom(vmi)); err != nil {
-			t.Fatal(err)
-		}
-		*vmi = *changed
+		var err error
+		eventually(t, "virt-controller may write labels", func() bool {
+			changed := vmi.DeepCopy()
+			changed.Labels = labels
+			if err = controller.Patch(t.Context(), changed, client.MergeFrom(vmi)); err == nil {
+				*vmi = *changed
+			} else {
+				t.Log(err)
+			}
+			return err == nil
+		})
 	}
 	label(vmis[0], map[string]string{virtv1.OutdatedLauncherImageLabel: "true"})
 	label(vmis[1], map[string]string{virtv1.OutdatedLauncherImageLabel: ""}) // as KubeVirt writes it
