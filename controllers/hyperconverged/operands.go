@@ -47,11 +47,14 @@ func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Un
 					"developerConfiguration":        map[string]any{},
 					"commonInstancetypesDeployment": map[string]any{"enabled": sizesEnabled(hco)},
 				},
+				"workloadUpdateStrategy": updatesAsked(hco),
 			}),
 			annotation: hcov1.AnnotationKubeVirtPatch,
 			acted: []string{
 				"/spec/configuration/developerConfiguration/useEmulation", "/spec/configuration/commonInstancetypesDeployment/enabled",
 				"/spec/configuration/vmStateStorageClass", featureGates,
+				"/spec/workloadUpdateStrategy/workloadUpdateMethods",
+				"/spec/workloadUpdateStrategy/batchEvictionSize", "/spec/workloadUpdateStrategy/batchEvictionInterval",
 			},
 		},
 		{
@@ -78,6 +81,9 @@ func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Un
 			return nil, fmt.Errorf("annotation %s of HyperConverged %s: %w", o.annotation, hco.Name, err)
 		}
 		objects = append(objects, patched)
+	}
+	if err := checkUpdates(objects[0]); err != nil {
+		return nil, fmt.Errorf("HyperConverged %s: %w", hco.Name, err)
 	}
 	mark(objects, "operands", base.Version)
 	return objects, nil

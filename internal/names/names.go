@@ -81,6 +81,13 @@ const AppAttachment = "hotplug-disk"
 // HotVCPUChange and HotMemoryChange of a VMI, that the pod has what the guest will need.
 const ReasonPodResized = "PodResized"
 
+// Reasons of a VMI's condition Ready, from virt-handler, while a part of it does not answer.
+const (
+	ReasonQEMUUnresponsive     = "QEMUUnresponsive"
+	ReasonLibvirtUnresponsive  = "LibvirtUnresponsive"
+	ReasonLauncherUnresponsive = "LauncherUnresponsive"
+)
+
 // QEMUUser is the uid and gid of every process that touches a guest's memory or disks.
 const QEMUUser = 107
 

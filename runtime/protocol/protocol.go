@@ -47,6 +47,9 @@ const (
 	// guest was asked. When it has let go, the next State is without the disk.
 	TypePlug   wire.Type = "plug"
 	TypeUnplug wire.Type = "unplug"
+	// TypeHealth asks which part of the VM does not answer; reply Health, after a second at the
+	// latest. An earlier launcher does not know it, and its refusal says that it answers.
+	TypeHealth wire.Type = "health"
 	// launcher → handler, payload State, an event without a reply; only the last State
 	// of a domain that is over is a request, whose empty reply lets the launcher exit.
 	TypeState wire.Type = "state"

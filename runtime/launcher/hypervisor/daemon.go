@@ -33,11 +33,13 @@ const (
 )
 
 // libvirtdConf keeps the daemon small: one VM needs few threads. Warnings and errors
-// go to the launcher's log.
+// go to the launcher's log. Calls that wait for a QEMU that does not answer must not keep others
+// from being read: those that ask whether libvirt answers, or end QEMU.
 const libvirtdConf = `log_outputs = "3:stderr"
 min_workers = 1
 max_workers = 4
 prio_workers = 1
+max_client_requests = 64
 admin_min_workers = 1
 admin_max_workers = 1
 `
