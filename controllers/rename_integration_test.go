@@ -38,7 +38,7 @@ func TestAStoppedVMIsRenamed(t *testing.T) {
 	// Somebody else's finalizer holds the rename where both VMs are there.
 	vm.Finalizers = []string{"example.com/held"}
 	must(t, c.Create(t.Context(), vm))
-	c.vmIs(t, client.ObjectKeyFromObject(vm), virtv1.VirtualMachineStatusStopped)
+	c.vmIs(t, client.ObjectKeyFromObject(vm), virtv1.VirtualMachineStatusProvisioning) // nothing fills its disk here
 	disk := &cdiv1.DataVolume{}
 	must(t, c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "data"}, disk))
 	must(t, c.mergePatch(t, vm, map[string]any{"metadata": map[string]any{"annotations": map[string]any{rename.AnnotationTarget: "shop"}}}))
@@ -74,7 +74,7 @@ func TestAStoppedVMIsRenamed(t *testing.T) {
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(vm), vm); !apierrors.IsNotFound(err) {
 		t.Errorf("the old VM: %v", err)
 	}
-	c.vmIs(t, key, virtv1.VirtualMachineStatusStopped)
+	c.vmIs(t, key, virtv1.VirtualMachineStatusProvisioning)
 }
 
 // A VM whose new name is none is not renamed, says so, and can be changed again.
@@ -82,7 +82,7 @@ func TestARenameThatIsRefusedLeavesTheVM(t *testing.T) {
 	c := start(t)
 	vm := newVM(c.namespace(t), "web")
 	fixture.Strategy(virtv1.RunStrategyHalted)(vm)
-	vm.Annotations = map[string]string{rename.AnnotationTarget: "Shop_"}
+	vm.Annotations = map[string]string{rename.AnnotationTarget: "shop/one"}
 	must(t, c.Create(t.Context(), vm))
 	gomega.NewWithT(t).Eventually(func() (string, error) {
 		err := c.Get(t.Context(), client.ObjectKeyFromObject(vm), vm)
