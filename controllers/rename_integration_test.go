@@ -58,10 +58,15 @@ func TestAStoppedVMIsRenamed(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "the VirtualMachine is being renamed; change shop when that is done") {
 		t.Errorf("a change of the old VM's spec: %v", err)
 	}
-	vm.Finalizers = slices.DeleteFunc(vm.Finalizers, func(name string) bool {
-		return name == "example.com/held" || name == metav1.FinalizerOrphanDependents // the garbage collector takes off the latter
-	})
-	must(t, c.Update(t.Context(), vm))
+	g.Eventually(func() error {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(vm), vm); err != nil {
+			return err
+		}
+		vm.Finalizers = slices.DeleteFunc(vm.Finalizers, func(name string) bool {
+			return name == "example.com/held" || name == metav1.FinalizerOrphanDependents // the garbage collector takes off the latter
+		})
+		return c.Update(t.Context(), vm)
+	}, bound, "100ms").Should(gomega.Succeed())
 	g.Eventually(func() (bool, error) {
 		err := c.Get(t.Context(), key, next)
 		_, arriving := rename.OriginOf(next)
