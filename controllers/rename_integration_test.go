@@ -38,7 +38,7 @@ func TestAStoppedVMIsRenamed(t *testing.T) {
 	// Somebody else's finalizer holds the rename where both VMs are there.
 	vm.Finalizers = []string{"example.com/held"}
 	must(t, c.Create(t.Context(), vm))
-	c.vmIs(t, client.ObjectKeyFromObject(vm), virtv1.VirtualMachineStatusStopped)
+	c.vmIs(t, client.ObjectKeyFromObject(vm), virtv1.VirtualMachineStatusProvisioning) // nothing fills its disk here
 	disk := &cdiv1.DataVolume{}
 	must(t, c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "data"}, disk))
 	must(t, c.mergePatch(t, vm, map[string]any{"metadata": map[string]any{"annotations": map[string]any{rename.AnnotationTarget: "shop"}}}))
@@ -58,10 +58,15 @@ func TestAStoppedVMIsRenamed(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "the VirtualMachine is being renamed; change shop when that is done") {
 		t.Errorf("a change of the old VM's spec: %v", err)
 	}
-	vm.Finalizers = slices.DeleteFunc(vm.Finalizers, func(name string) bool {
-		return name == "example.com/held" || name == metav1.FinalizerOrphanDependents // the garbage collector takes off the latter
-	})
-	must(t, c.Update(t.Context(), vm))
+	g.Eventually(func() error {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(vm), vm); err != nil {
+			return err
+		}
+		vm.Finalizers = slices.DeleteFunc(vm.Finalizers, func(name string) bool {
+			return name == "example.com/held" || name == metav1.FinalizerOrphanDependents // the garbage collector takes off the latter
+		})
+		return c.Update(t.Context(), vm)
+	}, bound, "100ms").Should(gomega.Succeed())
 	g.Eventually(func() (bool, error) {
 		err := c.Get(t.Context(), key, next)
 		_, arriving := rename.OriginOf(next)
@@ -74,7 +79,7 @@ func TestAStoppedVMIsRenamed(t *testing.T) {
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(vm), vm); !apierrors.IsNotFound(err) {
 		t.Errorf("the old VM: %v", err)
 	}
-	c.vmIs(t, key, virtv1.VirtualMachineStatusStopped)
+	c.vmIs(t, key, virtv1.VirtualMachineStatusProvisioning)
 }
 
 // A VM whose new name is none is not renamed, says so, and can be changed again.
@@ -82,7 +87,7 @@ func TestARenameThatIsRefusedLeavesTheVM(t *testing.T) {
 	c := start(t)
 	vm := newVM(c.namespace(t), "web")
 	fixture.Strategy(virtv1.RunStrategyHalted)(vm)
-	vm.Annotations = map[string]string{rename.AnnotationTarget: "Shop_"}
+	vm.Annotations = map[string]string{rename.AnnotationTarget: "shop/one"}
 	must(t, c.Create(t.Context(), vm))
 	gomega.NewWithT(t).Eventually(func() (string, error) {
 		err := c.Get(t.Context(), client.ObjectKeyFromObject(vm), vm)

@@ -59,6 +59,9 @@ func (r *Reconciler) findRenamed(ctx context.Context, s *scope) error {
 		return steps.ErrDone // it has been renamed, or is not to be any more
 	}
 	s.vm = vm
+	if why := RefuseTarget(target, nil, nil); why != "" {
+		return r.giveUp(ctx, s, why) // nothing can be read by it
+	}
 	next := &virtv1.VirtualMachine{}
 	err := r.live.Get(ctx, client.ObjectKey{Namespace: vm.Namespace, Name: target}, next)
 	switch origin, _ := rename.OriginOf(next); {
