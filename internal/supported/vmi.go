@@ -165,6 +165,9 @@ var volumeFields = join(
 		{Path: "volumes[].serviceAccount.serviceAccountName", Note: "The launcher pod is of this account, and its token is on the disc as the guest starts."},
 		{Path: "volumes[].ephemeral.persistentVolumeClaim.claimName", Note: "Only read, by any number of guests; what a guest writes ends with its run."},
 		{Path: "volumes[].ephemeral.persistentVolumeClaim.readOnly"},
+		{Path: "volumes[].memoryDump.claimName", Note: "The guest's memory is dumped to the claim once, when it is there; see [memory dump](virtualmachine.md#memory-dump). " +
+			"In a VirtualMachine it says only that a dump was asked for."},
+		{Path: "volumes[].memoryDump.hotpluggable", Only: []string{"true"}},
 		{Path: "volumes[].sysprep.configMap", Note: "All its keys are on the disc, labelled unattendCD; one is autounattend.xml or unattend.xml, in any case."},
 		{Path: "volumes[].sysprep.secret", Note: "As configMap."},
 	},

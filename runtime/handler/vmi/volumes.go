@@ -50,6 +50,7 @@ func volumeStatus(s *scope) []v1.VolumeStatus {
 			told[disk.Volume] = true
 		}
 	}
+	all = append(all, dumpStatuses(s)...)
 	return append(all, releasedStatus(s)...)
 }
 
@@ -134,10 +135,14 @@ func releasedStatus(s *scope) []v1.VolumeStatus {
 	return all
 }
 
-// needed says whether the guest has a disk from what a holds, or is to get one.
+// needed says whether the guest has a disk from what a holds, or is to get one, or its memory is
+// dumped to it.
 func needed(s *scope, a attachment) bool {
 	name := volume.Held(a.pod)
 	if disk := diskOf(s, name); disk != nil && (disk.Claim == a.claim || disk.Claim == "") {
+		return true
+	}
+	if volume.DumpClaims(s.vmi)[name] == a.claim || dumpGoesOn(s, name) {
 		return true
 	}
 	return volume.Claims(s.vmi)[name] == a.claim

@@ -45,6 +45,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	r.written.keep(key, s.vmi, status)
 	r.tellPhase(s, before, status)
 	r.tellAccess(s, before, status)
+	r.tellDumps(s, before, status)
 	return nil
 }
 
