@@ -3,19 +3,10 @@ package hotplug
 import (
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	virtv1 "kubevirt.io/api/core/v1"
 )
 
 // A volume for a dump of the guest's memory is called after its claim, as in the field.
-
-// Dump returns the volume to which memory is dumped on claim.
-func Dump(claim string) virtv1.Volume {
-	source := &virtv1.MemoryDumpVolumeSource{PersistentVolumeClaimVolumeSource: virtv1.PersistentVolumeClaimVolumeSource{
-		PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}, Hotpluggable: true,
-	}}
-	return virtv1.Volume{Name: claim, VolumeSource: virtv1.VolumeSource{MemoryDump: source}}
-}
 
 // HasDump says whether spec has the volume to which memory is dumped on claim.
 func HasDump(spec *virtv1.VirtualMachineInstanceSpec, claim string) bool {
@@ -24,7 +15,9 @@ func HasDump(spec *virtv1.VirtualMachineInstanceSpec, claim string) bool {
 
 // AddDump gives spec the volume to which memory is dumped on claim.
 func AddDump(spec *virtv1.VirtualMachineInstanceSpec, claim string) {
-	spec.Volumes = append(spec.Volumes, Dump(claim))
+	source := &virtv1.MemoryDumpVolumeSource{}
+	source.ClaimName, source.Hotpluggable = claim, true
+	spec.Volumes = append(spec.Volumes, virtv1.Volume{Name: claim, VolumeSource: virtv1.VolumeSource{MemoryDump: source}})
 }
 
 // RemoveDump takes it from spec.

@@ -7,7 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
+	quantity "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	virtv1 "kubevirt.io/api/core/v1"
@@ -100,7 +100,7 @@ func (s *Server) checkDumpClaim(ctx context.Context, vmi *virtv1.VirtualMachineI
 	if modes := claim.Spec.AccessModes; len(modes) == 1 && modes[0] == corev1.ReadOnlyMany {
 		return conflict(kindPVC, name, "pvc access mode can't be read only")
 	}
-	size, needs := claim.Spec.Resources.Requests.Storage(), resource.NewQuantity(memorydump.ClaimSize(vmi, memorydump.DefaultOverhead), resource.BinarySI)
+	size, needs := claim.Spec.Resources.Requests.Storage(), quantity.NewQuantity(memorydump.ClaimSize(vmi, memorydump.DefaultOverhead), quantity.BinarySI)
 	if size.Cmp(*needs) < 0 {
 		return conflict(kindPVC, name, "pvc size [%s] should be bigger then [%s]", size, needs)
 	}

@@ -18,6 +18,7 @@ import (
 
 // dumped is a VM that runs, and whose memory is asked for.
 func dumped(t *testing.T, w *world) {
+	t.Helper()
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: w.vm.Namespace, Name: "dumps"}}
 	claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 	claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}

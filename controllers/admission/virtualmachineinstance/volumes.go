@@ -79,6 +79,8 @@ func source(spec *virtv1.VirtualMachineInstanceSpec, volume virtv1.Volume, at *f
 		return cloudInit(&same, at.Child("cloudInitConfigDrive"))
 	case volume.Sysprep != nil:
 		return sysprep(volume.Sysprep, at.Child("sysprep"))
+	case volume.MemoryDump != nil:
+		return memoryDump(spec, volume, at.Child("memoryDump"))
 	}
 	return append(disk(spec, volume, at), configDisc(volume, at)...)
 }
@@ -110,8 +112,6 @@ func disk(spec *virtv1.VirtualMachineInstanceSpec, volume virtv1.Volume, at *fie
 		if capacity := volume.EmptyDisk.Capacity; capacity.Sign() <= 0 {
 			errs = append(errs, field.Invalid(at.Child("emptyDisk", "capacity"), capacity.String(), "must be greater than 0"))
 		}
-	case volume.MemoryDump != nil:
-		errs = append(errs, memoryDump(spec, volume, at)...)
 	case volume.Ephemeral != nil:
 		if claim := volume.Ephemeral.PersistentVolumeClaim; claim == nil || claim.ClaimName == "" {
 			errs = append(errs, field.Required(at.Child("ephemeral", "persistentVolumeClaim", "claimName"), "name the claim"))
@@ -123,15 +123,14 @@ func disk(spec *virtv1.VirtualMachineInstanceSpec, volume virtv1.Volume, at *fie
 // memoryDump checks a volume that is no disk: the guest's memory is dumped to it.
 func memoryDump(spec *virtv1.VirtualMachineInstanceSpec, volume virtv1.Volume, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	here := at.Child("memoryDump")
 	if volume.MemoryDump.ClaimName == "" {
-		errs = append(errs, field.Required(here.Child("claimName"), "name the claim"))
+		errs = append(errs, field.Required(at.Child("claimName"), "name the claim"))
 	}
 	if !volume.MemoryDump.Hotpluggable {
-		errs = append(errs, field.Invalid(here.Child("hotpluggable"), false, "must be true: the claim comes while the guest runs"))
+		errs = append(errs, field.Invalid(at.Child("hotpluggable"), false, "must be true: the claim comes while the guest runs"))
 	}
 	if slices.ContainsFunc(spec.Domain.Devices.Disks, func(disk virtv1.Disk) bool { return disk.Name == volume.Name }) {
-		errs = append(errs, field.Invalid(here, volume.Name, "the guest's memory is dumped to this volume; remove the disk of its name"))
+		errs = append(errs, field.Invalid(at, volume.Name, "the guest's memory is dumped to this volume; remove the disk of its name"))
 	}
 	return errs
 }
