@@ -37,7 +37,7 @@ func dumps(t *testing.T, c *cluster) {
 		spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany}
 	})
 	c.claim(t, "dotted.name", "1Gi", func(*corev1.PersistentVolumeClaimSpec) {})
-	put("memorydump", named("small"), http.StatusConflict, "pvc size [200Mi] should be bigger then [221249536]")
+	put("memorydump", named("small"), http.StatusConflict, "pvc size [200Mi] should be bigger then [211Mi]")
 	put("memorydump", named("block"), http.StatusConflict, "pvc should be filesystem pvc")
 	put("memorydump", named("read"), http.StatusConflict, "pvc access mode can't be read only")
 	put("memorydump", named("dotted.name"), http.StatusBadRequest, "a volume is called after pvc [dotted.name]")

@@ -137,7 +137,8 @@ func (r *runtimeStatus) describe(s *scope) {
 	if s.view.Synced != nil {
 		r.Interfaces = interfaces(s.view.Synced.Facts.Interfaces, s.view.Synced.PodInterface, state.Interfaces)
 	}
-	if state.Disks != nil || len(r.VolumeStatus) > 0 || len(volume.DumpClaims(s.vmi)) > 0 {
+	// A guest without disks may have its memory dumped, too.
+	if state.Disks != nil || len(volume.DumpClaims(s.vmi)) > 0 || slices.ContainsFunc(r.VolumeStatus, cameLate) {
 		r.VolumeStatus = volumeStatus(s)
 	}
 	if state.Machine != "" {

@@ -164,6 +164,9 @@ func attachmentOf(s *scope, name, claimName string) *attachment {
 	return found
 }
 
+// cameLate says whether status is of a volume that is held by a pod of its own.
+func cameLate(status v1.VolumeStatus) bool { return status.HotplugVolume != nil }
+
 func hasDisk(vmi *v1.VirtualMachineInstance, name string) bool {
 	return slices.ContainsFunc(vmi.Spec.Domain.Devices.Disks, func(disk v1.Disk) bool { return disk.Name == name })
 }
