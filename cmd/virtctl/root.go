@@ -15,6 +15,7 @@ import (
 	"github.com/slipway-vm/slipway/cmd/virtctl/expose"
 	"github.com/slipway-vm/slipway/cmd/virtctl/guest"
 	"github.com/slipway-vm/slipway/cmd/virtctl/help"
+	"github.com/slipway-vm/slipway/cmd/virtctl/memorydump"
 	"github.com/slipway-vm/slipway/cmd/virtctl/objectgraph"
 	"github.com/slipway-vm/slipway/cmd/virtctl/portforward"
 	"github.com/slipway-vm/slipway/cmd/virtctl/power"
@@ -47,6 +48,7 @@ func newRootCommand(program string) *cobra.Command {
 		devices.NewCommand(access),
 		expand.NewCommand(access),
 		expose.NewCommand(access),
+		memorydump.NewCommand(access),
 		objectgraph.NewCommand(access),
 		portforward.NewCommand(access),
 		rename.NewCommand(access),

@@ -63,7 +63,7 @@ func SetupWithManager(mgr ctrl.Manager) error {
 // disks of a VM are made whether it runs or not, what is requested says whether it is to
 // run, and a failed start is written down before its VMI, the only trace of it, is removed;
 // a VMI that stays then takes up what it can of the VM's
-// changes, volumes before all else.
+// changes, volumes before all else; the dump of its memory comes last.
 func (r *Reconciler) steps() []func(context.Context, *scope) error {
 	return []func(context.Context, *scope) error{
 		r.addFinalizer,
@@ -73,6 +73,7 @@ func (r *Reconciler) steps() []func(context.Context, *scope) error {
 		r.run,
 		r.plugVolumes,
 		r.followChanges,
+		r.dumpMemory,
 	}
 }
 

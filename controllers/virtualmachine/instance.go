@@ -57,7 +57,7 @@ func instance(p parts) (*virtv1.VirtualMachineInstance, error) {
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(p.vm, virtv1.VirtualMachineGroupVersionKind)},
 			Finalizers:      []string{virtv1.VirtualMachineInstanceFinalizer},
 		},
-		Spec: template.Spec,
+		Spec: *hotplug.WithoutDumps(&template.Spec),
 	}
 	if p.paused {
 		vmi.Spec.StartStrategy = new(virtv1.StartStrategyPaused)

@@ -171,6 +171,9 @@ var volumeFields = join(
 		{Path: "volumes[].hostDisk.capacity", Note: "Of a file that is made, sparse; up to a tenth less where the file system has not so much."},
 		{Path: "volumes[].hostDisk.shared", Note: "Other nodes have the path too: without a cache of the disk's own, nothing of it stays in the node's page cache. The disk still has one guest."},
 		{Path: "volumes[].downwardMetrics", Note: "As the device of that name, as a disk that is only read, on the bus virtio."},
+		{Path: "volumes[].memoryDump.claimName", Note: "The guest's memory is dumped to the claim once, when it is there; see [memory dump](virtualmachine.md#memory-dump). " +
+			"In a VirtualMachine it says only that a dump was asked for."},
+		{Path: "volumes[].memoryDump.hotpluggable", Only: []string{"true"}},
 		{Path: "volumes[].sysprep.configMap", Note: "All its keys are on the disc, labelled unattendCD; one is autounattend.xml or unattend.xml, in any case."},
 		{Path: "volumes[].sysprep.secret", Note: "As configMap."},
 	},

@@ -73,6 +73,8 @@ func TestHandler(t *testing.T) {
 	t.Run("container disks that were lost before the start end the VMI with the reason", w.lostDisk)
 	t.Run("a file of the node is made before the guest starts, and only then", w.hostDisk)
 	t.Run("disks come and go with the VMI's volumes", w.plugs)
+	t.Run("a guest's memory is dumped to a volume, once", w.dumps)
+	t.Run("a launcher of an earlier version dumps no memory", w.refusesDumps)
 	t.Run("a VMI is ready as its probe finds, and ends with the reason when the other fails", w.probed)
 	t.Run("guests are measured, and those of older launchers said not to be", w.measures)
 	t.Run("the node is marked schedulable with a heartbeat", w.heartbeat)

@@ -45,6 +45,7 @@ type machine struct {
 	qemu     int                 // process id
 	images   map[string]*os.File // container disks, open for QEMU
 	plugs    plugs
+	dumps    dumps
 	leases   leases
 	console  *console.Log // nil when nothing is kept of it
 	stopping stopping
@@ -80,6 +81,7 @@ func (m *machine) run(ctx context.Context, terminate <-chan os.Signal, failed <-
 	defer m.access.timer.Stop()
 	defer m.thaw.Stop()
 	defer m.leases.stop()
+	defer m.dumps.abandon()
 	for !m.over() {
 		select {
 		case <-ctx.Done():
@@ -151,12 +153,15 @@ func (m *machine) on(ctx context.Context, event hypervisor.Event) {
 			return
 		}
 		m.missedUnplugs()
+		m.missedDump(ctx)
 		m.condition(ctx, status)
 		go m.keepDisks(m.disks.Files())
 	case hypervisor.DeviceRemoved:
 		m.unplugged(event.Detail)
 	case hypervisor.DeviceStays:
 		m.leaving(strings.TrimPrefix(event.Detail, domain.AliasPrefix), guestRefused)
+	case hypervisor.MemoryDumped:
+		m.dumped(ctx, event.Detail)
 	case hypervisor.AgentChanged:
 		m.agentChanged(event.AgentConnected)
 	case hypervisor.IOError:
@@ -182,7 +187,7 @@ func (m *machine) condition(ctx context.Context, status hypervisor.Status) {
 			m.enter(protocol.PhaseRunning, "", "")
 		}
 	case hypervisor.Paused:
-		if m.state.Phase == protocol.PhaseRunning {
+		if m.state.Phase == protocol.PhaseRunning && !dumping(m.state) { // QEMU lets it go on by itself
 			m.enter(protocol.PhasePaused, status.Reason, m.state.Message)
 		}
 	case hypervisor.Off:

@@ -47,7 +47,7 @@ func Disks(spec *virtv1.VirtualMachineInstanceSpec) {
 		shown[fs.Name] = true
 	}
 	for _, volume := range spec.Volumes {
-		if !shown[volume.Name] {
+		if !shown[volume.Name] && volume.MemoryDump == nil {
 			spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, virtv1.Disk{Name: volume.Name})
 		}
 	}

@@ -47,6 +47,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	r.tellPhase(s, before, status)
 	r.tellAccess(s, before, status)
 	r.tellSilence(s, before, status)
+	r.tellDumps(s, before, status)
 	return nil
 }
 

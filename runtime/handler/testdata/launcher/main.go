@@ -126,6 +126,8 @@ func (l *launcher) answer(ctx context.Context, request wire.Request) (any, error
 		return nil, nil
 	case protocol.TypePlug:
 		return l.plug(request)
+	case protocol.TypeMemoryDump:
+		return l.dump(request)
 	case protocol.TypeUnplug:
 		return nil, l.unplug(request)
 	case protocol.TypeStats:
