@@ -53,6 +53,8 @@ type machine struct {
 	agent    agentWatch
 	access   accessKeeper
 	thaw     *time.Timer // when frozen file systems go on by themselves
+	// processors are those that the pod has for itself, of a VMI with dedicated ones.
+	processors []domain.HostCPU
 
 	measuring sync.Mutex // held while the guest is being measured
 	surveying survey     // of its file systems

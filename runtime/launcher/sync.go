@@ -95,6 +95,14 @@ func (m *machine) start(ctx context.Context, request protocol.Sync) {
 		m.fail("StateNotReady", err)
 		return
 	}
+	if err := m.findProcessors(request.VMI); err != nil {
+		m.fail("CPUsNotDedicated", err)
+		return
+	}
+	if err := checkTables(request.VMI, m.paths().Secrets); err != nil {
+		m.fail("VolumesNotReady", err)
+		return
+	}
 	spec, err := m.build(request, prepared)
 	if err != nil {
 		m.fail("InvalidSpec", err)
@@ -171,7 +179,7 @@ func (m *machine) build(request protocol.Sync, prepared map[string]disks.Disk) (
 		Console:   domain.Console{Socket: filepath.Join(own, socketConsole), Log: filepath.Join(own, "virt-serial0-pipe")},
 		VNCSocket: filepath.Join(own, socketVNC), USBSockets: filepath.Join(own, socketsUSB),
 		Firmware: domain.DebianFirmware(filepath.Join(own, "nvram.fd")),
-		Kernel:   m.kernel(),
+		Kernel:   m.kernel(), CPUs: m.processors, SecretsDir: m.paths().Secrets,
 		StateDir: m.options.StateDir,
 	})
 }

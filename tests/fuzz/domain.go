@@ -5,6 +5,7 @@ import (
 
 	virtv1 "kubevirt.io/api/core/v1"
 
+	"github.com/slipway-vm/slipway/internal/dedicated"
 	"github.com/slipway-vm/slipway/runtime/domain"
 	"github.com/slipway-vm/slipway/runtime/protocol"
 )
@@ -18,7 +19,8 @@ func input(vmi *virtv1.VirtualMachineInstance, kvm bool, turn int) domain.Input 
 		Console:   domain.Console{Socket: private + "virt-serial0", Log: private + "virt-serial0-pipe"},
 		VNCSocket: private + "virt-vnc", USBSockets: private + "virt-usbredir-",
 		Firmware: domain.DebianFirmware(private + "nvram.fd"),
-		StateDir: "/var/run/kubevirt-private/vm-state",
+		StateDir: "/var/run/kubevirt-private/vm-state", SecretsDir: "/var/run/kubevirt-private/secret",
+		CPUs: processors(vmi, kvm),
 	}
 	if firmware := vmi.Spec.Domain.Firmware; firmware != nil && firmware.KernelBoot != nil {
 		in.Kernel.Kernel = private + "kernel"
@@ -36,6 +38,23 @@ func input(vmi *virtv1.VirtualMachineInstance, kvm bool, turn int) domain.Input 
 		})
 	}
 	return in
+}
+
+// processors are as many as the pod would have for itself, two of a core: on two NUMA nodes with
+// KVM, and else on one, for libvirt asks the machine that it runs on.
+func processors(vmi *virtv1.VirtualMachineInstance, kvm bool) []domain.HostCPU {
+	if !dedicated.Asked(vmi) {
+		return nil
+	}
+	cpus := make([]domain.HostCPU, dedicated.CPUs(vmi, int64(domain.VCPUs(vmi))))
+	for i := range cpus {
+		id := uint(i)
+		cpus[i] = domain.HostCPU{ID: id, Core: id / 2 * 2}
+		if kvm && i >= len(cpus)/4*2 {
+			cpus[i].Node = 1
+		}
+	}
+	return cpus
 }
 
 // prepared is one of the kinds of disks that there are.

@@ -114,6 +114,9 @@ func (r *Reconciler) prepareAndSync(ctx context.Context, s *scope) error {
 	if err := giveDevices(s); err != nil {
 		return err
 	}
+	if err := allowRealtime(s); err != nil {
+		return err
+	}
 	plan, podInterface, err := connect(s)
 	if err != nil {
 		return fmt.Errorf("connecting VMI %s to the pod's network: %w", s.vmi.Name, err)
