@@ -50,6 +50,11 @@ func TestAGuestHasProcessorsAndMemoryOfItsOwn(t *testing.T) {
 	if got := allowed(t, qemu, vcpu(t, qemu, 0)); got != cpus[0] {
 		t.Errorf("the guest's processor may run on %s, want %s", got, cpus[0])
 	}
+	for _, program := range []string{"virt-launcher", "libvirtd"} {
+		if pid := p.pid(program); allowed(t, pid, pid) != cpus[1] {
+			t.Errorf("%s may run on %s, and so disturb the guest", program, allowed(t, pid, pid))
+		}
+	}
 	if got := inHugepages(t, qemu); got != 128<<10 {
 		t.Errorf("%d KiB of the guest's memory are in huge pages, want all 131072", got)
 	}

@@ -6,8 +6,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	v1 "kubevirt.io/api/core/v1"
+	"libvirt.org/go/libvirtxml"
 
 	"github.com/slipway-vm/slipway/internal/dedicated"
 	"github.com/slipway-vm/slipway/runtime/domain"
@@ -18,7 +20,7 @@ import (
 // asked for means that the kubelet gave it none of its own: pinned to those, the guest would
 // share them with every other that is.
 func (m *machine) findProcessors(vmi *v1.VirtualMachineInstance) error {
-	if !dedicated.Asked(vmi) {
+	if !dedicated.Asked(vmi) || m.processors != nil { // known from a start that had to wait
 		return nil
 	}
 	found, err := processors.Own("/sys")
@@ -32,6 +34,21 @@ func (m *machine) findProcessors(vmi *v1.VirtualMachineInstance) error {
 	}
 	m.processors = found
 	return nil
+}
+
+// stepAside leaves the guest's processors to the guest: where the emulator has one of its own,
+// that is for the launcher and libvirt too. A guest in real time would let neither have its turn.
+func (m *machine) stepAside(spec *libvirtxml.Domain) {
+	if spec.CPUTune == nil || spec.CPUTune.EmulatorPin == nil {
+		return
+	}
+	cpu, err := strconv.Atoi(spec.CPUTune.EmulatorPin.CPUSet)
+	if err == nil {
+		err = processors.Confine("/proc", cpu)
+	}
+	if err != nil {
+		m.log.Warn("Failed to leave the guest's processors to the guest; the launcher and libvirt may run on them", "err", err)
+	}
 }
 
 // checkTables says which key a Secret lacks that is to have a table of the firmware's in it;

@@ -1,4 +1,5 @@
-// Package processors finds the processors of the node that the launcher's container may run on.
+// Package processors finds the processors of the node that the launcher's container may run on,
+// and keeps the launcher's own processes off those of the guest.
 package processors
 
 import (
