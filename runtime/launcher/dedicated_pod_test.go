@@ -28,7 +28,7 @@ func TestAGuestHasProcessorsAndMemoryOfItsOwn(t *testing.T) {
 	vmi := guest()
 	vmi.Spec.Domain.CPU = &v1.CPU{Cores: 1, DedicatedCPUPlacement: true, IsolateEmulatorThread: true}
 	vmi.Spec.Domain.Memory.Hugepages = &v1.Hugepages{PageSize: "2Mi"}
-	vmi.Spec.Domain.Devices.Disks[2].Disk.PciAddress = "0000:00:0a.0"
+	vmi.Spec.Domain.Devices.Disks[2].Disk = &v1.DiskTarget{Bus: v1.DiskBusVirtio, PciAddress: "0000:00:0a.0"}
 	vmi.Spec.Domain.Firmware = &v1.Firmware{ACPI: &v1.ACPI{MsdmNameRef: "licence"}}
 	vmi.Spec.Volumes = append(vmi.Spec.Volumes, v1.Volume{Name: "licence", VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "licence"}}})
 	cpus := twoProcessors(t)
@@ -67,35 +67,20 @@ func TestAGuestHasProcessorsAndMemoryOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestAGuestInRealTime starts, and does not run, a guest whose processor comes before all else
-// on its own one of the node, and which sees that one's NUMA node. Its huge pages are in a file.
-func TestAGuestInRealTime(t *testing.T) {
-	vmi := unbootable()
-	vmi.Annotations = map[string]string{v1.MemfdMemoryBackend: "false"}
-	vmi.Spec.StartStrategy = new(v1.StartStrategyPaused)
-	vmi.Spec.Domain.CPU = &v1.CPU{
-		Cores: 1, DedicatedCPUPlacement: true, IsolateEmulatorThread: true, Realtime: &v1.Realtime{},
-		NUMA: &v1.NUMA{GuestMappingPassthrough: &v1.NUMAGuestMappingPassthrough{}},
-	}
-	vmi.Spec.Domain.Memory = &v1.Memory{Guest: new(resource.MustParse("64Mi")), Hugepages: &v1.Hugepages{PageSize: "2Mi"}}
+// TestAGuestOnItsNUMANode starts, and does not run, a guest that sees the NUMA node that its
+// processor is on. Its huge pages are in a file.
+func TestAGuestOnItsNUMANode(t *testing.T) {
+	vmi := onNUMANode()
 	cpus := twoProcessors(t)
 	offerHugepages(t, 64<<20)
 	t.Setenv("POD_CPUS", cpus[0]+","+cpus[1])
-	t.Setenv("POD_REALTIME", "1")
 	p := start(t)
 	p.connected()
-	var state protocol.State
-	message := protocol.Sync{VMI: vmi, Facts: protocol.Facts{AllowEmulation: true, Interfaces: links()}}
-	if err := p.conn.Call(t.Context(), protocol.TypeSync, message, &state); err != nil || state.Phase != protocol.PhasePaused {
-		t.Fatalf("%+v, %v", state, err)
+	if state := p.load(vmi); state.Phase != protocol.PhasePaused {
+		t.Fatalf("%+v", state)
 	}
 	qemu := p.pid("qemu-system-x86_64")
-	thread := vcpu(t, qemu, 0)
-	attributes, err := unix.SchedGetAttr(thread, 0)
-	if err != nil || attributes.Policy != unix.SCHED_FIFO || attributes.Priority != 1 {
-		t.Errorf("the guest's processor has the policy %+v, %v", attributes, err)
-	}
-	if got := allowed(t, qemu, thread); got != cpus[0] {
+	if got := allowed(t, qemu, vcpu(t, qemu, 0)); got != cpus[0] {
 		t.Errorf("the guest's processor may run on %s, want %s", got, cpus[0])
 	}
 	if got := inHugepages(t, qemu); got != 64<<10 {
@@ -109,6 +94,77 @@ func TestAGuestInRealTime(t *testing.T) {
 	p.until("the end", destroyLimit, phase(protocol.PhaseShutdown))
 }
 
+// TestAGuestInRealTime has a processor that comes before all else on the node's. Where this
+// machine lets nobody allow that to a pod, its start fails, and says why.
+func TestAGuestInRealTime(t *testing.T) {
+	vmi := onNUMANode()
+	vmi.Spec.Domain.CPU.Realtime = &v1.Realtime{}
+	cpus := twoProcessors(t)
+	offerHugepages(t, 64<<20)
+	t.Setenv("POD_CPUS", cpus[0]+","+cpus[1])
+	may := raisesLimits(t)
+	if may {
+		t.Setenv("POD_REALTIME", "1")
+	}
+	p := start(t)
+	p.connected()
+	state := p.load(vmi)
+	if !may {
+		t.Log("This machine's root may not raise limits: a guest in real time is only refused")
+		if state.Reason != "StartFailed" || !strings.Contains(state.Message, "scheduler") {
+			t.Errorf("%+v", state)
+		}
+		return
+	}
+	if state.Phase != protocol.PhasePaused {
+		t.Fatalf("%+v", state)
+	}
+	attributes, err := unix.SchedGetAttr(vcpu(t, p.pid("qemu-system-x86_64"), 0), 0)
+	if err != nil || attributes.Policy != unix.SCHED_FIFO || attributes.Priority != 1 {
+		t.Errorf("the guest's processor has the policy %+v, %v", attributes, err)
+	}
+	p.ask(protocol.TypeDestroy, nil)
+	p.until("the end", destroyLimit, phase(protocol.PhaseShutdown))
+}
+
+// onNUMANode is a guest on a NUMA node, loaded and not run.
+func onNUMANode() *v1.VirtualMachineInstance {
+	vmi := unbootable()
+	vmi.Annotations = map[string]string{v1.MemfdMemoryBackend: "false"}
+	vmi.Spec.StartStrategy = new(v1.StartStrategyPaused)
+	vmi.Spec.Domain.CPU = &v1.CPU{
+		Cores: 1, DedicatedCPUPlacement: true, IsolateEmulatorThread: true,
+		NUMA: &v1.NUMA{GuestMappingPassthrough: &v1.NUMAGuestMappingPassthrough{}},
+	}
+	vmi.Spec.Domain.Memory = &v1.Memory{Guest: new(resource.MustParse("64Mi")), Hugepages: &v1.Hugepages{PageSize: "2Mi"}}
+	return vmi
+}
+
+// load has the launcher start vmi, which has no container disk.
+func (p *pod) load(vmi *v1.VirtualMachineInstance) protocol.State {
+	p.t.Helper()
+	var state protocol.State
+	message := protocol.Sync{VMI: vmi, Facts: protocol.Facts{AllowEmulation: true, Interfaces: links()}}
+	if err := p.conn.Call(p.t.Context(), protocol.TypeSync, message, &state); err != nil {
+		p.t.Fatal(err)
+	}
+	return state
+}
+
+// raisesLimits says whether this process has CAP_SYS_RESOURCE, as a privileged pod has.
+func raisesLimits(t *testing.T) bool {
+	t.Helper()
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	capabilities, err := strconv.ParseUint(fieldOf(string(status), "CapEff:"), 16, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return capabilities&(1<<unix.CAP_SYS_RESOURCE) != 0
+}
+
 // TestProcessorsThatAreNotTheGuestsAlone are as many as a node has whose kubelet gives none away.
 func TestProcessorsThatAreNotTheGuestsAlone(t *testing.T) {
 	vmi := unbootable()
@@ -117,11 +173,8 @@ func TestProcessorsThatAreNotTheGuestsAlone(t *testing.T) {
 	t.Setenv("POD_CPUS", cpus[0]+","+cpus[1])
 	p := start(t)
 	p.connected()
-	message := protocol.Sync{VMI: vmi, Facts: protocol.Facts{AllowEmulation: true, Interfaces: links()}}
-	var state protocol.State
-	if err := p.conn.Call(t.Context(), protocol.TypeSync, message, &state); err != nil || state.Reason != "CPUsNotDedicated" ||
-		!strings.Contains(state.Message, "has none of the 1 that it needs for itself") {
-		t.Errorf("%+v, %v", state, err)
+	if state := p.load(vmi); state.Reason != "CPUsNotDedicated" || !strings.Contains(state.Message, "has none of the 1 that it needs for itself") {
+		t.Errorf("%+v", state)
 	}
 }
 

@@ -185,6 +185,8 @@ func agree(source *random.Source, spec map[string]any) {
 	}
 	if source.Choose(4) > 0 {
 		placed(domain)
+		tables(domain, volumes)
+		onPCI(disks)
 	}
 	replace(devices, "panicDevices", distinct(items(devices, "panicDevices"), "model"))
 	interfaces, networks := items(devices, "interfaces"), items(spec, "networks")
@@ -216,6 +218,38 @@ func placed(domain map[string]any) {
 	}
 	if memory["hugepages"] != nil {
 		delete(memory, "maxGuest")
+		memory["guest"], memory["hugepages"] = "128Mi", map[string]any{"pageSize": "2Mi"}
+	}
+}
+
+// tables has the firmware's tables in a volume that is a Secret, or leaves them out.
+func tables(domain map[string]any, volumes []map[string]any) {
+	firmware, isThere := domain["firmware"].(map[string]any)
+	if !isThere || firmware["acpi"] == nil {
+		return
+	}
+	for _, volume := range volumes {
+		if volume["secret"] != nil {
+			firmware["acpi"] = map[string]any{"slicNameRef": volume["name"], "msdmNameRef": volume["name"]}
+			return
+		}
+	}
+	delete(firmware, "acpi")
+}
+
+// onPCI leaves places on the PCI bus to disks that are there, each its own.
+func onPCI(disks []map[string]any) {
+	taken := map[any]bool{}
+	for _, disk := range disks {
+		target, isDisk := disk["disk"].(map[string]any)
+		if !isDisk {
+			continue
+		}
+		if address := target["pciAddress"]; target["bus"] != "virtio" || taken[address] {
+			delete(target, "pciAddress")
+		} else if address != nil {
+			taken[address] = true
+		}
 	}
 }
 

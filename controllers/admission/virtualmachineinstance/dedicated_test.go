@@ -22,7 +22,7 @@ func TestProcessorsAndMemoryOfItsOwn(t *testing.T) {
 		"huge pages":                            {memory, big, ""},
 		"huge pages of the requested memory":    {memory, "memory: {hugepages: {pageSize: 2Mi}}\n  resources: {requests: {memory: 64Mi}}", ""},
 		"huge pages of no size":                 {memory, "memory: {guest: 256Mi, hugepages: {}}", "spec.domain.memory.hugepages.pageSize: Unsupported value: \"\""},
-		"huge pages of another size":            {memory, "memory: {guest: 256Mi, hugepages: {pageSize: 2048Ki}}", "spec.domain.memory.hugepages.pageSize: Unsupported value: \"2048Ki\": supported values: \"1Gi\", \"2Mi\""},
+		"huge pages of another size":            {memory, "memory: {guest: 256Mi, hugepages: {pageSize: 2048Ki}}", "spec.domain.memory.hugepages.pageSize: Unsupported value: \"2048Ki\": supported values: \"2Mi\", \"1Gi\""},
 		"less memory than a page":               {memory, "memory: {guest: 256Mi, hugepages: {pageSize: 1Gi}}", "spec.domain.memory.guest: Invalid value: \"256Mi\": must be equal to or larger than page size"},
 		"memory that is no whole pages":         {memory, "memory: {guest: 255Mi" + pages, "spec.domain.memory.guest: Invalid value: \"255Mi\": is not a multiple of the page size spec.domain.memory.hugepages.pageSize '2Mi'"},
 		"huge pages that are to grow":           {memory, "memory: {guest: 256Mi, maxGuest: 1Gi" + pages, "spec.domain.memory.maxGuest: Forbidden"},
