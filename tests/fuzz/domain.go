@@ -29,7 +29,7 @@ func input(vmi *virtv1.VirtualMachineInstance, kvm bool, turn int) domain.Input 
 		}
 	}
 	for i := range vmi.Spec.Volumes {
-		in.Disks[vmi.Spec.Volumes[i].Name] = prepared(private+vmi.Spec.Volumes[i].Name, turn+i)
+		in.Disks[vmi.Spec.Volumes[i].Name] = prepared(private+vmi.Spec.Volumes[i].Name, kind(&vmi.Spec.Volumes[i], turn+i))
 	}
 	for i := range vmi.Spec.Domain.Devices.Interfaces {
 		in.Interfaces = append(in.Interfaces, protocol.Interface{
@@ -55,6 +55,14 @@ func processors(vmi *virtv1.VirtualMachineInstance, kvm bool) []domain.HostCPU {
 		}
 	}
 	return cpus
+}
+
+// kind is one of the kinds of disks that a volume can be: that of a claim is no overlay.
+func kind(volume *virtv1.Volume, turn int) int {
+	if volume.PersistentVolumeClaim != nil || volume.DataVolume != nil {
+		return 1 + turn%3
+	}
+	return turn
 }
 
 // prepared is one of the kinds of disks that there are.
