@@ -54,7 +54,9 @@ type machine struct {
 	agent    agentWatch
 	access   accessKeeper
 	thaw     *time.Timer // when frozen file systems go on by themselves
-	health   *health     // has its own locks, as what follows
+	// processors are those that the pod has for itself, of a VMI with dedicated ones.
+	processors []domain.HostCPU
+	health     *health // has its own locks, as what follows
 
 	measuring sync.Mutex // held while the guest is being measured
 	surveying survey     // of its file systems

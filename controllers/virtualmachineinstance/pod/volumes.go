@@ -29,6 +29,7 @@ func volumes(in Input) []corev1.Volume {
 	if hasContainerDisk(in.VMI) {
 		all = append(all, emptyDir(names.VolumeBin))
 	}
+	all = append(all, hugepageVolumes(in.VMI)...)
 	all = append(all, stateVolumes(in)...)
 	for _, volume := range in.VMI.Spec.Volumes {
 		if claim, ok := in.Claims[volume.Name]; ok {
@@ -69,7 +70,7 @@ func hostDiskVolume(name string, disk *virtv1.HostDisk) corev1.Volume {
 // podVolume is the name of a VMI's volume in the pod, which cannot meet our own names.
 func podVolume(name string) string {
 	switch name {
-	case names.VolumeSockets, names.VolumePrivate, names.VolumeLibvirt, names.VolumeBin, names.VolumeState:
+	case names.VolumeSockets, names.VolumePrivate, names.VolumeLibvirt, names.VolumeBin, names.VolumeState, names.VolumeHugepages:
 		return "volume-" + name
 	}
 	if strings.HasPrefix(name, names.VolumeAccess) {

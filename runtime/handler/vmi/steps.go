@@ -121,6 +121,9 @@ func (r *Reconciler) prepareAndSync(ctx context.Context, s *scope) error {
 	if err := giveDevices(s); err != nil {
 		return err
 	}
+	if err := allowRealtime(s); err != nil {
+		return err
+	}
 	if err := r.makeHostDisks(s); err != nil {
 		return err
 	}

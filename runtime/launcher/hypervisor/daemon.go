@@ -21,6 +21,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 	"golang.org/x/sys/unix"
 
+	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/runtime/launcher/process"
 )
 
@@ -58,6 +59,11 @@ remember_owner = 0
 const emulationConf = `capability_filters = ["cpu-unavailable-features"]
 `
 
+// hugepagesConf names the pod's volume of huge pages, for which libvirt only looks by itself when
+// it is privileged.
+const hugepagesConf = `hugetlbfs_mount = "%s"
+`
+
 // daemon is one run of libvirtd.
 type daemon struct {
 	cmd   *exec.Cmd
@@ -86,6 +92,10 @@ func writeConfiguration(dir, kvm string) error {
 	qemu := qemuConf
 	if _, err := os.Stat(kvm); errors.Is(err, fs.ErrNotExist) {
 		qemu += emulationConf
+	}
+	var volume unix.Statfs_t
+	if err := unix.Statfs(names.LauncherHugepagesDir, &volume); err == nil && volume.Type == unix.HUGETLBFS_MAGIC {
+		qemu += fmt.Sprintf(hugepagesConf, names.LauncherHugepagesDir)
 	}
 	folder := filepath.Join(dir, "config", "libvirt")
 	if err := os.MkdirAll(folder, 0o770); err != nil {
