@@ -2,7 +2,6 @@ package pool
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -10,10 +9,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/slipway-vm/slipway/internal/controllerrevision"
 	"github.com/slipway-vm/slipway/internal/names"
 )
 
@@ -48,7 +47,7 @@ func (r *Reconciler) revise(ctx context.Context, s *scope) error {
 }
 
 func (r *Reconciler) writeRevision(ctx context.Context, s *scope) error {
-	data, err := json.Marshal(&s.pool.Spec)
+	data, err := controllerrevision.Data(&s.pool.Spec)
 	if err != nil {
 		return fmt.Errorf("encoding the spec of VirtualMachinePool %s/%s: %w", s.pool.Namespace, s.pool.Name, err)
 	}
@@ -59,7 +58,7 @@ func (r *Reconciler) writeRevision(ctx context.Context, s *scope) error {
 			Annotations:     map[string]string{annotationTemplate: s.plan.digest},
 			OwnerReferences: []metav1.OwnerReference{ownedBy(s.pool)},
 		},
-		Data:     runtime.RawExtension{Raw: data},
+		Data:     data,
 		Revision: s.pool.Generation,
 	}
 	err = r.Create(ctx, revision, client.FieldOwner(names.ManagerController))

@@ -3,6 +3,7 @@
 package virtualmachine
 
 import (
+	"fmt"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -37,6 +38,19 @@ func (w *world) wantRestart(after, want string) {
 	w.t.Helper()
 	if got := w.restart(); got != want {
 		w.t.Errorf("after %s: RestartRequired %q, want %q", after, got, want)
+	}
+}
+
+// What a VM was started with can be without it: the garbage collector, whose patch this is, can
+// let it go.
+func revisionsOwners(t *testing.T, w *world) {
+	w.pass(&lagging.Client{})
+	revision := &appsv1.ControllerRevision{}
+	w.must(w.Get(t.Context(), client.ObjectKey{Namespace: w.vm.Namespace, Name: w.vmi().Status.VirtualMachineRevisionName}, revision))
+	patch := fmt.Sprintf(`{"metadata":{"ownerReferences":[{"$patch":"delete","uid":%q}]}}`, w.vm.UID)
+	w.must(w.Patch(t.Context(), revision, client.RawPatch(types.StrategicMergePatchType, []byte(patch))))
+	if len(revision.OwnerReferences) > 0 {
+		t.Errorf("it has the owners %+v", revision.OwnerReferences)
 	}
 }
 

@@ -9,10 +9,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/slipway-vm/slipway/internal/controllerrevision"
 	"github.com/slipway-vm/slipway/internal/names"
 )
 
@@ -60,7 +60,7 @@ func (r *Reconciler) recordRevision(ctx context.Context, vm *virtv1.VirtualMachi
 }
 
 func (r *Reconciler) writeRevision(ctx context.Context, vm *virtv1.VirtualMachine, name string) error {
-	data, err := json.Marshal(revisionData{Spec: vm.Spec})
+	data, err := controllerrevision.Data(&revisionData{Spec: vm.Spec})
 	if err != nil {
 		return fmt.Errorf("encoding the spec of VirtualMachine %s/%s: %w", vm.Namespace, vm.Name, err)
 	}
@@ -69,7 +69,7 @@ func (r *Reconciler) writeRevision(ctx context.Context, vm *virtv1.VirtualMachin
 			Name: name, Namespace: vm.Namespace,
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(vm, virtv1.VirtualMachineGroupVersionKind)},
 		},
-		Data:     runtime.RawExtension{Raw: data},
+		Data:     data,
 		Revision: vm.Generation,
 	}
 	if err := r.Create(ctx, revision, client.FieldOwner(names.ManagerController)); err != nil {

@@ -38,6 +38,7 @@ func TestAPass(t *testing.T) {
 		"a stop of a VMI that the cache lacks":       unseenStop,
 		"a request that came since the VM was read":  unseenRequest,
 		"changes of a VM that runs":                  followedChanges,
+		"a change of who has its revision":           revisionsOwners,
 		"a dump of the guest's memory":               memoryDumped,
 		"a dump of the guest's memory that fails":    memoryDumpFailed,
 	} {
