@@ -2,8 +2,15 @@ package hypervisor
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"path"
+	"strconv"
+
+	"libvirt.org/go/libvirt"
+
+	"github.com/slipway-vm/slipway/internal/names"
 )
 
 // keptSet is the first of the sets of open files in QEMU that are kept there for others' sake;
@@ -23,25 +30,72 @@ func (h *Hypervisor) Keep(files []*os.File) error {
 	}
 	defer release()
 	for i, file := range files {
-		command, err := json.Marshal(map[string]any{"execute": "add-fd", "arguments": map[string]any{"fdset-id": keptSet + i, "opaque": file.Name()}})
-		if err != nil {
-			return fmt.Errorf("writing a command to QEMU: %w", err)
+		if err := addFile(domain, keptSet+i, file); err != nil {
+			return err
 		}
-		answer, _, err := domain.QemuMonitorCommandWithFiles(string(command), []os.File{*file}, 0)
-		if err != nil {
-			return fmt.Errorf("handing %s to QEMU: %w", file.Name(), plain(err))
-		}
-		var refused struct {
-			Error *struct {
-				Description string `json:"desc"`
-			} `json:"error"`
-		}
-		if err := json.Unmarshal([]byte(answer), &refused); err != nil {
-			return fmt.Errorf("handing %s to QEMU: it answered %q: %w", file.Name(), answer, err)
-		}
-		if refused.Error != nil {
-			return fmt.Errorf("handing %s to QEMU: %s", file.Name(), refused.Error.Description)
-		}
+	}
+	return nil
+}
+
+// lentSet is the first of the sets of open files that QEMU uses as disks.
+const lentSet = 1 << 21
+
+// Lend hands an open file to QEMU, which finds it from then on at the path that is returned, without
+// any right to open it. n tells it from others that are lent. It is QEMU's until TakeBack, also while
+// libvirtd is away, as long as a disk is on it.
+func (h *Hypervisor) Lend(n int, file *os.File) (string, error) {
+	domain, _, release, err := h.held()
+	if err != nil {
+		return "", err
+	}
+	defer release()
+	return lentPath(n), addFile(domain, lentSet+n, file)
+}
+
+// TakeBack has QEMU close the file that was lent as n, once no disk is on it.
+func (h *Hypervisor) TakeBack(n int) error {
+	domain, _, release, err := h.held()
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := tell(domain, "remove-fd", map[string]any{"fdset-id": lentSet + n}); err != nil {
+		return fmt.Errorf("taking an open file back from QEMU: %w", err)
+	}
+	return nil
+}
+
+// lentPath is how QEMU names an open file that it was handed.
+func lentPath(n int) string { return path.Join(names.LauncherLentDir, strconv.Itoa(lentSet+n)) }
+
+// addFile hands an open file to QEMU as one of the set.
+func addFile(domain *libvirt.Domain, set int, file *os.File) error {
+	if err := tell(domain, "add-fd", map[string]any{"fdset-id": set, "opaque": file.Name()}, *file); err != nil {
+		return fmt.Errorf("handing %s to QEMU: %w", file.Name(), err)
+	}
+	return nil
+}
+
+// tell gives QEMU a command of its monitor, with open files.
+func tell(domain *libvirt.Domain, execute string, arguments map[string]any, files ...os.File) error {
+	command, err := json.Marshal(map[string]any{"execute": execute, "arguments": arguments})
+	if err != nil {
+		return fmt.Errorf("writing a command to QEMU: %w", err)
+	}
+	answer, _, err := domain.QemuMonitorCommandWithFiles(string(command), files, 0)
+	if err != nil {
+		return plain(err)
+	}
+	var refused struct {
+		Error *struct {
+			Description string `json:"desc"`
+		} `json:"error"`
+	}
+	if err := json.Unmarshal([]byte(answer), &refused); err != nil {
+		return fmt.Errorf("it answered %q: %w", answer, err)
+	}
+	if refused.Error != nil {
+		return errors.New(refused.Error.Description)
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ package wire
 // Version is the protocol's version that this build speaks. A launcher of an earlier
 // version keeps being served for as long as its messages are known, so fields of
 // messages are only ever added.
-const Version = VersionHotplug
+const Version = VersionDevices
 
 // VersionControl is the first version whose launchers know the requests of users: pause,
 // console, screenshot and the like.
@@ -24,6 +24,9 @@ const VersionResize = 4
 
 // VersionHotplug is the first version whose launchers take disks in and out of a running guest.
 const VersionHotplug = 5
+
+// VersionDevices is the first version whose launchers give a running guest a disk on an open block device.
+const VersionDevices = 6
 
 // Type names a message.
 type Type string
