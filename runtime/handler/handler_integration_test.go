@@ -72,6 +72,7 @@ func TestHandler(t *testing.T) {
 	t.Run("a guest that ignores its shutdown is powered off when its grace is over", w.stubbornGuest)
 	t.Run("container disks that were lost before the start end the VMI with the reason", w.lostDisk)
 	t.Run("disks come and go with the VMI's volumes", w.plugs)
+	t.Run("a block device comes open, and only once it is free", w.plugsDevice)
 	t.Run("a VMI is ready as its probe finds, and ends with the reason when the other fails", w.probed)
 	t.Run("guests are measured, and those of older launchers said not to be", w.measures)
 	t.Run("the node is marked schedulable with a heartbeat", w.heartbeat)
