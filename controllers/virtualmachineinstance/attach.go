@@ -100,7 +100,7 @@ func (r *Reconciler) attach(ctx context.Context, s *scope, volume virtv1.Volume)
 		return err
 	}
 	missing := judge(state)
-	if state.pvc == nil || blockClaim(state) || missing.need != needNothing && missing.need != needConsumer {
+	if state.pvc == nil || missing.need != needNothing && missing.need != needConsumer {
 		return nil // an event of the claim or its DataVolume brings the next pass
 	}
 	in, err := r.podInput(ctx, s)
@@ -128,11 +128,6 @@ func (r *Reconciler) attach(ctx context.Context, s *scope, volume virtv1.Volume)
 		r.normal(s.vmi, p, reasonCreate, "Created attachment pod %s", p.Name)
 	}
 	return nil
-}
-
-func blockClaim(state volumeState) bool {
-	mode := state.pvc.Spec.VolumeMode
-	return mode != nil && *mode == corev1.PersistentVolumeBlock
 }
 
 // liveAttachment says whether the API server has a pod of the kind for the volume, which

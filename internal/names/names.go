@@ -111,6 +111,9 @@ const (
 	// LauncherProbeSocket is in the VMI's folder of LauncherPrivateDir: virt-probe asks there.
 	LauncherProbeSocket = "probe.sock"
 	LauncherBlockDir    = "/dev" // <volume> of Block claims
+	// LauncherLentDir is by what QEMU finds devices that it has only open, each by a number; the files
+	// there are empty.
+	LauncherLentDir = LauncherBlockDir + "/fdset"
 )
 
 // Names of the volumes behind those paths.

@@ -4,8 +4,7 @@ package supported
 const kvmOnly = "Left out under software emulation, which the condition SoftwareEmulation tells."
 
 // hotpluggable is the note of volumes that come and go.
-const hotpluggable = "The volume and its disk, on the bus scsi or virtio, can be added to and removed from a running machine; so can the disc in a CD-ROM drive. " +
-	"Volume mode Block waits for the next start."
+const hotpluggable = "The volume and its disk, on the bus scsi or virtio, can be added to and removed from a running machine; so can the disc in a CD-ROM drive."
 
 // vmiFields are those of a VirtualMachineInstance's spec.
 var vmiFields = join(podFields, probeFields, accessFields, cpuFields, firmwareFields, featureFields, clockFields, deviceFields, diskFields, interfaceFields, volumeFields)

@@ -75,6 +75,7 @@ func TestHandler(t *testing.T) {
 	t.Run("disks come and go with the VMI's volumes", w.plugs)
 	t.Run("a guest's memory is dumped to a volume, once", w.dumps)
 	t.Run("a launcher of an earlier version dumps no memory", w.refusesDumps)
+	t.Run("a block device comes open, and only once it is free", w.plugsDevice)
 	t.Run("a VMI is ready as its probe finds, and ends with the reason when the other fails", w.probed)
 	t.Run("guests are measured, and those of older launchers said not to be", w.measures)
 	t.Run("the node is marked schedulable with a heartbeat", w.heartbeat)

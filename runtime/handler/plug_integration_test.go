@@ -87,7 +87,7 @@ func (w *world) setVolumes(t *testing.T, vmi *v1.VirtualMachineInstance, volumes
 	must(t, w.client.Patch(t.Context(), changed, client.MergeFrom(vmi)))
 }
 
-func (w *world) newAttachment(t *testing.T, vmi *v1.VirtualMachineInstance, volume, claim string) *testPod {
+func (w *world) newAttachment(t *testing.T, vmi *v1.VirtualMachineInstance, volume, claim string, options ...func(*corev1.Pod)) *testPod {
 	t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Name: "hp-volume-" + vmi.Name, Namespace: vmi.Namespace,
@@ -100,5 +100,8 @@ func (w *world) newAttachment(t *testing.T, vmi *v1.VirtualMachineInstance, volu
 	pod.Spec.Volumes = []corev1.Volume{{Name: volume, VolumeSource: corev1.VolumeSource{
 		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
 	}}}
+	for _, option := range options {
+		option(pod)
+	}
 	return w.placePod(t, pod)
 }

@@ -87,10 +87,15 @@ mount -t tmpfs tmpfs /run && mkdir -p /run/kubevirt-private/vmi-disks/data && to
 mkdir /run/kubevirt-private/vmi-disks/node && mount -t tmpfs -o mode=755 tmpfs /run/kubevirt-private/vmi-disks/node &&
 exec setpriv --reuid 107 --regid 107 --clear-groups --no-new-privs --inh-caps=-all "$@"`
 
+// ownDevices gives the process device files of its own, and the block device of POD_BLOCK as /dev/data.
+const ownDevices = `mount -t tmpfs -o mode=755 tmpfs /dev && mkdir /dev/net && mknod -m 666 /dev/null c 1 3 && mknod -m 666 /dev/urandom c 1 9 &&
+{ [ -z "$POD_BLOCK" ] || mknod -m 600 /dev/data b $POD_BLOCK; } &&
+`
+
 // run starts a process in a network of the pod's kind, with an eth0 and a default route.
 func (p *testPod) run(t *testing.T, role, argument string) *testProcess {
 	t.Helper()
-	command := exec.Command("unshare", "--net", "--mount", "sh", "-c", setUp, "sh", p.world.launcher, role, p.folder, argument)
+	command := exec.Command("unshare", "--net", "--mount", "sh", "-c", ownDevices+setUp, "sh", p.world.launcher, role, p.folder, argument)
 	command.Stderr = os.Stderr
 	stdin, err := command.StdinPipe()
 	must(t, err)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -209,6 +210,27 @@ func (p *pod) sharesDevice(device uint64) {
 		case <-deadline:
 			p.t.Fatal("QEMU does not have the device open as the launcher has: alone")
 		}
+	}
+}
+
+// onlySharesDevice makes sure that QEMU has a block device open, and only as the launcher has: it
+// opened nothing by itself.
+func (p *pod) onlySharesDevice(device uint64) {
+	p.t.Helper()
+	launcher, qemu := p.pid("virt-launcher"), p.pid("qemu-system-x86_64")
+	given, used := openDevices(launcher, device), openDevices(qemu, device)
+	for _, b := range used {
+		same := slices.ContainsFunc(given, func(a int) bool {
+			const kcmpFile = 0
+			differ, _, errno := unix.Syscall6(unix.SYS_KCMP, uintptr(launcher), uintptr(qemu), kcmpFile, uintptr(a), uintptr(b), 0)
+			return errno == 0 && differ == 0
+		})
+		if !same {
+			p.t.Errorf("QEMU opened the device by itself, as %d", b)
+		}
+	}
+	if len(used) < 2 { // what it was handed, and what its disk uses
+		p.t.Errorf("QEMU has the device open as %v, the launcher as %v", used, given)
 	}
 }
 

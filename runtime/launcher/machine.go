@@ -66,7 +66,7 @@ func newMachine(options Options, hv *hypervisor.Hypervisor, endings *endings) *m
 	m := &machine{
 		options: options, log: options.Log, hv: hv, domain: hv, endings: endings,
 		tasks: make(chan func(context.Context)), images: map[string]*os.File{},
-		plugs:    plugs{files: map[string]*os.File{}},
+		plugs:    plugs{files: map[string]*os.File{}, loans: map[string]*loan{}},
 		stopping: newStopping(), waiting: newWaiting(), agent: agentWatch{timer: stoppedTimer()},
 		access: accessKeeper{timer: stoppedTimer()}, thaw: stoppedTimer(),
 	}

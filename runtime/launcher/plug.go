@@ -32,6 +32,10 @@ type plugs struct {
 	// files are the volumes that came from other pods, by name; QEMU has what is on them
 	// open by their number. Only the machine's goroutine changes them.
 	files map[string]*os.File
+	// loans are those of them that QEMU has itself.
+	loans map[string]*loan
+	// lent is how many there were; whoever has changing counts.
+	lent int
 }
 
 // plug gives the guest a disk. One that it has already is left as it is.
@@ -59,13 +63,15 @@ func (m *machine) plug(ctx context.Context, request wire.Request, _ protocol.Sta
 	if err != nil {
 		return nil, fmt.Errorf("preparing volume %s: %w", wanted.Volume, err)
 	}
-	disk, err := m.attach(wanted, prepared)
+	given := m.newLoan(file, prepared)
+	disk, err := m.attach(wanted, prepared, given)
 	if err != nil {
+		given.end()
 		closeAll(file)
 		return nil, err
 	}
 	err = m.do(ctx, func(context.Context) {
-		m.plugged(disk, file)
+		m.plugged(disk, file, given)
 		state = m.state
 	})
 	return state, err
@@ -95,8 +101,8 @@ func preparePlug(wanted protocol.Plug, files []*os.File) ([]*os.File, disks.Disk
 	return []*os.File{kept}, prepared, nil
 }
 
-// attach gives libvirt the disk, or the disc for its drive.
-func (m *machine) attach(wanted protocol.Plug, prepared disks.Disk) (protocol.Disk, error) {
+// attach gives libvirt the disk, or the disc for its drive. What QEMU may not open itself it gets by loan.
+func (m *machine) attach(wanted protocol.Plug, prepared disks.Disk, given *loan) (protocol.Disk, error) {
 	targets, err := m.hv.Disks()
 	if err != nil {
 		return protocol.Disk{}, err
@@ -105,11 +111,16 @@ func (m *machine) attach(wanted protocol.Plug, prepared disks.Disk) (protocol.Di
 	out := protocol.Disk{Volume: wanted.Volume, Target: targets[alias], Size: prepared.Size, Claim: claimOf(wanted)}
 	if domain.IsDrive(wanted.VMI, wanted.Volume) {
 		m.log.Info("Giving the guest a disc", "volume", wanted.Volume)
-		return out, m.hv.Insert(alias, domain.Source(prepared.Image))
+		return out, m.insert(alias, prepared.Image, given)
 	}
 	spec, err := domain.Plug(wanted.VMI, wanted.Volume, prepared.Disk, slices.Collect(maps.Values(targets)))
 	if err != nil {
 		return out, err
+	}
+	if given != nil {
+		if spec.Source, err = given.begin(spec.Driver.Cache, prepared.Image); err != nil {
+			return out, err
+		}
 	}
 	m.log.Info("Giving the guest a disk", "volume", wanted.Volume, "target", spec.Target.Dev)
 	out.Target = spec.Target.Dev
@@ -131,9 +142,12 @@ func claimOf(wanted protocol.Plug) string {
 }
 
 // plugged takes in a disk that the guest got.
-func (m *machine) plugged(disk protocol.Disk, file []*os.File) {
+func (m *machine) plugged(disk protocol.Disk, file []*os.File, given *loan) {
 	if len(file) > 0 {
 		m.plugs.files[disk.Volume] = file[0]
+	}
+	if given != nil {
+		m.plugs.loans[disk.Volume] = given
 	}
 	m.state.Disks = append(slices.Clone(m.state.Disks), disk)
 	m.link.Publish(m.state)
@@ -201,6 +215,10 @@ func (m *machine) unplugged(alias string) {
 	if file := m.plugs.files[volume]; file != nil {
 		_ = file.Close()
 		delete(m.plugs.files, volume)
+	}
+	if given := m.plugs.loans[volume]; given != nil {
+		go given.end() // libvirt may be slow to pass it on, and nothing waits for it
+		delete(m.plugs.loans, volume)
 	}
 	m.state.Disks = slices.DeleteFunc(slices.Clone(m.state.Disks), named(volume))
 	m.link.Publish(m.state)

@@ -42,8 +42,8 @@ const (
 	// TypeResize has payload Resize, empty reply. Launchers know it from wire.VersionResize on.
 	TypeResize wire.Type = "resize"
 	// Disks of a running guest, known to launchers from wire.VersionHotplug on. TypePlug has
-	// payload Plug and one file, the claim's folder, unless the claim is in the launcher's own
-	// pod, and the reply State; TypeUnplug has payload Unplug, and an empty reply once the
+	// payload Plug and one file, the claim's folder, or from wire.VersionDevices on its block device,
+	// unless the claim is in the launcher's own pod, and the reply State; TypeUnplug has payload Unplug, and an empty reply once the
 	// guest was asked. When it has let go, the next State is without the disk.
 	TypePlug   wire.Type = "plug"
 	TypeUnplug wire.Type = "unplug"

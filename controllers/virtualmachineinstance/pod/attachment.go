@@ -63,10 +63,14 @@ func holder(in Input, node, volume string, claim Claim) *corev1.Pod {
 			Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("80M")},
 		},
 		SecurityContext: containerSecurity(),
-		VolumeMounts: []corev1.VolumeMount{{
-			Name: podVolume(volume), MountPath: path.Join(names.LauncherDisksDir, volume), ReadOnly: claim.ReadOnly,
-		}},
 	}}
+	if container := &spec.Containers[0]; claim.Block {
+		container.VolumeDevices = []corev1.VolumeDevice{{Name: podVolume(volume), DevicePath: path.Join(names.LauncherBlockDir, volume)}}
+	} else {
+		container.VolumeMounts = []corev1.VolumeMount{{
+			Name: podVolume(volume), MountPath: path.Join(names.LauncherDisksDir, volume), ReadOnly: claim.ReadOnly,
+		}}
+	}
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			GenerateName: "hp-volume-" + in.VMI.Name + "-",

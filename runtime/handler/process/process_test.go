@@ -60,3 +60,14 @@ func TestTheNodesOwnDeviceIsNotGivenAway(t *testing.T) {
 		t.Errorf("got %v, want a refusal", err)
 	}
 }
+
+func TestNothingIsMadeInTheNodesOwnFolder(t *testing.T) {
+	p, err := Open(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if err := p.GiveFolder("/dev/slipway-test", 107); err == nil || !strings.Contains(err.Error(), "node's device") {
+		t.Errorf("got %v, want a refusal", err)
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/runtime/protocol"
 	"github.com/slipway-vm/slipway/runtime/protocol/wire"
+	"github.com/slipway-vm/slipway/runtime/volume"
 )
 
 // helloVolume takes in the process of an attachment pod.
@@ -50,10 +51,43 @@ func (s *Session) Volume() (*os.File, error) {
 	return folder, nil
 }
 
+// Device opens the block device of the claim that the attachment pod has, as access says. One that
+// is to be the guest's alone, and is not free, is process.ErrInUse.
+func (s *Session) Device(access volume.Access) (*os.File, error) {
+	s.mu.Lock()
+	holder := s.holder
+	s.mu.Unlock()
+	if holder == nil {
+		return nil, fmt.Errorf("pod %s has not said yet that its volume is there", s.pod.Name)
+	}
+	flags := os.O_RDONLY
+	if access.Writes {
+		flags = os.O_RDWR
+	}
+	if access.Alone {
+		flags |= os.O_EXCL
+	}
+	device, err := holder.process.OpenBlock(path.Join(names.LauncherBlockDir, s.pod.Volume), flags)
+	if err != nil {
+		return nil, fmt.Errorf("opening volume %s in pod %s: %w", s.pod.Volume, s.pod.Name, err)
+	}
+	return device, nil
+}
+
 // Plug gives the guest one more disk, with the folder of its claim unless that is in the
 // launcher's own pod.
 func (s *Session) Plug(ctx context.Context, what protocol.Plug, claim ...*os.File) error {
-	launcher, err := s.answering(wire.VersionHotplug)
+	return s.plug(ctx, wire.VersionHotplug, what, claim)
+}
+
+// PlugDevice gives the guest one more disk, which is the open block device.
+func (s *Session) PlugDevice(ctx context.Context, what protocol.Plug, device *os.File) error {
+	return s.plug(ctx, wire.VersionDevices, what, []*os.File{device})
+}
+
+// plug is for launchers from version on.
+func (s *Session) plug(ctx context.Context, version int, what protocol.Plug, claim []*os.File) error {
+	launcher, err := s.answering(version)
 	if err != nil {
 		return err
 	}
@@ -69,7 +103,7 @@ func (s *Session) Plug(ctx context.Context, what protocol.Plug, claim ...*os.Fil
 // DumpMemory has the guest's memory written to a file in the folder of a claim; the launcher's state
 // tells when it is there.
 func (s *Session) DumpMemory(ctx context.Context, what protocol.MemoryDump, claim *os.File) error {
-	launcher, err := s.atLeast(wire.VersionMemoryDump)
+	launcher, err := s.answering(wire.VersionMemoryDump)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/runtime/handler/process"
 	"github.com/slipway-vm/slipway/runtime/handler/session"
 	"github.com/slipway-vm/slipway/runtime/protocol"
 	"github.com/slipway-vm/slipway/runtime/volume"
@@ -117,7 +118,8 @@ func (r *Reconciler) plugDisks(ctx context.Context, s *scope) error {
 }
 
 // note keeps what went wrong with a volume for its status. That the launcher is away, or
-// is too old, is no error of the pass: another connection, or a restart, mends it.
+// is too old, is no error of the pass: another connection, or a restart, mends it; nor is it that
+// a device is in use, which is looked at again.
 func (s *scope) note(name string, err error) error {
 	if err == nil {
 		return nil
@@ -126,6 +128,10 @@ func (s *scope) note(name string, err error) error {
 		s.plugErrors = map[string]string{}
 	}
 	s.plugErrors[name] = err.Error()
+	if errors.Is(err, process.ErrInUse) { // nobody tells of its end
+		s.lookAgain = session.UnplugAgain
+		return nil
+	}
 	if errors.Is(err, session.ErrNotConnected) || errors.Is(err, session.ErrOldLauncher) {
 		return nil
 	}
@@ -170,6 +176,9 @@ func (r *Reconciler) plug(ctx context.Context, s *scope, name string) error {
 		if volume.Held(a.pod) != name || a.claim != claimName || !a.holds() {
 			continue
 		}
+		if volume.HeldAsDevice(a.pod) {
+			return r.plugDevice(ctx, s, a, what)
+		}
 		folder, err := a.session.Volume()
 		if err != nil {
 			return err
@@ -179,6 +188,24 @@ func (r *Reconciler) plug(ctx context.Context, s *scope, name string) error {
 		return s.session.Plug(ctx, what, []*os.File{folder}...)
 	}
 	return nil
+}
+
+// plugDevice gives the guest a disk on a block device. The launcher's pod has no right to open the
+// device: it gets it open.
+func (r *Reconciler) plugDevice(ctx context.Context, s *scope, a attachment, what protocol.Plug) error {
+	if err := s.view.Launcher.GiveFolder(names.LauncherLentDir, names.QEMUUser); err != nil {
+		return err
+	}
+	device, err := a.session.Device(volume.AccessOf(s.vmi, what.Volume))
+	if errors.Is(err, process.ErrInUse) {
+		return fmt.Errorf("claim %s: %w by another virtual machine or process on this node; the guest gets the disk when it is free", a.claim, process.ErrInUse)
+	}
+	if err != nil {
+		return err
+	}
+	defer device.Close()
+	log.FromContext(ctx).Info("Giving the guest a disk on a block device", "volume", what.Volume, "attachmentPod", a.pod.Name)
+	return s.session.PlugDevice(ctx, what, device)
 }
 
 // runsAttachment maps an attachment pod to its VMI.

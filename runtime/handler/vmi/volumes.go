@@ -91,9 +91,6 @@ func unattached(name string, claim *corev1.PersistentVolumeClaim) (phase v1.Volu
 	switch {
 	case claim == nil:
 		return v1.VolumePending, reasonPVCNotFound, fmt.Sprintf("PVC %s not found", name)
-	case claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock:
-		return v1.VolumePending, reasonPlugFailed, fmt.Sprintf(
-			"PVC %s has the volume mode Block, which cannot be added to a running machine yet; use Filesystem, or restart the machine with the volume", name)
 	case claim.Status.Phase != corev1.ClaimBound:
 		return v1.VolumePending, reasonPVCNotReady, fmt.Sprintf("PVC is in phase %s", claim.Status.Phase)
 	}

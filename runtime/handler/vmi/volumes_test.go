@@ -55,7 +55,7 @@ func TestStatusOfVolumesThatComeAndGo(t *testing.T) {
 	}{
 		"no claim":                             {lateScope(nil, "data"), []string{"data Pending FailedPvcNotFound "}},
 		"a claim that is not bound":            {lateScope(nil, "data").claimed("data", corev1.ClaimPending, corev1.PersistentVolumeFilesystem), []string{"data Pending PVCNotReady "}},
-		"a block device":                       {lateScope(nil, "data").claimed("data", corev1.ClaimBound, corev1.PersistentVolumeBlock), []string{"data Pending FailedAttach "}},
+		"a block device":                       {lateScope(nil, "data").claimed("data", corev1.ClaimBound, corev1.PersistentVolumeBlock), []string{"data Bound PVCNotReady "}},
 		"a bound claim":                        {lateScope(nil, "data").claimed("data", corev1.ClaimBound, corev1.PersistentVolumeFilesystem), []string{"data Bound PVCNotReady "}},
 		"an attachment pod that starts":        {lateScope(nil, "data").attached("data", "data", false), []string{"data Bound SuccessfulCreate [hp-data]"}},
 		"the guest has it":                     {lateScope(has, "data").attached("data", "data", false), []string{"data Ready VolumeReady [hp-data]"}},

@@ -3,9 +3,12 @@ package disks
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/slipway-vm/slipway/runtime/domain"
 )
 
 // Claim finds, or makes, the disk on the claim of volume, which the pod has at paths.
@@ -19,15 +22,24 @@ func useOf(volume *v1.Volume, capacity int64) use {
 	return use{capacity: capacity, readOnly: source != nil && source.ReadOnly}
 }
 
-// Plugged finds, or makes, the disk on a claim that is mounted in another pod, of which
-// folder is open. It stays open for as long as QEMU may open what is in it.
-func Plugged(folder *os.File, volume *v1.Volume, capacity int64) (Disk, error) {
-	info, err := folder.Stat()
+// Plugged finds, or makes, the disk on a claim that another pod has, of which came is open: its folder
+// or its device. That stays open for as long as QEMU may open what is in it. A device has no path
+// here: this pod may not open it.
+func Plugged(came *os.File, volume *v1.Volume, capacity int64) (Disk, error) {
+	info, err := came.Stat()
 	if err != nil {
 		return Disk{}, fmt.Errorf("looking at the volume: %w", err)
 	}
-	if !info.IsDir() {
-		return Disk{}, errors.New("the volume that came is no folder; plug in a claim of volume mode Filesystem")
+	switch kind := info.Mode() & os.ModeType; kind {
+	case os.ModeDir:
+		return fileClaim(fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), came.Fd()), useOf(volume, capacity))
+	case os.ModeDevice:
+		size, err := came.Seek(0, io.SeekEnd)
+		if err != nil {
+			return Disk{}, fmt.Errorf("reading the size of the device: %w", err)
+		}
+		image := domain.Image{Format: domain.FormatRaw, Block: true}
+		return Disk{Disk: domain.Disk{Image: image, DirectIO: true}, Size: size}, nil
 	}
-	return fileClaim(fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), folder.Fd()), useOf(volume, capacity))
+	return Disk{}, errors.New("the volume that came is neither a folder nor a block device")
 }

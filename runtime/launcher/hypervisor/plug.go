@@ -61,6 +61,20 @@ func (h *Hypervisor) Insert(alias string, source *libvirtxml.DomainDiskSource) e
 	return nil
 }
 
+// Cache is how QEMU caches what is in the drive called alias.
+func (h *Hypervisor) Cache(alias string) (string, error) {
+	domain, _, release, err := h.held()
+	if err != nil {
+		return "", err
+	}
+	defer release()
+	drive, err := driveOf(domain, alias)
+	if err != nil {
+		return "", err
+	}
+	return drive.Driver.Cache, nil
+}
+
 // driveOf reads the drive called alias as it is.
 func driveOf(domain *libvirt.Domain, alias string) (*libvirtxml.DomainDisk, error) {
 	document, err := domain.GetXMLDesc(0)

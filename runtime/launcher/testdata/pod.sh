@@ -25,6 +25,7 @@ if [ -n "$POD_BLOCK" ]; then # of a claim named data: its device's numbers
   mknod -m 0600 "$R/dev/data" b $POD_BLOCK
   chown 107 "$R/dev/data"
 fi
+install -d -m 0700 -o 107 -g 107 "$R/dev/fdset"
 mount -t tmpfs -o mode=1777 tmpfs "$R/dev/shm"
 if [ -n "$POD_HUGEPAGES" ]; then # with the pod's group, as the kubelet gives it
   mkdir "$R/dev/hugepages"

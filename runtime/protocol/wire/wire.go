@@ -28,6 +28,9 @@ const VersionHotplug = 5
 // VersionMemoryDump is the first version whose launchers write a guest's memory to a claim.
 const VersionMemoryDump = 6
 
+// VersionDevices is the first version whose launchers give a running guest a disk on an open block device.
+const VersionDevices = 6
+
 // Type names a message.
 type Type string
 

@@ -104,6 +104,33 @@ var _ = Describe("disks of a running VM", func() {
 	}, SpecTimeout(20*time.Minute))
 })
 
+var _ = Describe("a block device of a running VM", func() {
+	It("comes and goes, and keeps what was written", func(ctx context.Context) {
+		ns := suite.Namespace(ctx)
+		suite.Create(ctx, fixture.DataVolume(ns, "device", "64Mi", fixture.Block()))
+		suite.Create(ctx, fixture.VM(ns, "plugged", fixture.ContainerDisk(suite.TinyImage())))
+		vmi := suite.RunningVMI(ctx, ns, "plugged")
+		suite.DataVolume(ctx, ns, "device", cdiv1.Succeeded)
+		added := &virtv1.AddVolumeOptions{
+			Name:         "device",
+			Disk:         &virtv1.Disk{Serial: "DEVICE", DiskDevice: virtv1.DiskDevice{Disk: &virtv1.DiskTarget{Bus: virtv1.DiskBusSCSI}}},
+			VolumeSource: &virtv1.HotplugVolumeSource{DataVolume: &virtv1.DataVolumeSource{Name: "device"}},
+		}
+		const find = bySerial + `for i in $(seq 50); do d=$(disk DEVICE); [ -n "$d" ] && break; sleep 0.2; done; `
+		for _, run := range []struct{ script, want string }{
+			{`echo kept | dd of=$d conv=fsync 2>/dev/null; echo $(cat /sys/block/${d##*/}/size)`, "131072"},
+			{`head -c 4 $d`, "kept"},
+		} {
+			Expect(put(ctx, ns, "virtualmachineinstances", "addvolume", added)).To(Succeed())
+			status := volumeIs(ctx, ns, "device", virtv1.VolumeReady)
+			Expect(status.HotplugVolume.AttachPodName).To(HavePrefix("hp-volume-"))
+			Expect(suite.Shell(ctx, vmi, find+run.script)).To(Equal(run.want))
+			Expect(put(ctx, ns, "virtualmachineinstances", "removevolume", &virtv1.RemoveVolumeOptions{Name: "device"})).To(Succeed())
+			volumeIs(ctx, ns, "device", "")
+		}
+	}, SpecTimeout(10*time.Minute))
+})
+
 func pluggable(name, claim string) virtv1.Volume {
 	return virtv1.Volume{Name: name, VolumeSource: virtv1.VolumeSource{DataVolume: &virtv1.DataVolumeSource{Name: claim, Hotpluggable: true}}}
 }

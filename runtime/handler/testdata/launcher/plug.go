@@ -2,9 +2,12 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"slices"
+	"syscall"
 
+	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/runtime/protocol"
 	"github.com/slipway-vm/slipway/runtime/protocol/wire"
 )
@@ -16,6 +19,12 @@ func (l *launcher) plug(request wire.Request) (any, error) {
 		return nil, err
 	}
 	for _, folder := range request.Files {
+		if told, err := tellDevice(wanted.Volume, folder); err != nil || told {
+			if err != nil {
+				return nil, err
+			}
+			continue
+		}
 		entries, err := os.ReadDir(fmt.Sprintf("/proc/self/fd/%d", folder.Fd()))
 		if err != nil {
 			return nil, err
@@ -28,6 +37,24 @@ func (l *launcher) plug(request wire.Request) (any, error) {
 	defer l.mu.Unlock()
 	l.state.Disks = append(l.state.Disks, protocol.Disk{Volume: wanted.Volume, Target: "sda", Size: 1 << 20, Claim: "claim-of-" + wanted.Volume})
 	return l.state, nil
+}
+
+// tellDevice says how a block device came; false when it is none.
+func tellDevice(volume string, device *os.File) (bool, error) {
+	info, err := device.Stat()
+	if err != nil || info.Mode()&os.ModeType != os.ModeDevice {
+		return false, err
+	}
+	size, err := device.Seek(0, io.SeekEnd)
+	if err != nil {
+		return false, err
+	}
+	folder, err := os.Stat(names.LauncherLentDir)
+	if err != nil {
+		return false, err
+	}
+	fmt.Println("plug", volume, "with a device of", size, "and a folder of", folder.Sys().(*syscall.Stat_t).Uid)
+	return true, nil
 }
 
 // unplug leaves the disk to the guest the first time that it is asked.
