@@ -16,12 +16,19 @@ import (
 	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
 )
 
+// The field's defaults of a strategy.
+const (
+	defaultBatch    = int64(10)
+	defaultInterval = time.Minute
+)
+
 // shortestInterval is the least time between two batches of VMs that are restarted.
 const shortestInterval = time.Second
 
-// updatesAsked is what hco says of VMs with a former launcher, as the KubeVirt object says it.
+// updatesAsked is what hco says of VMs with a former launcher, as the KubeVirt object says it. The
+// defaults are written out: the API server makes null of a map of which an apply leaves nothing.
 func updatesAsked(hco *hcov1.HyperConverged) map[string]any {
-	said := map[string]any{}
+	said := map[string]any{"batchEvictionSize": defaultBatch, "batchEvictionInterval": defaultInterval.String()}
 	asked := hco.Spec.Virtualization.WorkloadUpdateStrategy
 	if asked == nil {
 		return said

@@ -121,6 +121,6 @@ func passesUpdatesOn(t *testing.T, c client.WithWatch, options Options) {
 	}
 	wait(t, c, &virtv1.KubeVirtList{}, key, "no strategy", func(k *virtv1.KubeVirt) bool {
 		s := k.Spec.WorkloadUpdateStrategy
-		return len(s.WorkloadUpdateMethods) == 0 && s.BatchEvictionSize == nil
+		return len(s.WorkloadUpdateMethods) == 0 && s.BatchEvictionSize != nil && *s.BatchEvictionSize == 10
 	})
 }

@@ -20,19 +20,28 @@ func TestUpdatesOfVMsReachKubeVirt(t *testing.T) {
 	patch := func(path, value string) string {
 		return `[{"op":"add","path":"/spec/workloadUpdateStrategy` + path + `","value":` + value + `}]`
 	}
+	said := func(methods []any) map[string]any {
+		out := map[string]any{"batchEvictionSize": int64(10), "batchEvictionInterval": "1m0s"}
+		if methods != nil {
+			out["workloadUpdateMethods"] = methods
+		}
+		return out
+	}
+	patchedToEvict := said([]any{"Evict"})
+	patchedToEvict["batchEvictionSize"] = float64(10) // a patched object is decoded from JSON
 	for name, c := range map[string]struct {
 		asked     *hcov1.WorkloadUpdateStrategy
 		patch     string
 		want      map[string]any
 		wantError string
 	}{
-		"nothing":    {want: map[string]any{}},
-		"by restart": {asked: methods(virtv1.WorkloadUpdateMethodEvict), want: map[string]any{"workloadUpdateMethods": []any{"Evict"}}},
+		"nothing":    {want: said(nil)},
+		"by restart": {asked: methods(virtv1.WorkloadUpdateMethodEvict), want: said([]any{"Evict"})},
 		"in batches": {
 			asked: &hcov1.WorkloadUpdateStrategy{BatchEvictionSize: new(3), BatchEvictionInterval: &metav1.Duration{Duration: 90 * time.Second}},
 			want:  map[string]any{"batchEvictionSize": int64(3), "batchEvictionInterval": "1m30s"},
 		},
-		"by a patch":                  {patch: patch("/workloadUpdateMethods", `["Evict"]`), want: map[string]any{"workloadUpdateMethods": []any{"Evict"}}},
+		"by a patch":                  {patch: patch("/workloadUpdateMethods", `["Evict"]`), want: patchedToEvict},
 		"by live migration":           {asked: methods(virtv1.WorkloadUpdateMethodEvict, virtv1.WorkloadUpdateMethodLiveMigrate), wantError: "workloadUpdateStrategy.workloadUpdateMethods[1]: there is no live migration yet"},
 		"by live migration, patched":  {patch: patch("/workloadUpdateMethods", `["LiveMigrate"]`), wantError: "workloadUpdateMethods[0]: there is no live migration yet"},
 		"by what nobody knows":        {asked: methods("Shutdown"), wantError: `workloadUpdateMethods[0]: "Shutdown" is not known`},
