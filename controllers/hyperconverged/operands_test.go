@@ -20,6 +20,8 @@ func TestOperandsArePatchedByAnnotation(t *testing.T) {
 		"a whole parent is set":     {annotation: kubevirt, patch: `[{"op":"add","path":"/spec/configuration/developerConfiguration","value":{"useEmulation":true}}]`},
 		"what nothing acts on":      {annotation: kubevirt, patch: `[{"op":"add","path":"/spec/configuration/migrations","value":{"allowPostCopy":true}}]`, wantError: "/spec/configuration/migrations/allowPostCopy, which Slipway does not act on"},
 		"a gate of nothing":         {annotation: kubevirt, patch: `[{"op":"add","path":"/spec/configuration/developerConfiguration/featureGates","value":["VSOCK","GPU"]}]`, wantError: "the feature gate GPU, which Slipway does not act on; there are: "},
+		"levels of logs":            {annotation: kubevirt, patch: `[{"op":"add","path":"/spec/configuration/developerConfiguration/logVerbosity","value":{"virtAPI":4,"virtLauncher":3}}]`},
+		"a level of what is not":    {annotation: kubevirt, patch: `[{"op":"add","path":"/spec/configuration/developerConfiguration/logVerbosity","value":{"virtSynchronizationController":4}}]`, wantError: "virtSynchronizationController, which Slipway does not act on"},
 		"gates that are no list":    {annotation: kubevirt, patch: `[{"op":"add","path":"/spec/configuration/developerConfiguration/featureGates","value":"VSOCK"}]`, wantError: "must be a list of names"},
 		"emulation, and gates":      {annotation: kubevirt, patch: `[{"op":"add","path":"/spec/configuration/developerConfiguration","value":{"useEmulation":true,"featureGates":["VSOCK","DownwardMetrics"]}}]`},
 		"no JSON":                   {annotation: kubevirt, patch: `useEmulation`, wantError: "it is no JSON patch"},

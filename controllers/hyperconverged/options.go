@@ -37,6 +37,8 @@ type Options struct {
 	WebhookPort int
 	// HealthAddress serves /healthz and /readyz, MetricsAddress /metrics; "0" serves none.
 	HealthAddress, MetricsAddress string
+	// Extend adds what else the operator does to its manager, before that starts; nil for nothing.
+	Extend func(ctrl.Manager) error
 }
 
 // Validate says what is missing.

@@ -29,6 +29,7 @@ func computeContainer(in Input) (corev1.Container, error) {
 		ImagePullPolicy: in.PullPolicy,
 		Command:         []string{"/usr/bin/virt-launcher"},
 		Args:            launcherArgs(in.VMI),
+		Env:             launcherEnv(in),
 		Ports:           containerPorts(in.VMI),
 		Resources:       resources,
 		VolumeMounts:    slices.Concat(ownMounts(), stateMounts(in), mounts, access),
