@@ -16,9 +16,11 @@ import (
 	"github.com/slipway-vm/slipway/cmd/virtctl/expose"
 	"github.com/slipway-vm/slipway/cmd/virtctl/guest"
 	"github.com/slipway-vm/slipway/cmd/virtctl/help"
+	"github.com/slipway-vm/slipway/cmd/virtctl/memorydump"
 	"github.com/slipway-vm/slipway/cmd/virtctl/objectgraph"
 	"github.com/slipway-vm/slipway/cmd/virtctl/portforward"
 	"github.com/slipway-vm/slipway/cmd/virtctl/power"
+	"github.com/slipway-vm/slipway/cmd/virtctl/rename"
 	"github.com/slipway-vm/slipway/cmd/virtctl/ssh"
 	"github.com/slipway-vm/slipway/cmd/virtctl/template"
 	"github.com/slipway-vm/slipway/cmd/virtctl/usbredir"
@@ -48,8 +50,10 @@ func newRootCommand(program string) *cobra.Command {
 		devices.NewCommand(access),
 		expand.NewCommand(access),
 		expose.NewCommand(access),
+		memorydump.NewCommand(access),
 		objectgraph.NewCommand(access),
 		portforward.NewCommand(access),
+		rename.NewCommand(access),
 		template.NewCommand(access),
 		usbredir.NewCommand(access),
 		about.NewCommand(access, version),

@@ -27,6 +27,7 @@ import (
 	"github.com/slipway-vm/slipway/controllers/admission/virtualmachine"
 	"github.com/slipway-vm/slipway/controllers/admission/virtualmachineinstance"
 	"github.com/slipway-vm/slipway/controllers/instancetype"
+	"github.com/slipway-vm/slipway/internal/rename"
 	"github.com/slipway-vm/slipway/internal/supported"
 )
 
@@ -59,8 +60,8 @@ type admitter struct {
 
 func (a admitter) virtualMachine(ctx context.Context, r *review[virtv1.VirtualMachine]) (field.ErrorList, error) {
 	vm := r.object
-	if vm.DeletionTimestamp != nil {
-		return nil, nil
+	if errs := renaming(r); len(errs) > 0 || vm.DeletionTimestamp != nil {
+		return errs, nil
 	}
 	vm.Namespace = r.request.Namespace
 	errs := supported.Unsupported(supported.VirtualMachine, r.raw)
@@ -72,6 +73,18 @@ func (a admitter) virtualMachine(ctx context.Context, r *review[virtv1.VirtualMa
 		old = &r.old.Spec
 	}
 	return a.machine(ctx, vm, old, field.NewPath("spec"))
+}
+
+// renaming refuses a change of what a VM that is being renamed was copied from.
+func renaming(r *review[virtv1.VirtualMachine]) field.ErrorList {
+	if r.old == nil || equality.Semantic.DeepEqual(r.old.Spec, r.object.Spec) {
+		return nil
+	}
+	target := rename.Target(r.old)
+	if target == "" {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(field.NewPath("spec"), fmt.Sprintf("the VirtualMachine is being renamed; change %s when that is done", target))}
 }
 
 // machine checks a VM whose spec is at path, with what it names. old is what the spec was, or nil.

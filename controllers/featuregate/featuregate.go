@@ -13,6 +13,8 @@ import (
 
 // Gates that Slipway acts on.
 const (
+	// HostDisk is the gate of volumes on files of the node.
+	HostDisk = "HostDisk"
 	// VSOCK is the gate of sockets between guests and their nodes.
 	VSOCK = "VSOCK"
 	// DownwardMetrics is the gate of what tells guests of their nodes.
@@ -20,7 +22,7 @@ const (
 )
 
 // Known are the gates that Slipway acts on.
-func Known() []string { return []string{VSOCK, DownwardMetrics} }
+func Known() []string { return []string{HostDisk, VSOCK, DownwardMetrics} }
 
 // On says whether kv turns gate on. One that it also turns off is off.
 func On(kv *virtv1.KubeVirt, gate string) bool {

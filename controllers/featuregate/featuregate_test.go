@@ -15,13 +15,13 @@ func TestAGateIsOffUntilItIsNamed(t *testing.T) {
 	}{
 		"nothing is said":        {},
 		"another gate":           {developer: &virtv1.DeveloperConfiguration{FeatureGates: []string{"Sidecar"}}},
-		"the gate":               {developer: &virtv1.DeveloperConfiguration{FeatureGates: []string{"Sidecar", "VSOCK"}}, want: true},
-		"the gate is also taken": {developer: &virtv1.DeveloperConfiguration{FeatureGates: []string{"VSOCK"}, DisabledFeatureGates: []string{"VSOCK"}}},
+		"the gate":               {developer: &virtv1.DeveloperConfiguration{FeatureGates: []string{"Sidecar", "HostDisk"}}, want: true},
+		"the gate is also taken": {developer: &virtv1.DeveloperConfiguration{FeatureGates: []string{"HostDisk"}, DisabledFeatureGates: []string{"HostDisk"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kv := &virtv1.KubeVirt{}
 			kv.Spec.Configuration.DeveloperConfiguration = c.developer
-			if got := featuregate.On(kv, featuregate.VSOCK); got != c.want {
+			if got := featuregate.On(kv, featuregate.HostDisk); got != c.want {
 				t.Errorf("got %v, want %v", got, c.want)
 			}
 		})

@@ -72,7 +72,7 @@ func live(spec *virtv1.VirtualMachineInstanceSpec, volume virtv1.Volume) bool {
 // Fixed returns spec without what comes and goes while its machine runs: what is left is
 // what a running machine cannot take up.
 func Fixed(spec *virtv1.VirtualMachineInstanceSpec) *virtv1.VirtualMachineInstanceSpec {
-	out := spec.DeepCopy()
+	out := WithoutDumps(spec)
 	for _, volume := range spec.Volumes {
 		if live(spec, volume) {
 			Remove(out, volume.Name)

@@ -50,6 +50,7 @@ func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Un
 					"developerConfiguration":        map[string]any{},
 					"commonInstancetypesDeployment": map[string]any{"enabled": sizesEnabled(hco)},
 				},
+				"workloadUpdateStrategy": updatesAsked(hco),
 			}),
 			annotation: hcov1.AnnotationKubeVirtPatch,
 			acted: []string{
@@ -57,6 +58,8 @@ func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Un
 				"/spec/configuration/vmStateStorageClass", featureGates,
 				logVerbosity + "/virtAPI", logVerbosity + "/virtController", logVerbosity + "/virtHandler",
 				logVerbosity + "/virtLauncher", logVerbosity + "/virtOperator",
+				"/spec/workloadUpdateStrategy/workloadUpdateMethods",
+				"/spec/workloadUpdateStrategy/batchEvictionSize", "/spec/workloadUpdateStrategy/batchEvictionInterval",
 			},
 		},
 		{
@@ -83,6 +86,9 @@ func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Un
 			return nil, fmt.Errorf("annotation %s of HyperConverged %s: %w", o.annotation, hco.Name, err)
 		}
 		objects = append(objects, patched)
+	}
+	if err := checkUpdates(objects[0]); err != nil {
+		return nil, fmt.Errorf("HyperConverged %s: %w", hco.Name, err)
 	}
 	mark(objects, "operands", base.Version)
 	return objects, nil

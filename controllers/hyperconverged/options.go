@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"io/fs"
 
+	ctrl "sigs.k8s.io/controller-runtime"
+
 	"github.com/slipway-vm/slipway/controllers/hyperconverged/render"
 	"github.com/slipway-vm/slipway/internal/names"
-
-	ctrl "sigs.k8s.io/controller-runtime"
 )
 
 // Bundle is a set of plain YAML files that is installed into the namespaces that the

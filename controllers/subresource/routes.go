@@ -35,8 +35,11 @@ var routes = []route{
 	{method: http.MethodPut, path: "virtualmachines/{name}/start", serve: (*Server).start},
 	{method: http.MethodPut, path: "virtualmachines/{name}/stop", serve: (*Server).stop},
 	{method: http.MethodPut, path: "virtualmachines/{name}/restart", serve: (*Server).restart},
+	{method: http.MethodPut, path: "virtualmachines/{name}/rename", serve: (*Server).rename},
 	{method: http.MethodPut, path: "virtualmachines/{name}/addvolume", serve: changeMachineVolumes(readAddVolume)},
 	{method: http.MethodPut, path: "virtualmachines/{name}/removevolume", serve: changeMachineVolumes(readRemoveVolume)},
+	{method: http.MethodPut, path: "virtualmachines/{name}/memorydump", serve: (*Server).memoryDump},
+	{method: http.MethodPut, path: "virtualmachines/{name}/removememorydump", serve: (*Server).removeMemoryDump},
 	{method: http.MethodGet, path: "virtualmachines/{name}/expand-spec", serve: (*Server).expandStored},
 	{method: http.MethodGet, path: "virtualmachines/{name}/objectgraph", serve: (*Server).graphOfVM},
 	{method: http.MethodGet, path: "virtualmachineinstances/{name}/objectgraph", serve: (*Server).graphOfVMI},
@@ -65,8 +68,6 @@ var routes = []route{
 
 	{method: http.MethodPut, path: "virtualmachines/{name}/migrate", missing: noMigration},
 	{method: http.MethodPut, path: "virtualmachines/{name}/evacuate/cancel", missing: noEvacuation},
-	{method: http.MethodPut, path: "virtualmachines/{name}/memorydump", missing: noMemoryDump},
-	{method: http.MethodPut, path: "virtualmachines/{name}/removememorydump", missing: noMemoryDump},
 	{method: http.MethodPut, path: "virtualmachineinstances/{name}/evacuate/cancel", missing: noEvacuation},
 	{method: http.MethodPut, path: "virtualmachineinstances/{name}/backup", missing: noBackup},
 	{method: http.MethodPut, path: "virtualmachineinstances/{name}/redefine-checkpoint", missing: noBackup},
@@ -80,7 +81,6 @@ var routes = []route{
 const (
 	noMigration  = "live migration is not built yet; stop the virtual machine and start it on another node"
 	noEvacuation = "an eviction cannot be taken back: live migration is not built yet, so it shuts the guest down at once"
-	noMemoryDump = "memory dumps are not built yet"
 	noBackup     = "backups of virtual machines are not built yet; take a VolumeSnapshot of their disks"
 	noSEV        = "launch security is not built yet"
 	noGuestfs    = "the image of the guestfs tools is not told; the tasks disk-virt-customize and disk-virt-sysprep run them in the cluster"

@@ -46,6 +46,8 @@ func TestSubresources(t *testing.T) {
 		{"a VM is stopped", stops},
 		{"a VM is restarted", restarts},
 		{"an attempt changes nothing", tries},
+		{"a stopped VM is renamed", renames},
+		{"the memory of a guest is dumped", dumps},
 		{"a VM is shown with what its instance type says", expands},
 		{"a VM is shown with what it is made of", graphs},
 		{"virt-handler answers for its node", handsOn},

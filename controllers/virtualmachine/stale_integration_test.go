@@ -38,6 +38,8 @@ func TestAPass(t *testing.T) {
 		"a stop of a VMI that the cache lacks":       unseenStop,
 		"a request that came since the VM was read":  unseenRequest,
 		"changes of a VM that runs":                  followedChanges,
+		"a dump of the guest's memory":               memoryDumped,
+		"a dump of the guest's memory that fails":    memoryDumpFailed,
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{Client: c, t: t, recorder: events.NewFakeRecorder(100)}

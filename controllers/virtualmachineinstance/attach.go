@@ -50,7 +50,7 @@ func (r *Reconciler) attachVolumes(ctx context.Context, s *scope) error {
 func lateVolumes(vmi *virtv1.VirtualMachineInstance, launcher *corev1.Pod) map[string]virtv1.Volume {
 	late := map[string]virtv1.Volume{}
 	for _, volume := range vmi.Spec.Volumes {
-		claim, _ := claimOf(volume)
+		claim, _ := lateClaimOf(volume)
 		if claim != "" && !pod.Mounts(launcher, volume.Name, claim) {
 			late[volume.Name] = volume
 		}
@@ -61,7 +61,7 @@ func lateVolumes(vmi *virtv1.VirtualMachineInstance, launcher *corev1.Pod) map[s
 func claimNamed(vmi *virtv1.VirtualMachineInstance, name string) string {
 	for _, volume := range vmi.Spec.Volumes {
 		if volume.Name == name {
-			claim, _ := claimOf(volume)
+			claim, _ := lateClaimOf(volume)
 			return claim
 		}
 	}
@@ -91,7 +91,7 @@ func attachmentDone(vmi *virtv1.VirtualMachineInstance, p *corev1.Pod, wanted bo
 // attach makes the attachment pod of a volume whose claim is there and filled. Until then
 // virt-handler says in the volume's status what is missing.
 func (r *Reconciler) attach(ctx context.Context, s *scope, volume virtv1.Volume) error {
-	claim, fromDataVolume := claimOf(volume)
+	claim, fromDataVolume := lateClaimOf(volume)
 	state := volumeState{name: volume.Name, claim: claim, fromDataVolume: fromDataVolume}
 	if source := volume.PersistentVolumeClaim; source != nil {
 		state.readOnly = source.ReadOnly
@@ -190,12 +190,17 @@ func waitsForVolume(vmi *virtv1.VirtualMachineInstance) bool {
 	}
 	ready := map[string]bool{}
 	for _, status := range vmi.Status.VolumeStatus {
-		ready[status.Name] = status.HotplugVolume == nil && status.Phase == "" || status.Phase == virtv1.VolumeReady
+		ready[status.Name] = status.HotplugVolume == nil && status.Phase == "" || status.Phase == virtv1.VolumeReady || dumps(status)
 	}
 	for _, volume := range vmi.Spec.Volumes {
-		if claim, _ := claimOf(volume); claim != "" && !ready[volume.Name] {
+		if claim, _ := lateClaimOf(volume); claim != "" && !ready[volume.Name] {
 			return true
 		}
 	}
 	return false
+}
+
+// dumps says whether the guest's memory is being dumped to a volume with status, or was.
+func dumps(status virtv1.VolumeStatus) bool {
+	return status.MemoryDumpVolume != nil && status.MemoryDumpVolume.StartTimestamp != nil
 }

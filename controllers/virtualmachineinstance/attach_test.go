@@ -50,16 +50,22 @@ func TestOnlyVolumesThatTheLauncherLacksCameLate(t *testing.T) {
 		source := virtv1.VolumeSource{DataVolume: &virtv1.DataVolumeSource{Name: name + "-claim"}}
 		vmi.Spec.Volumes = append(vmi.Spec.Volumes, virtv1.Volume{Name: name, VolumeSource: source})
 	}
+	memory := &virtv1.MemoryDumpVolumeSource{}
+	memory.ClaimName = "dump-claim"
+	vmi.Spec.Volumes = append(vmi.Spec.Volumes, virtv1.Volume{Name: "dump", VolumeSource: virtv1.VolumeSource{MemoryDump: memory}})
 	launcher := &corev1.Pod{}
 	for volume, claim := range map[string]string{"old": "old-claim", "swapped": "former-claim"} {
 		source := corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}
 		launcher.Spec.Volumes = append(launcher.Spec.Volumes, corev1.Volume{Name: volume, VolumeSource: source})
 	}
 	late := lateVolumes(vmi, launcher)
-	if _, hasNew := late["new"]; !hasNew || len(late) != 2 {
+	if _, hasNew := late["new"]; !hasNew || len(late) != 3 {
 		t.Errorf("got %v", late)
 	}
 	if _, hasSwapped := late["swapped"]; !hasSwapped {
+		t.Errorf("got %v", late)
+	}
+	if _, hasDump := late["dump"]; !hasDump || claimNamed(vmi, "dump") != "dump-claim" {
 		t.Errorf("got %v", late)
 	}
 }

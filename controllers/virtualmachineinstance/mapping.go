@@ -25,7 +25,7 @@ func indexClaims(ctx context.Context, mgr ctrl.Manager) error {
 		}
 		var names []string
 		for _, volume := range vmi.Spec.Volumes {
-			if claim, _ := claimOf(volume); claim != "" {
+			if claim, _ := lateClaimOf(volume); claim != "" {
 				names = append(names, claim)
 			}
 		}

@@ -46,6 +46,15 @@ func claimOf(volume virtv1.Volume) (claim string, fromDataVolume bool) {
 	return "", false
 }
 
+// lateClaimOf is claimOf for what can come while the guest runs: a claim to which its memory is to be
+// dumped comes only then, and no start waits for it.
+func lateClaimOf(volume virtv1.Volume) (claim string, fromDataVolume bool) {
+	if volume.MemoryDump != nil {
+		return volume.MemoryDump.ClaimName, false
+	}
+	return claimOf(volume)
+}
+
 // readVolumes reads the objects behind vmi's volumes.
 func (r *Reconciler) readVolumes(ctx context.Context, vmi *virtv1.VirtualMachineInstance) ([]volumeState, error) {
 	var states []volumeState

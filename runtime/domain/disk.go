@@ -92,8 +92,12 @@ func disk(vmi *v1.VirtualMachineInstance, spec *v1.Disk, source Disk) (*libvirtx
 	case source.ReadOnly, spec.Disk != nil && spec.Disk.ReadOnly:
 		out.ReadOnly = &libvirtxml.DomainDiskReadOnly{}
 	}
-	if spec.Disk != nil && spec.Disk.PciAddress != "" {
-		return nil, fmt.Errorf("disk %s: pciAddress is not supported yet; remove it", spec.Name)
+	if spec.Disk != nil {
+		address, err := pciAddress(spec.Disk.PciAddress)
+		if err != nil {
+			return nil, fmt.Errorf("disk %s: %w", spec.Name, err)
+		}
+		out.Address = address
 	}
 	if diskBus(spec) == v1.DiskBusVirtio {
 		out.Model = virtioModel(vmi)

@@ -35,6 +35,10 @@ type Input struct {
 	Firmware Firmware
 	// Kernel are the files of the VMI's kernel boot.
 	Kernel Kernel
+	// CPUs are the processors that the pod has for itself, for a VMI with dedicated ones.
+	CPUs []HostCPU
+	// SecretsDir has a folder for each volume that is a Secret.
+	SecretsDir string
 	// StateDir is the folder of what outlives the pod, for a VMI that keeps such state.
 	StateDir string
 }
@@ -76,8 +80,8 @@ type part func(Input, *libvirtxml.Domain) error
 
 // parts in the order in which a domain is read.
 var parts = []part{
-	identity, memory, cpu, growth, firmware, features, clock, lifecycle,
-	controllers, disks, interfaces, console, graphics, inputs, usbSlots,
+	identity, memory, hugepages, cpu, growth, firmware, acpiTables, features, clock, lifecycle,
+	controllers, disks, pinning, interfaces, console, graphics, inputs, usbSlots,
 	agentChannel, metricsPort, vsock, rng, balloon, watchdog, panicDevices, tpm, sound, ports,
 }
 

@@ -107,6 +107,7 @@ func Run(ctx context.Context, options Options) error {
 	}
 	heartbeat := &node.Heartbeat{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), NodeName: options.NodeName, Certificate: server.Certificate(),
+		KubeletRoot: options.KubeletRoot,
 	}
 	// Everything that this program runs:
 	for _, part := range []manager.Runnable{

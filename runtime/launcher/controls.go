@@ -30,12 +30,16 @@ var controls = map[wire.Type]control{
 	protocol.TypePlug:        (*machine).plug,
 	protocol.TypeUnplug:      (*machine).unplug,
 	protocol.TypeResize:      (*machine).resize,
+	protocol.TypeMemoryDump:  (*machine).dumpMemory,
 }
 
 // pause stops the guest; libvirt's event changes the phase.
 func (m *machine) pause(_ context.Context, _ wire.Request, state protocol.State) (any, error) {
 	if state.Phase == protocol.PhasePaused {
 		return nil, nil
+	}
+	if dumping(state) {
+		return nil, errDumping
 	}
 	return nil, m.hv.Suspend()
 }
@@ -45,6 +49,9 @@ func (m *machine) pause(_ context.Context, _ wire.Request, state protocol.State)
 func (m *machine) unpause(ctx context.Context, _ wire.Request, state protocol.State) (any, error) {
 	if state.Phase != protocol.PhasePaused {
 		return nil, nil
+	}
+	if dumping(state) {
+		return nil, errDumping
 	}
 	if err := m.hv.Resume(); err != nil || !state.AgentConnected {
 		return nil, err
@@ -59,7 +66,10 @@ func (m *machine) unpause(ctx context.Context, _ wire.Request, state protocol.St
 	return nil, nil
 }
 
-func (m *machine) reset(context.Context, wire.Request, protocol.State) (any, error) {
+func (m *machine) reset(_ context.Context, _ wire.Request, state protocol.State) (any, error) {
+	if dumping(state) {
+		return nil, errDumping
+	}
 	return nil, m.hv.Reset()
 }
 

@@ -45,6 +45,7 @@ type machine struct {
 	qemu     int                 // process id
 	images   map[string]*os.File // container disks, open for QEMU
 	plugs    plugs
+	dumps    dumps
 	leases   leases
 	console  *console.Log // nil when nothing is kept of it
 	stopping stopping
@@ -53,19 +54,24 @@ type machine struct {
 	agent    agentWatch
 	access   accessKeeper
 	thaw     *time.Timer // when frozen file systems go on by themselves
+	// processors are those that the pod has for itself, of a VMI with dedicated ones.
+	processors []domain.HostCPU
+	health     *health // has its own locks, as what follows
 
 	measuring sync.Mutex // held while the guest is being measured
 	surveying survey     // of its file systems
 }
 
 func newMachine(options Options, hv *hypervisor.Hypervisor, endings *endings) *machine {
-	return &machine{
+	m := &machine{
 		options: options, log: options.Log, hv: hv, domain: hv, endings: endings,
 		tasks: make(chan func(context.Context)), images: map[string]*os.File{},
 		plugs:    plugs{files: map[string]*os.File{}},
 		stopping: newStopping(), waiting: newWaiting(), agent: agentWatch{timer: stoppedTimer()},
 		access: accessKeeper{timer: stoppedTimer()}, thaw: stoppedTimer(),
 	}
+	m.health = newHealth(m, hv)
+	return m
 }
 
 // run serves the machine until it has ended, and returns its last state. failed gets
@@ -77,6 +83,7 @@ func (m *machine) run(ctx context.Context, terminate <-chan os.Signal, failed <-
 	defer m.access.timer.Stop()
 	defer m.thaw.Stop()
 	defer m.leases.stop()
+	defer m.dumps.abandon()
 	for !m.over() {
 		select {
 		case <-ctx.Done():
@@ -149,12 +156,15 @@ func (m *machine) on(ctx context.Context, event hypervisor.Event) {
 			return
 		}
 		m.missedUnplugs()
+		m.missedDump(ctx)
 		m.condition(ctx, status)
 		go m.keepDisks(m.disks.Files())
 	case hypervisor.DeviceRemoved:
 		m.unplugged(event.Detail)
 	case hypervisor.DeviceStays:
 		m.leaving(strings.TrimPrefix(event.Detail, domain.AliasPrefix), guestRefused)
+	case hypervisor.MemoryDumped:
+		m.dumped(ctx, event.Detail)
 	case hypervisor.AgentChanged:
 		m.agentChanged(event.AgentConnected)
 	case hypervisor.IOError:
@@ -180,7 +190,7 @@ func (m *machine) condition(ctx context.Context, status hypervisor.Status) {
 			m.enter(protocol.PhaseRunning, "", "")
 		}
 	case hypervisor.Paused:
-		if m.state.Phase == protocol.PhaseRunning {
+		if m.state.Phase == protocol.PhaseRunning && !dumping(m.state) { // QEMU lets it go on by itself
 			m.enter(protocol.PhasePaused, status.Reason, m.state.Message)
 		}
 	case hypervisor.Off:

@@ -35,8 +35,10 @@ func newProber(channel guestagent.Channel, state func() protocol.State) *prober 
 func (p *prober) answer(ctx context.Context, question probe.Question) probe.Answer {
 	state := p.state()
 	switch {
-	case state.Phase != protocol.PhaseRunning && question.Kind == probe.Liveness:
+	case (state.Phase != protocol.PhaseRunning || dumping(state)) && question.Kind == probe.Liveness:
 		return probe.Answer{Healthy: true}
+	case dumping(state):
+		return probe.Answer{Why: "the guest stands still while its memory is dumped"}
 	case state.Phase == protocol.PhasePaused:
 		return probe.Answer{Why: "the guest is paused"}
 	case state.Phase != protocol.PhaseRunning:

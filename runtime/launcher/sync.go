@@ -91,8 +91,8 @@ func (m *machine) start(ctx context.Context, request protocol.Sync) {
 		m.fail("VolumesNotReady", err)
 		return
 	}
-	if err := m.prepareState(request.VMI); err != nil {
-		m.fail("StateNotReady", err)
+	if reason, err := m.prepare(request.VMI); err != nil {
+		m.fail(reason, err)
 		return
 	}
 	spec, err := m.build(request, prepared)
@@ -100,6 +100,7 @@ func (m *machine) start(ctx context.Context, request protocol.Sync) {
 		m.fail("InvalidSpec", err)
 		return
 	}
+	m.stepAside(spec)
 	if err := m.openConsole(ctx, request.VMI); err != nil {
 		m.fail("ConsoleFailed", err)
 		return
@@ -127,6 +128,17 @@ func (m *machine) start(ctx context.Context, request protocol.Sync) {
 		return
 	}
 	m.enter(protocol.PhaseRunning, "", "")
+}
+
+// prepare makes ready what the VMI needs beside its disks. With an error comes its reason.
+func (m *machine) prepare(vmi *v1.VirtualMachineInstance) (reason string, err error) {
+	if err := m.prepareState(vmi); err != nil {
+		return "StateNotReady", err
+	}
+	if err := m.findProcessors(vmi); err != nil {
+		return "CPUsNotDedicated", err
+	}
+	return "VolumesNotReady", checkTables(vmi, m.paths().Secrets)
 }
 
 // took notes what the domain started with, and begins to keep what it needs while it runs. It
@@ -176,8 +188,8 @@ func (m *machine) build(request protocol.Sync, prepared map[string]disks.Disk) (
 		VNCSocket: filepath.Join(own, socketVNC), USBSockets: filepath.Join(own, socketsUSB),
 		MetricsSocket: filepath.Join(own, socketMetrics),
 		Firmware:      domain.DebianFirmware(filepath.Join(own, "nvram.fd")),
-		Kernel:        m.kernel(),
-		StateDir:      m.options.StateDir,
+		Kernel:        m.kernel(), CPUs: m.processors, SecretsDir: m.paths().Secrets,
+		StateDir: m.options.StateDir,
 	})
 }
 

@@ -47,6 +47,13 @@ const (
 	// guest was asked. When it has let go, the next State is without the disk.
 	TypePlug   wire.Type = "plug"
 	TypeUnplug wire.Type = "unplug"
+	// TypeHealth asks which part of the VM does not answer; reply Health, after a second at the
+	// latest. An earlier launcher does not know it, and its refusal says that it answers.
+	TypeHealth wire.Type = "health"
+	// TypeMemoryDump has payload MemoryDump and one file, the claim's folder; the reply is the
+	// State once the dump has begun, and a later State tells how it ended. Launchers know it
+	// from wire.VersionMemoryDump on.
+	TypeMemoryDump wire.Type = "memoryDump"
 	// launcher → handler, payload State, an event without a reply; only the last State
 	// of a domain that is over is a request, whose empty reply lets the launcher exit.
 	TypeState wire.Type = "state"
@@ -229,6 +236,8 @@ type State struct {
 	VCPUs uint `json:"vcpus,omitempty"`
 	// Memory is the guest's; nil where the launcher does not tell.
 	Memory *Memory `json:"memory,omitempty"`
+	// Dumps are the dumps of the guest's memory, of each volume the last.
+	Dumps []Dump `json:"dumps,omitempty"`
 }
 
 // Memory is a guest's memory in bytes: what it began with, what it was offered, and what it

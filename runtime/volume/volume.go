@@ -76,6 +76,17 @@ func Claims(vmi *v1.VirtualMachineInstance) map[string]string {
 	return claims
 }
 
+// DumpClaims are the names of the claims to which the memory of vmi's guest is to be dumped, by volume.
+func DumpClaims(vmi *v1.VirtualMachineInstance) map[string]string {
+	claims := map[string]string{}
+	for _, volume := range vmi.Spec.Volumes {
+		if volume.MemoryDump != nil {
+			claims[volume.Name] = volume.MemoryDump.ClaimName
+		}
+	}
+	return claims
+}
+
 // Status is status.volumeStatus of vmi while its domain has disks.
 func Status(vmi *v1.VirtualMachineInstance, disks []protocol.Disk) []v1.VolumeStatus {
 	claims := Claims(vmi)

@@ -36,6 +36,8 @@ func TestDevicesThatCannotBeAreRefusedWithTheirPath(t *testing.T) {
 		"a lun on what is no device":       {"name: root, disk: {bus: virtio}", "name: root, lun: {}", "spec.domain.devices.disks[0].lun: Invalid value"},
 		"a lun with a serial":              {disk, "name: raw, serial: s, lun: {}", "spec.domain.devices.disks[1].serial: Invalid value"},
 		"a lun with a block size":          {disk, "name: raw, blockSize: {custom: {logical: 512, physical: 512}}, lun: {}", "spec.domain.devices.disks[1].blockSize: Invalid value"},
+		"a disk that others write to":      {disk, "name: raw, shareable: true, disk: {bus: scsi}", ""},
+		"a disk that others cannot have":   {"name: root, disk: {bus: virtio}", "name: root, shareable: true, disk: {bus: virtio}", "spec.domain.devices.disks[0].shareable: Invalid value: true: the volume is made for this guest alone"},
 		"a supplemental pool":              {pool, "  ioThreadsPolicy: supplementalPool\n  ioThreads: {supplementalPoolThreadCount: 4}\n  memory:", ""},
 		"a supplemental pool of no size":   {pool, "  ioThreadsPolicy: supplementalPool\n  memory:", "spec.domain.ioThreads.supplementalPoolThreadCount: Required value: the number of iothreads needs to be set"},
 		"a supplemental pool of none":      {pool, "  ioThreadsPolicy: supplementalPool\n  ioThreads: {supplementalPoolThreadCount: 0}\n  memory:", "spec.domain.ioThreads.supplementalPoolThreadCount: Required value"},
@@ -51,6 +53,10 @@ func TestDevicesThatCannotBeAreRefusedWithTheirPath(t *testing.T) {
 		"an option twice":                  {nic, "masquerade: {}, dhcpOptions: {privateOptions: [{option: 224, value: v}, {option: 224, value: w}]}", "spec.domain.devices.interfaces[0].dhcpOptions.privateOptions[1].option: Duplicate value"},
 		"an option without a value":        {nic, "masquerade: {}, dhcpOptions: {privateOptions: [{option: 224}]}", "spec.domain.devices.interfaces[0].dhcpOptions.privateOptions[0].value: Required value"},
 		"a boot file of great length":      {nic, "masquerade: {}, dhcpOptions: {bootFileName: " + strings.Repeat("b", 256) + "}", "spec.domain.devices.interfaces[0].dhcpOptions.bootFileName: Too long"},
+		"a volume for dumps":               {"- {name: raw, p", "- {name: dump, memoryDump: {claimName: dump, hotpluggable: true}}\n- {name: raw, p", ""},
+		"dumps to a volume that stays":     {"- {name: raw, p", "- {name: dump, memoryDump: {claimName: dump}}\n- {name: raw, p", "spec.volumes[1].memoryDump.hotpluggable: Invalid value: false: must be true"},
+		"dumps to a nameless claim":        {"- {name: raw, p", "- {name: dump, memoryDump: {hotpluggable: true}}\n- {name: raw, p", "spec.volumes[1].memoryDump.claimName: Required value"},
+		"dumps to a disk":                  {"- {name: raw, persistentVolumeClaim: {claimName: raw}}", "- {name: raw, memoryDump: {claimName: raw, hotpluggable: true}}", "spec.volumes[1].memoryDump: Invalid value: \"raw\": the guest's memory is dumped to this volume; remove the disk of its name"},
 		"an initrd alone":                  {kernel, "  firmware: {kernelBoot: {container: {image: k, initrdPath: /i}}}\n  devices:", "spec.domain.firmware.kernelBoot.container.kernelPath: Required value"},
 	} {
 		t.Run(name, func(t *testing.T) {

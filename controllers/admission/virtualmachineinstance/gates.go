@@ -14,6 +14,7 @@ import (
 type behind func(spec, before *virtv1.VirtualMachineInstanceSpec, path *field.Path) []*field.Path
 
 var gates = map[string]behind{
+	featuregate.HostDisk:        hostDisks,
 	featuregate.VSOCK:           sockets,
 	featuregate.DownwardMetrics: metrics,
 }

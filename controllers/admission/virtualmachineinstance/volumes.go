@@ -3,6 +3,7 @@ package virtualmachineinstance
 import (
 	"fmt"
 	"reflect"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -78,6 +79,10 @@ func source(spec *virtv1.VirtualMachineInstanceSpec, volume virtv1.Volume, at *f
 		return cloudInit(&same, at.Child("cloudInitConfigDrive"))
 	case volume.Sysprep != nil:
 		return sysprep(volume.Sysprep, at.Child("sysprep"))
+	case volume.HostDisk != nil:
+		return hostDisk(volume.HostDisk, at.Child("hostDisk"))
+	case volume.MemoryDump != nil:
+		return memoryDump(spec, volume, at.Child("memoryDump"))
 	}
 	return append(disk(spec, volume, at), configDisc(volume, at)...)
 }
@@ -113,6 +118,21 @@ func disk(spec *virtv1.VirtualMachineInstanceSpec, volume virtv1.Volume, at *fie
 		if claim := volume.Ephemeral.PersistentVolumeClaim; claim == nil || claim.ClaimName == "" {
 			errs = append(errs, field.Required(at.Child("ephemeral", "persistentVolumeClaim", "claimName"), "name the claim"))
 		}
+	}
+	return errs
+}
+
+// memoryDump checks a volume that is no disk: the guest's memory is dumped to it.
+func memoryDump(spec *virtv1.VirtualMachineInstanceSpec, volume virtv1.Volume, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if volume.MemoryDump.ClaimName == "" {
+		errs = append(errs, field.Required(at.Child("claimName"), "name the claim"))
+	}
+	if !volume.MemoryDump.Hotpluggable {
+		errs = append(errs, field.Invalid(at.Child("hotpluggable"), false, "must be true: the claim comes while the guest runs"))
+	}
+	if slices.ContainsFunc(spec.Domain.Devices.Disks, func(disk virtv1.Disk) bool { return disk.Name == volume.Name }) {
+		errs = append(errs, field.Invalid(at, volume.Name, "the guest's memory is dumped to this volume; remove the disk of its name"))
 	}
 	return errs
 }

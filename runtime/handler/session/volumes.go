@@ -53,7 +53,7 @@ func (s *Session) Volume() (*os.File, error) {
 // Plug gives the guest one more disk, with the folder of its claim unless that is in the
 // launcher's own pod.
 func (s *Session) Plug(ctx context.Context, what protocol.Plug, claim ...*os.File) error {
-	launcher, err := s.atLeast(wire.VersionHotplug)
+	launcher, err := s.answering(wire.VersionHotplug)
 	if err != nil {
 		return err
 	}
@@ -62,12 +62,33 @@ func (s *Session) Plug(ctx context.Context, what protocol.Plug, claim ...*os.Fil
 	if err := launcher.conn.Call(ctx, protocol.TypePlug, what, &state, claim...); err != nil {
 		return away(err)
 	}
+	s.take(state, reports)
+	return nil
+}
+
+// DumpMemory has the guest's memory written to a file in the folder of a claim; the launcher's state
+// tells when it is there.
+func (s *Session) DumpMemory(ctx context.Context, what protocol.MemoryDump, claim *os.File) error {
+	launcher, err := s.atLeast(wire.VersionMemoryDump)
+	if err != nil {
+		return err
+	}
+	reports := s.reported()
+	var state protocol.State
+	if err := launcher.conn.Call(ctx, protocol.TypeMemoryDump, what, &state, claim); err != nil {
+		return away(err)
+	}
+	s.take(state, reports)
+	return nil
+}
+
+// take keeps state, an answer, unless an event came since there were reports: that is as new or newer.
+func (s *Session) take(state protocol.State, reports int) {
 	s.mu.Lock()
-	if s.reports == reports { // an event that came meanwhile is as new or newer
+	defer s.mu.Unlock()
+	if s.reports == reports {
 		s.state = &state
 	}
-	s.mu.Unlock()
-	return nil
 }
 
 // UnplugAgain is when a guest that keeps a disk is asked again to let go of it.
@@ -76,7 +97,7 @@ const UnplugAgain = 10 * time.Second
 // Unplug asks the guest to let go of a disk; the launcher's state tells when it has. A guest
 // that was asked just now, as leaving says, is not asked again: every answer is a new state.
 func (s *Session) Unplug(ctx context.Context, what protocol.Unplug, leaving bool) error {
-	launcher, err := s.atLeast(wire.VersionHotplug)
+	launcher, err := s.answering(wire.VersionHotplug)
 	if err != nil {
 		return err
 	}

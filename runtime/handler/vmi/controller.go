@@ -70,6 +70,8 @@ func Changed(vmi types.NamespacedName) event.GenericEvent {
 // scope is what one pass has seen and made.
 type scope struct {
 	vmi *v1.VirtualMachineInstance
+	// before is the VMI's status as it was written last.
+	before *runtimeStatus
 	// pod and session are the launcher's; set by locate.
 	pod     *corev1.Pod
 	session *session.Session
@@ -86,9 +88,11 @@ type scope struct {
 	attachments []attachment
 	claims      map[string]*corev1.PersistentVolumeClaim
 	// pluggable says that the launcher has told what disks its guest has, plugErrors why volumes
-	// could not be given or taken; set by plugDisks.
+	// could not be given or taken, or not be dumped to; set by plugDisks and dumpMemory.
 	pluggable  bool
 	plugErrors map[string]string
+	// dumpRefused is a volume to which the launcher is too old to dump; set by dumpMemory.
+	dumpRefused string
 	// lookAgain is when a guest that has not ended is to be forced, or one that keeps a disk asked
 	// again; set by shutDown and plugDisks.
 	lookAgain time.Duration
@@ -114,6 +118,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (resul
 	if !ours(s.vmi, r.NodeName) {
 		return ctrl.Result{}, nil
 	}
+	s.before = r.written.latest(request.NamespacedName, s.vmi)
 	defer func() {
 		if writeErr := r.writeStatus(ctx, s); writeErr != nil {
 			err = errors.Join(err, writeErr)
@@ -130,6 +135,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (resul
 		r.prepareAndSync,
 		r.releaseDisks,
 		r.plugDisks,
+		r.dumpMemory,
 		r.resizeGuest,
 	} {
 		if err := step(ctx, s); errors.Is(err, errWait) {

@@ -66,6 +66,21 @@ func (r *Reconciler) tellAccess(s *scope, before, after *runtimeStatus) {
 	}
 }
 
+// tellDumps tells of dumps of the guest's memory that have ended.
+func (r *Reconciler) tellDumps(s *scope, before, after *runtimeStatus) {
+	for i := range after.VolumeStatus {
+		now := &after.VolumeStatus[i]
+		if !dumpOver(now) || dumpOver(before.volume(now.Name)) {
+			continue
+		}
+		if now.Phase == v1.MemoryDumpVolumeFailed {
+			r.event(s.vmi, corev1.EventTypeWarning, reasonDumpFailed, now.Message)
+			continue
+		}
+		r.event(s.vmi, corev1.EventTypeNormal, reasonVolumeReady, now.Message)
+	}
+}
+
 func (r *Reconciler) event(vmi *v1.VirtualMachineInstance, kind string, reason v1.SyncEvent, note string) {
 	r.Recorder.Eventf(vmi, nil, kind, string(reason), string(reason), "%s", note)
 }

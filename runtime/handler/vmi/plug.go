@@ -43,7 +43,7 @@ func (r *Reconciler) findAttachments(ctx context.Context, s *scope) error {
 	if err := r.Client.List(ctx, pods, client.InNamespace(s.vmi.Namespace), client.MatchingLabels{v1.AppLabel: names.AppAttachment}); err != nil {
 		return fmt.Errorf("listing attachment pods of VMI %s: %w", s.vmi.Name, err)
 	}
-	released := releasedPods(r.written.latest(client.ObjectKeyFromObject(s.vmi), s.vmi))
+	released := releasedPods(s.before)
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		if metav1.IsControlledBy(pod, s.vmi) {
@@ -71,10 +71,13 @@ func releasedPods(status *runtimeStatus) map[types.UID]bool {
 // readLateClaims reads the claims of volumes that the guest does not have yet.
 func (r *Reconciler) readLateClaims(ctx context.Context, s *scope) error {
 	s.claims = map[string]*corev1.PersistentVolumeClaim{}
+	late := volume.DumpClaims(s.vmi)
 	for name, claimName := range volume.Claims(s.vmi) {
-		if volume.Mounted(s.pod, name, claimName) {
-			continue
+		if !volume.Mounted(s.pod, name, claimName) {
+			late[name] = claimName
 		}
+	}
+	for name, claimName := range late {
 		claim := &corev1.PersistentVolumeClaim{}
 		err := r.Reader.Get(ctx, client.ObjectKey{Namespace: s.vmi.Namespace, Name: claimName}, claim)
 		if client.IgnoreNotFound(err) != nil {

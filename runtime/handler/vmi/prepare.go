@@ -9,6 +9,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/slipway-vm/slipway/internal/dedicated"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/runtime/handler/process"
 	"github.com/slipway-vm/slipway/runtime/network"
@@ -24,6 +25,17 @@ func giveDevices(s *scope) error {
 		if err != nil && !errors.Is(err, process.ErrSharedDevice) {
 			return fmt.Errorf("preparing devices of VMI %s: %w", s.vmi.Name, err)
 		}
+	}
+	return nil
+}
+
+// allowRealtime lets libvirt put processors of the guest before all else that runs on theirs.
+func allowRealtime(s *scope) error {
+	if !dedicated.Realtime(s.vmi) {
+		return nil
+	}
+	if err := process.AllowRealtime(s.pod.UID); err != nil {
+		return fmt.Errorf("preparing the processors of VMI %s: %w", s.vmi.Name, err)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/slipway-vm/slipway/runtime/protocol"
+	"github.com/slipway-vm/slipway/runtime/volume"
 )
 
 // runtimeStatus is the part of a VMI's status that virt-handler owns, as it is applied:
@@ -38,7 +39,7 @@ func compute(s *scope, base *runtimeStatus, now metav1.Time) *runtimeStatus {
 	case s.failure != nil:
 		status.Phase = v1.Failed
 	case state == nil || state.Phase == protocol.PhaseNone || state.Phase == protocol.PhaseStarting:
-		if s.trouble == nil && !waits(state) {
+		if s.trouble == nil && !waits(state) && !silent(s) && (state == nil || !wasSilent(status)) {
 			return nil
 		}
 	default:
@@ -71,6 +72,19 @@ func (r *runtimeStatus) condition(kind v1.VirtualMachineInstanceConditionType) *
 	for i := range r.Conditions {
 		if r.Conditions[i].Type == kind {
 			return &r.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// volume is the status of the volume called name, nil when there is none.
+func (r *runtimeStatus) volume(name string) *v1.VolumeStatus {
+	if r == nil {
+		return nil
+	}
+	for i := range r.VolumeStatus {
+		if r.VolumeStatus[i].Name == name {
+			return &r.VolumeStatus[i]
 		}
 	}
 	return nil
@@ -123,7 +137,8 @@ func (r *runtimeStatus) describe(s *scope) {
 	if s.view.Synced != nil {
 		r.Interfaces = interfaces(s.view.Synced.Facts.Interfaces, s.view.Synced.PodInterface, state.Interfaces)
 	}
-	if state.Disks != nil {
+	// A guest without disks may have its memory dumped, too.
+	if state.Disks != nil || len(volume.DumpClaims(s.vmi)) > 0 || slices.ContainsFunc(r.VolumeStatus, cameLate) {
 		r.VolumeStatus = volumeStatus(s)
 	}
 	if state.Machine != "" {

@@ -50,6 +50,7 @@ func volumeStatus(s *scope) []v1.VolumeStatus {
 			told[disk.Volume] = true
 		}
 	}
+	all = append(all, dumpStatuses(s)...)
 	return append(all, releasedStatus(s)...)
 }
 
@@ -134,10 +135,14 @@ func releasedStatus(s *scope) []v1.VolumeStatus {
 	return all
 }
 
-// needed says whether the guest has a disk from what a holds, or is to get one.
+// needed says whether the guest has a disk from what a holds, or is to get one, or its memory is
+// dumped to it.
 func needed(s *scope, a attachment) bool {
 	name := volume.Held(a.pod)
 	if disk := diskOf(s, name); disk != nil && (disk.Claim == a.claim || disk.Claim == "") {
+		return true
+	}
+	if volume.DumpClaims(s.vmi)[name] == a.claim || dumpGoesOn(s, name) {
 		return true
 	}
 	return volume.Claims(s.vmi)[name] == a.claim
@@ -158,6 +163,9 @@ func attachmentOf(s *scope, name, claimName string) *attachment {
 	}
 	return found
 }
+
+// cameLate says whether status is of a volume that is held by a pod of its own.
+func cameLate(status v1.VolumeStatus) bool { return status.HotplugVolume != nil }
 
 func hasDisk(vmi *v1.VirtualMachineInstance, name string) bool {
 	return slices.ContainsFunc(vmi.Spec.Domain.Devices.Disks, func(disk v1.Disk) bool { return disk.Name == name })

@@ -20,7 +20,7 @@ import (
 
 // Paths are where volumes are in the pod.
 type Paths struct {
-	Claims  string // <volume>/disk.img of Filesystem claims
+	Claims  string // <volume>/disk.img of Filesystem claims, <volume>/<file> of files of the node
 	Blocks  string // <volume> of Block claims
 	Secrets string // <volume>/ of what volumes show as discs: ConfigMaps, Secrets, tokens, facts of the pod
 	Scratch string // images that end with the pod
@@ -89,6 +89,8 @@ func prepare(paths Paths, request Request, volume *v1.Volume) (Disk, error) {
 		return ephemeral(paths, volume.Name)
 	case volume.EmptyDisk != nil:
 		return emptyDisk(paths, volume)
+	case volume.HostDisk != nil:
+		return hostDisk(paths, volume, onlyRead(request.VMI, volume.Name))
 	case volume.DownwardMetrics != nil:
 		return metricsDisk(paths, volume.Name)
 	default:

@@ -25,6 +25,8 @@ const (
 	DeviceRemoved
 	// DeviceStays: the guest refused to let go of a device; Detail is its alias.
 	DeviceStays
+	// MemoryDumped: QEMU has ended writing the guest's memory; Detail says why it failed.
+	MemoryDumped
 	// Reconnected: events may have been missed; ask for the status.
 	Reconnected
 )
@@ -109,7 +111,10 @@ func (h *Hypervisor) subscribe(conn *libvirt.Connect) error {
 	if err != nil {
 		return fmt.Errorf("asking libvirt for changes of the memory: %w", err)
 	}
-	return h.subscribeDevices(conn)
+	if err := h.subscribeDevices(conn); err != nil {
+		return err
+	}
+	return h.subscribeDumps(conn)
 }
 
 // lifecycleStatus translates an event; false for one that changes nothing here.

@@ -1,7 +1,6 @@
 package hypervisor
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 )
@@ -23,24 +22,9 @@ func (h *Hypervisor) Keep(files []*os.File) error {
 	}
 	defer release()
 	for i, file := range files {
-		command, err := json.Marshal(map[string]any{"execute": "add-fd", "arguments": map[string]any{"fdset-id": keptSet + i, "opaque": file.Name()}})
+		_, err := monitor(domain, "add-fd", map[string]any{"fdset-id": keptSet + i, "opaque": file.Name()}, file)
 		if err != nil {
-			return fmt.Errorf("writing a command to QEMU: %w", err)
-		}
-		answer, _, err := domain.QemuMonitorCommandWithFiles(string(command), []os.File{*file}, 0)
-		if err != nil {
-			return fmt.Errorf("handing %s to QEMU: %w", file.Name(), plain(err))
-		}
-		var refused struct {
-			Error *struct {
-				Description string `json:"desc"`
-			} `json:"error"`
-		}
-		if err := json.Unmarshal([]byte(answer), &refused); err != nil {
-			return fmt.Errorf("handing %s to QEMU: it answered %q: %w", file.Name(), answer, err)
-		}
-		if refused.Error != nil {
-			return fmt.Errorf("handing %s to QEMU: %s", file.Name(), refused.Error.Description)
+			return fmt.Errorf("handing %s to QEMU: %w", file.Name(), err)
 		}
 	}
 	return nil

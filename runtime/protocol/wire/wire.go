@@ -10,7 +10,7 @@ package wire
 // Version is the protocol's version that this build speaks. A launcher of an earlier
 // version keeps being served for as long as its messages are known, so fields of
 // messages are only ever added.
-const Version = VersionHotplug
+const Version = VersionMemoryDump
 
 // VersionControl is the first version whose launchers know the requests of users: pause,
 // console, screenshot and the like.
@@ -24,6 +24,9 @@ const VersionResize = 4
 
 // VersionHotplug is the first version whose launchers take disks in and out of a running guest.
 const VersionHotplug = 5
+
+// VersionMemoryDump is the first version whose launchers write a guest's memory to a claim.
+const VersionMemoryDump = 6
 
 // Type names a message.
 type Type string

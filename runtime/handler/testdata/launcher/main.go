@@ -126,6 +126,8 @@ func (l *launcher) answer(ctx context.Context, request wire.Request) (any, error
 		return nil, nil
 	case protocol.TypePlug:
 		return l.plug(request)
+	case protocol.TypeMemoryDump:
+		return l.dump(request)
 	case protocol.TypeUnplug:
 		return nil, l.unplug(request)
 	case protocol.TypeStats:
@@ -142,6 +144,7 @@ func (l *launcher) sync(request wire.Request) (any, error) {
 	if err := request.Decode(&sync); err != nil {
 		return nil, err
 	}
+	tellFiles(sync.VMI)
 	fmt.Println("sync", sync.VMI.Name, "with disks", sync.Facts.ContainerDisks, len(request.Files))
 	l.mu.Lock()
 	defer l.mu.Unlock()
