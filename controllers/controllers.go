@@ -40,6 +40,8 @@ type Options struct {
 	// HealthAddress is where health is served, such as ":8080", MetricsAddress where metrics
 	// are, with TLS; "0" serves none.
 	HealthAddress, MetricsAddress string
+	// Extend adds what else virt-controller does to its manager, before that starts; nil for nothing.
+	Extend func(ctrl.Manager) error
 }
 
 // validate says what is missing.

@@ -56,6 +56,11 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 	if err := setup(ctx, mgr, options); err != nil {
 		return err
 	}
+	if options.Extend != nil {
+		if err := options.Extend(mgr); err != nil {
+			return fmt.Errorf("preparing virt-controller: %w", err)
+		}
+	}
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("running the controllers: %w", err)
 	}

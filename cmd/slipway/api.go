@@ -1,12 +1,15 @@
 package main
 
 import (
+	"errors"
+
 	"github.com/spf13/cobra"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/slipway-vm/slipway/controllers/admission"
 	"github.com/slipway-vm/slipway/controllers/subresource"
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/verbosity"
 )
 
 // apiPort is where the webhooks and the subresources are served.
@@ -15,19 +18,22 @@ const apiPort = 8443
 func newAPICommand() *cobra.Command {
 	var options admission.Options
 	subresources := subresource.Options{Version: version}
-	verbosity := 0
+	base := 0
 	cmd := &cobra.Command{
 		Use:     "api",
 		Short:   "Serves the webhooks that complete and check virtual machines and disks, and the machines' subresources",
 		Example: "  slipway api --namespace kubevirt-hyperconverged",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			config, err := clusterConfig(verbosity)
+			level := verbosity.New(base)
+			config, err := clusterConfig(level)
 			if err != nil {
 				return err
 			}
 			subresources.Namespace = options.Namespace
-			options.Extend = func(mgr ctrl.Manager) error { return subresource.Setup(mgr, subresources) }
+			options.Extend = func(mgr ctrl.Manager) error {
+				return errors.Join(subresource.Setup(mgr, subresources), level.Follow(mgr, verbosity.API))
+			}
 			return admission.Run(cmd.Context(), config, options)
 		},
 	}
@@ -39,6 +45,6 @@ func newAPICommand() *cobra.Command {
 	flags.StringSliceVar(&options.Hosts, "host", nil, "further name by which the webhooks are reached, when they do not run behind their Service")
 	flags.StringVar(&subresources.TokenFile, "handler-token", subresource.TokenFile, "file with the token that virt-handler knows virt-api by")
 	flags.IntVar(&subresources.HandlerPort, "handler-port", subresource.HandlerPort, "where virt-handler serves on every node")
-	flags.IntVar(&verbosity, "verbosity", 1, "0 logs little, 9 everything")
+	flags.IntVar(&base, "verbosity", 1, "0 logs little, 9 everything; while the KubeVirt object's logVerbosity says nothing")
 	return cmd
 }

@@ -7,26 +7,28 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
-	"k8s.io/klog/v2/textlogger"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/slipway-vm/slipway/controllers"
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/verbosity"
 )
 
 func newControllerCommand() *cobra.Command {
 	options := controllers.Options{Version: version, Identity: podIdentity()}
-	verbosity := 0
+	base := 0
 	cmd := &cobra.Command{
 		Use:     "controller",
 		Short:   "Runs the controllers: virtual machines, their disks and their launcher pods",
 		Example: "  slipway controller --launcher-image ghcr.io/slipway-vm/slipway-launcher:v1 --importer-image ghcr.io/slipway-vm/slipway:v1",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			config, err := clusterConfig(verbosity)
+			level := verbosity.New(base)
+			config, err := clusterConfig(level)
 			if err != nil {
 				return err
 			}
+			options.Extend = func(mgr ctrl.Manager) error { return level.Follow(mgr, verbosity.Controller) }
 			return controllers.Run(cmd.Context(), config, options)
 		},
 	}
@@ -37,13 +39,13 @@ func newControllerCommand() *cobra.Command {
 	flags.StringVar(&options.Namespace, "namespace", names.InstallNamespace, "namespace of the installation")
 	flags.StringVar(&options.HealthAddress, "health-address", ":8080", "where /healthz and /readyz are served; 0 for nowhere")
 	flags.StringVar(&options.MetricsAddress, "metrics-address", ":8443", "where /metrics is served, with TLS; 0 for nowhere")
-	flags.IntVar(&verbosity, "verbosity", 1, "0 logs little, 9 everything")
+	flags.IntVar(&base, "verbosity", 1, "0 logs little, 9 everything; while the KubeVirt object's logVerbosity says nothing")
 	return cmd
 }
 
 // clusterConfig sets up logging and finds the cluster.
-func clusterConfig(verbosity int) (*rest.Config, error) {
-	logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Verbosity(verbosity), textlogger.Output(os.Stderr)))
+func clusterConfig(level *verbosity.Level) (*rest.Config, error) {
+	logger := level.Logger()
 	ctrl.SetLogger(logger)
 	klog.SetLogger(logger)
 	config, err := ctrl.GetConfig()

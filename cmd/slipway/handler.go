@@ -7,11 +7,11 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
-	"k8s.io/klog/v2/textlogger"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/verbosity"
 	"github.com/slipway-vm/slipway/runtime/handler"
 	"github.com/slipway-vm/slipway/runtime/handler/kvm"
 	"github.com/slipway-vm/slipway/runtime/hostpath"
@@ -20,13 +20,14 @@ import (
 func newHandlerCommand() *cobra.Command {
 	var options handler.Options
 	storage := hostpath.Options{Version: version, Registerer: metrics.Registry}
-	verbosity := 0
+	base := 0
 	command := &cobra.Command{
 		Use:   "handler",
 		Short: "Runs the node agent: virtual machines, their networks and devices, and node storage",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Verbosity(verbosity), textlogger.Output(os.Stderr)))
+			level := verbosity.New(base)
+			logger := level.Logger()
 			ctrl.SetLogger(logger)
 			config, err := ctrl.GetConfig()
 			if err != nil {
@@ -34,6 +35,7 @@ func newHandlerCommand() *cobra.Command {
 			}
 			options.Config, storage.Config, storage.Log = config, config, logger
 			storage.NodeName, storage.KubeletRoot = options.NodeName, options.KubeletRoot
+			options.Extend = func(mgr ctrl.Manager) error { return level.Follow(mgr, verbosity.Handler(options.NodeName)) }
 			if options.ProveKVM, err = proofCommand(); err != nil {
 				return err
 			}
@@ -55,7 +57,7 @@ func newHandlerCommand() *cobra.Command {
 	flags.StringVar(&storage.HostRoot, "host-root", "/host", "where the node's root folder is mounted")
 	flags.StringVar(&options.APIAddress, "api-address", ":8186", "where virt-api reaches this handler, for consoles, pauses and the like")
 	flags.StringVar(&options.Namespace, "namespace", os.Getenv(names.EnvPodNamespace), "namespace of the installation, whose virt-api is served")
-	flags.IntVar(&verbosity, "verbosity", 1, "0 logs little, 9 everything")
+	flags.IntVar(&base, "verbosity", 1, "0 logs little, 9 everything; while the KubeVirt object's logVerbosity says nothing")
 	command.AddCommand(newKVMProofCommand())
 	return command
 }

@@ -5,12 +5,12 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
-	"k8s.io/klog/v2/textlogger"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/slipway-vm/slipway/catalog"
 	"github.com/slipway-vm/slipway/controllers/hyperconverged"
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/verbosity"
 	"github.com/slipway-vm/slipway/pipelines"
 	"github.com/slipway-vm/slipway/tasks"
 )
@@ -24,14 +24,16 @@ func newOperatorCommand() *cobra.Command {
 		Bundles:       bundles(),
 		Sizes:         catalog.Types(),
 	}
-	verbosity := 0
+	base := 0
 	command := &cobra.Command{
 		Use:   "operator",
 		Short: "Brings up what one HyperConverged object asks for, and keeps it so",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Verbosity(verbosity), textlogger.Output(os.Stderr)))
+			level := verbosity.New(base)
+			logger := level.Logger()
 			ctrl.SetLogger(logger)
+			options.Extend = func(mgr ctrl.Manager) error { return level.Follow(mgr, verbosity.Operator) }
 			config, err := ctrl.GetConfig()
 			if err != nil {
 				return fmt.Errorf("finding the cluster: %w; set KUBECONFIG, or run in a pod", err)
@@ -46,7 +48,7 @@ func newOperatorCommand() *cobra.Command {
 	flags.IntVar(&options.WebhookPort, "webhook-port", 9443, "port on which webhooks are served")
 	flags.StringVar(&options.HealthAddress, "health-address", ":8080", "where /healthz and /readyz are served; 0 for nowhere")
 	flags.StringVar(&options.MetricsAddress, "metrics-address", "0", "where /metrics is served; 0 for nowhere")
-	flags.IntVar(&verbosity, "verbosity", 1, "0 logs little, 9 everything")
+	flags.IntVar(&base, "verbosity", 2, "0 logs little, 9 everything; while the KubeVirt object's logVerbosity says nothing")
 	return command
 }
 

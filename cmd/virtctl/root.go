@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/slipway-vm/slipway/cmd/virtctl/adm"
 	"github.com/slipway-vm/slipway/cmd/virtctl/cache"
 	"github.com/slipway-vm/slipway/cmd/virtctl/cluster"
 	"github.com/slipway-vm/slipway/cmd/virtctl/console"
@@ -41,6 +42,7 @@ func newRootCommand(program string) *cobra.Command {
 	root.SetOut(os.Stdout)
 	access := cluster.NewAccess(root.PersistentFlags())
 	root.AddCommand(
+		adm.NewCommand(access),
 		cache.NewCommand(access),
 		console.NewCommand(access),
 		create.NewCommand(access),

@@ -25,6 +25,9 @@ import (
 // featureGates is where the KubeVirt object has its feature gates.
 const featureGates = "/spec/configuration/developerConfiguration/featureGates"
 
+// logVerbosity is where it says how much components log.
+const logVerbosity = "/spec/configuration/developerConfiguration/logVerbosity"
+
 // operand is an object of the field's own API that the operator creates for clients to find.
 type operand struct {
 	object     *unstructured.Unstructured
@@ -53,6 +56,8 @@ func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Un
 			acted: []string{
 				"/spec/configuration/developerConfiguration/useEmulation", "/spec/configuration/commonInstancetypesDeployment/enabled",
 				"/spec/configuration/vmStateStorageClass", featureGates,
+				logVerbosity + "/virtAPI", logVerbosity + "/virtController", logVerbosity + "/virtHandler",
+				logVerbosity + "/virtLauncher", logVerbosity + "/virtOperator",
 				"/spec/workloadUpdateStrategy/workloadUpdateMethods",
 				"/spec/workloadUpdateStrategy/batchEvictionSize", "/spec/workloadUpdateStrategy/batchEvictionInterval",
 			},

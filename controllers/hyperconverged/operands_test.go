@@ -22,6 +22,8 @@ func TestOperandsArePatchedByAnnotation(t *testing.T) {
 		"a gate of nothing":         {annotation: kubevirt, patch: `[{"op":"add","path":"/spec/configuration/developerConfiguration/featureGates","value":["HostDisk","GPU"]}]`, wantError: "the feature gate GPU, which Slipway does not act on; there are: HostDisk, VSOCK, DownwardMetrics"},
 		"gates that are no list":    {annotation: kubevirt, patch: `[{"op":"add","path":"/spec/configuration/developerConfiguration/featureGates","value":"HostDisk"}]`, wantError: "must be a list of names"},
 		"emulation, and a gate":     {annotation: kubevirt, patch: `[{"op":"add","path":"/spec/configuration/developerConfiguration","value":{"useEmulation":true,"featureGates":["HostDisk","VSOCK"]}}]`},
+		"levels of logs":            {annotation: kubevirt, patch: `[{"op":"add","path":"/spec/configuration/developerConfiguration","value":{"useEmulation":true,"logVerbosity":{"virtAPI":4,"virtLauncher":3}}}]`},
+		"a level of what is not":    {annotation: kubevirt, patch: `[{"op":"add","path":"/spec/configuration/developerConfiguration/logVerbosity","value":{"virtSynchronizationController":4}}]`, wantError: "virtSynchronizationController, which Slipway does not act on"},
 		"no JSON":                   {annotation: kubevirt, patch: `useEmulation`, wantError: "it is no JSON patch"},
 		"a path that is not there":  {annotation: kubevirt, patch: `[{"op":"remove","path":"/spec/nothing"}]`, wantError: "it does not apply to KubeVirt"},
 		"the name of the object":    {annotation: kubevirt, patch: `[{"op":"replace","path":"/metadata/name","value":"x"}]`, wantError: "/metadata/name"},

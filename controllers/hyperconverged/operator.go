@@ -82,6 +82,11 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 	if err := reconciler.SetupWithManager(mgr); err != nil {
 		return err
 	}
+	if options.Extend != nil {
+		if err := options.Extend(mgr); err != nil {
+			return fmt.Errorf("preparing the operator: %w", err)
+		}
+	}
 	log.FromContext(ctx).Info("starting operator", "version", options.Version, "namespace", options.Namespace, "kubeletRoot", options.KubeletRoot)
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("running the operator: %w", err)

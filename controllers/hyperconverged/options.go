@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 
+	ctrl "sigs.k8s.io/controller-runtime"
+
 	"github.com/slipway-vm/slipway/controllers/hyperconverged/render"
 	"github.com/slipway-vm/slipway/internal/names"
 )
@@ -37,6 +39,8 @@ type Options struct {
 	WebhookPort int
 	// HealthAddress serves /healthz and /readyz, MetricsAddress /metrics; "0" serves none.
 	HealthAddress, MetricsAddress string
+	// Extend adds what else the operator does to its manager, before that starts; nil for nothing.
+	Extend func(ctrl.Manager) error
 }
 
 // Validate says what is missing.

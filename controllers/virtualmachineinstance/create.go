@@ -68,6 +68,7 @@ func (r *Reconciler) podInput(ctx context.Context, s *scope) (pod.Input, error) 
 		CPURatio:         settings.cpuRatio,
 		MemoryOvercommit: settings.memoryOvercommit,
 		Claims:           claims(s.volumes),
+		LogVerbosity:     settings.launcherVerbosity,
 	}
 	if s.state != nil {
 		in.State = s.state.claim

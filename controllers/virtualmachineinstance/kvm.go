@@ -19,6 +19,8 @@ type settings struct {
 	pullPolicy       corev1.PullPolicy
 	// stateClass is the StorageClass of what VMs keep beside their disks; empty when none is named.
 	stateClass string
+	// launcherVerbosity is how much launchers log; 0 when nothing is said.
+	launcherVerbosity uint
 }
 
 // defaultCPURatio is KubeVirt's cpuAllocationRatio where the object names none.
@@ -49,6 +51,9 @@ func settingsOf(kv *virtv1.KubeVirt) settings {
 		}
 		if dev.MemoryOvercommit > 0 {
 			s.memoryOvercommit = int64(dev.MemoryOvercommit)
+		}
+		if dev.LogVerbosity != nil {
+			s.launcherVerbosity = dev.LogVerbosity.VirtLauncher
 		}
 	}
 	return s

@@ -36,6 +36,13 @@ const (
 	EnvNodeName      = "NODE_NAME"
 )
 
+// How much a virtual machine's launcher logs: the label says it on a VirtualMachineInstance, the
+// variable to the launcher. Both are the field's.
+const (
+	LogVerbosityLabel    = "logVerbosity"
+	EnvLauncherVerbosity = "VIRT_LAUNCHER_LOG_VERBOSITY"
+)
+
 // Labels and annotations of the field that kubevirt.io/api does not export.
 const (
 	LabelVMName      = "vm.kubevirt.io/name"

@@ -63,6 +63,8 @@ type Options struct {
 	Namespace string
 	// ProveKVM is the command that calls kvm.Run in a process of its own.
 	ProveKVM []string
+	// Extend adds what else virt-handler does to its manager, before that starts; nil for nothing.
+	Extend func(ctrl.Manager) error
 }
 
 func (o Options) validate() error {
@@ -130,6 +132,11 @@ func Run(ctx context.Context, options Options) error {
 	}
 	if err := serveHealth(mgr, heartbeat); err != nil {
 		return err
+	}
+	if options.Extend != nil {
+		if err := options.Extend(mgr); err != nil {
+			return fmt.Errorf("preparing %s: %w", name, err)
+		}
 	}
 	if err := ctrlmetrics.Registry.Register(metrics.New(ctx, guests(mgr, sessions))); err != nil {
 		return fmt.Errorf("registering the metrics of guests: %w", err)

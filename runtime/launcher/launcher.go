@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strconv"
 	"sync"
 	"time"
 
@@ -66,8 +67,28 @@ func PodOptions() Options {
 		SocketDir: names.LauncherSocketDir, PrivateDir: names.LauncherPrivateDir, LibvirtDir: names.LauncherLibvirtDir,
 		CredentialsDir: names.LauncherCredentialsDir, StateDir: names.LauncherStateDir,
 		Libvirtd: "/usr/sbin/libvirtd", Console: os.Stdout, TerminationMessage: "/dev/termination-log",
-		Log: slog.New(slog.NewJSONHandler(os.Stderr, nil)),
+		Log: slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: levelOf(os.Getenv(names.EnvLauncherVerbosity))})),
 	}
+}
+
+// Levels of the field, 0 to 9, from which on more is logged.
+const (
+	informs = 2 // and where nothing is said
+	debugs  = 4
+)
+
+// levelOf is what is logged at verbosity, which is a number or empty.
+func levelOf(verbosity string) slog.Level {
+	level, err := strconv.Atoi(verbosity)
+	switch {
+	case err != nil:
+		return slog.LevelInfo
+	case level >= debugs:
+		return slog.LevelDebug
+	case level >= informs:
+		return slog.LevelInfo
+	}
+	return slog.LevelWarn
 }
 
 func (o Options) validate() error {

@@ -145,6 +145,7 @@ func (m *machine) fail(reason string, err error) {
 
 // on acts on an event of libvirt.
 func (m *machine) on(ctx context.Context, event hypervisor.Event) {
+	m.log.Debug("Libvirt tells", "event", event.Kind, "detail", event.Detail)
 	switch event.Kind {
 	case hypervisor.Lifecycle:
 		m.condition(ctx, event.Status)

@@ -13,6 +13,7 @@ import (
 
 // handle answers a request of the handler.
 func (m *machine) handle(ctx context.Context, request wire.Request) (any, error) {
+	m.log.Debug("Virt-handler asks", "type", request.Type, "files", len(request.Files))
 	if request.Type == protocol.TypeSync {
 		return m.handleSync(ctx, request) // it keeps the files
 	}

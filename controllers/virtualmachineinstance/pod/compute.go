@@ -30,6 +30,7 @@ func computeContainer(in Input) (corev1.Container, error) {
 		ImagePullPolicy: in.PullPolicy,
 		Command:         []string{"/usr/bin/virt-launcher"},
 		Args:            launcherArgs(in.VMI),
+		Env:             launcherEnv(in),
 		Ports:           containerPorts(in.VMI),
 		Resources:       resources,
 		VolumeMounts:    slices.Concat(ownMounts(), hugepageMounts(in.VMI), stateMounts(in), mounts, access),

@@ -50,6 +50,8 @@ type Input struct {
 	CPURatio int64
 	// MemoryOvercommit is guest memory as a percentage of what is requested, KubeVirt's memoryOvercommit.
 	MemoryOvercommit int64
+	// LogVerbosity is how much the launcher logs unless the VMI says it; 0 when nothing is said.
+	LogVerbosity uint
 	// Claims are the persistent volume claims by the name of the VMI's volume.
 	Claims map[string]Claim
 	// State is the name of the claim of what the VM keeps beside its disks; empty for none.
@@ -191,6 +193,18 @@ func launcherAnnotations(vmi *virtv1.VirtualMachineInstance) map[string]string {
 
 func ownedBy(vmi *virtv1.VirtualMachineInstance) []metav1.OwnerReference {
 	return []metav1.OwnerReference{*metav1.NewControllerRef(vmi, virtv1.VirtualMachineInstanceGroupVersionKind)}
+}
+
+// launcherEnv tells the launcher how much to log, where somebody says it.
+func launcherEnv(in Input) []corev1.EnvVar {
+	level := in.VMI.Labels[names.LogVerbosityLabel]
+	if level == "" && in.LogVerbosity > 0 {
+		level = strconv.FormatUint(uint64(in.LogVerbosity), 10)
+	}
+	if level == "" {
+		return nil
+	}
+	return []corev1.EnvVar{{Name: names.EnvLauncherVerbosity, Value: level}}
 }
 
 func launcherArgs(vmi *virtv1.VirtualMachineInstance) []string {
