@@ -37,13 +37,16 @@ test: deps ## Set up what is missing, pass all tests, print a table of times
 
 ##@ Tests, one kind at a time
 unit: deps ## Tests beside the code, golden files included (no cluster)
-	$(call quiet,$(gotest) -v ./... $(UNIT_ARGS))
+	$(call quiet,$(gotest) -v $(if $(filter rest,$(UNIT)),$$($(GO) list ./... | grep -vxFf <($(GO) list -tags=integration$(comma)$(TAGS) $(integrated))),./...) $(UNIT_ARGS))
 	$(call quiet,cd hack/cluster && $(gotest) -v ./...)
 	$(call quiet,cd hack/cluster/components/triggers && $(gotest) -v ./...)
 
+# The packages with integration tests. `make integration` runs all their tests, `make unit UNIT=rest` those of the others.
+integrated := ./tests/integration/... ./internal/stepcache ./controllers/... ./tasks/... ./runtime/handler/... ./runtime/launcher ./runtime/network/... ./runtime/hostpath ./cmd/virtctl/... ./tests/fuzz
+
 integration: deps ## Tests against a real API server and etcd, network namespaces and devices, no node
 	$(call quiet,KUBEBUILDER_ASSETS=$$($(GO) run -C hack/cluster . build | tail -1) $(gotest) -v -tags=integration$(comma)$(TAGS) -timeout 30m -p 1 \
-		./tests/integration/... ./internal/stepcache ./controllers/... ./tasks/... ./runtime/handler/... ./runtime/launcher ./runtime/network/... ./runtime/hostpath ./cmd/virtctl/... ./tests/fuzz $(INTEGRATION_ARGS))
+		$(integrated) $(INTEGRATION_ARGS))
 
 e2e: cluster images e2e-suite ## Tests on a real cluster with real guests (E2E=lifecycle for one suite)
 

@@ -21,6 +21,7 @@ import (
 	"github.com/slipway-vm/slipway/controllers/virtualmachine"
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance"
 	"github.com/slipway-vm/slipway/controllers/volumesnapshot"
+	"github.com/slipway-vm/slipway/controllers/workloadupdate"
 )
 
 // Options configure virt-controller.
@@ -63,6 +64,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		}),
 		replicaset.SetupWithManager(mgr),
 		pool.SetupWithManager(mgr),
+		workloadupdate.SetupWithManager(mgr),
 		node.SetupWithManager(mgr),
 		datavolume.SetupWithManager(mgr, datavolume.Options{ImporterImage: options.ImporterImage}),
 		datasource.SetupWithManager(mgr, datasource.Options{}),

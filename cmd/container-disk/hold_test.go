@@ -11,7 +11,7 @@ import (
 	"github.com/slipway-vm/slipway/runtime/protocol/wire"
 )
 
-// TestAHolderComesBackToEveryHandler ends the handler's side twice.
+// TestAHolderComesBackToEveryHandler ends the handler's side twice, at any moment after the hello.
 func TestAHolderComesBackToEveryHandler(t *testing.T) {
 	dir := t.TempDir()
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, names.LauncherSocketName), Net: "unix"})
@@ -21,12 +21,15 @@ func TestAHolderComesBackToEveryHandler(t *testing.T) {
 	defer listener.Close()
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
-	done := make(chan error)
+	done := make(chan error, 1)
 	go func() { done <- hold(ctx, dir, "data") }()
+	if err := listener.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
 	for range 2 {
 		socket, err := listener.AcceptUnix()
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("waiting for the holder: %v", err)
 		}
 		hellos := make(chan wire.Hello, 1)
 		conn := wire.NewConn(socket, func(_ context.Context, request wire.Request) (any, error) {

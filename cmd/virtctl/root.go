@@ -19,6 +19,7 @@ import (
 	"github.com/slipway-vm/slipway/cmd/virtctl/objectgraph"
 	"github.com/slipway-vm/slipway/cmd/virtctl/portforward"
 	"github.com/slipway-vm/slipway/cmd/virtctl/power"
+	"github.com/slipway-vm/slipway/cmd/virtctl/rename"
 	"github.com/slipway-vm/slipway/cmd/virtctl/ssh"
 	"github.com/slipway-vm/slipway/cmd/virtctl/template"
 	"github.com/slipway-vm/slipway/cmd/virtctl/usbredir"
@@ -50,6 +51,7 @@ func newRootCommand(program string) *cobra.Command {
 		memorydump.NewCommand(access),
 		objectgraph.NewCommand(access),
 		portforward.NewCommand(access),
+		rename.NewCommand(access),
 		template.NewCommand(access),
 		usbredir.NewCommand(access),
 		about.NewCommand(access, version),

@@ -133,7 +133,7 @@ func TestBadVirtualMachinesAreRefusedWithThePath(t *testing.T) {
 		"a boot order of 0":                    {"name: root, disk", "name: root, bootOrder: 0, disk", []string{spec + "domain.devices.disks[0].bootOrder"}},
 		"a volume with two sources":            {"containerDisk: {image: img}", "containerDisk: {image: img}, emptyDisk: {capacity: 1Gi}", []string{spec + "volumes[0]"}},
 		"an empty disk without a size":         {"containerDisk: {image: img}", "emptyDisk: {capacity: 0}", []string{spec + "volumes[0].emptyDisk.capacity"}},
-		"a volume source not acted on":         {"containerDisk: {image: img}", "hostDisk: {path: /p, type: Disk}", []string{spec + "volumes[0].hostDisk.path", spec + "volumes[0].hostDisk.type"}},
+		"a volume source not acted on":         {"containerDisk: {image: img}", "downwardMetrics: {}", []string{spec + "volumes[0].downwardMetrics"}},
 		"answers for Windows":                  {"containerDisk: {image: img}", "sysprep: {configMap: {name: answers}}", nil},
 		"answers from a Secret":                {"containerDisk: {image: img}", "sysprep: {secret: {name: answers}}", nil},
 		"answers from nowhere":                 {"containerDisk: {image: img}", "sysprep: {}", []string{spec + "volumes[0].sysprep"}},

@@ -27,6 +27,7 @@ import (
 	"github.com/slipway-vm/slipway/controllers/admission/virtualmachine"
 	"github.com/slipway-vm/slipway/controllers/admission/virtualmachineinstance"
 	"github.com/slipway-vm/slipway/controllers/instancetype"
+	"github.com/slipway-vm/slipway/internal/rename"
 	"github.com/slipway-vm/slipway/internal/supported"
 )
 
@@ -42,7 +43,7 @@ func Handlers(reader client.Reader, reviews clone.Reviewer, namespace string, no
 		"/virtualmachines-validate":                   validator(a.virtualMachine),
 		"/virtualmachineinstances-mutate":             mutator(func(vmi *virtv1.VirtualMachineInstance) { virtualmachineinstance.Default(vmi, now()) }),
 		"/virtualmachineinstances-validate":           validator(a.instance),
-		"/virtualmachineinstancereplicasets-validate": validator(replicaSet),
+		"/virtualmachineinstancereplicasets-validate": validator(a.replicaSet),
 		"/virtualmachinepools-validate":               validator(a.pool),
 		"/datavolumes-mutate":                         admission.HandlerFunc(a.authorizeClone),
 		"/datavolumes-validate":                       validator(a.dataVolume),
@@ -59,8 +60,8 @@ type admitter struct {
 
 func (a admitter) virtualMachine(ctx context.Context, r *review[virtv1.VirtualMachine]) (field.ErrorList, error) {
 	vm := r.object
-	if vm.DeletionTimestamp != nil {
-		return nil, nil
+	if errs := renaming(r); len(errs) > 0 || vm.DeletionTimestamp != nil {
+		return errs, nil
 	}
 	vm.Namespace = r.request.Namespace
 	errs := supported.Unsupported(supported.VirtualMachine, r.raw)
@@ -74,6 +75,18 @@ func (a admitter) virtualMachine(ctx context.Context, r *review[virtv1.VirtualMa
 	return a.machine(ctx, vm, old, field.NewPath("spec"))
 }
 
+// renaming refuses a change of what a VM that is being renamed was copied from.
+func renaming(r *review[virtv1.VirtualMachine]) field.ErrorList {
+	if r.old == nil || equality.Semantic.DeepEqual(r.old.Spec, r.object.Spec) {
+		return nil
+	}
+	target := rename.Target(r.old)
+	if target == "" {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(field.NewPath("spec"), fmt.Sprintf("the VirtualMachine is being renamed; change %s when that is done", target))}
+}
+
 // machine checks a VM whose spec is at path, with what it names. old is what the spec was, or nil.
 func (a admitter) machine(ctx context.Context, vm *virtv1.VirtualMachine, old *virtv1.VirtualMachineSpec, path *field.Path) (field.ErrorList, error) {
 	referred, errs, err := a.refer(ctx, vm, path)
@@ -82,6 +95,9 @@ func (a admitter) machine(ctx context.Context, vm *virtv1.VirtualMachine, old *v
 	}
 	if errs := virtualmachine.Validate(vm, referred, path); len(errs) > 0 {
 		return errs, nil
+	}
+	if errs, err := a.gatedMachine(ctx, &vm.Spec, old, path); err != nil || len(errs) > 0 {
+		return errs, err
 	}
 	if old != nil && equality.Semantic.DeepEqual(old.DataVolumeTemplates, vm.Spec.DataVolumeTemplates) {
 		return nil, nil
@@ -119,20 +135,25 @@ func notFound(path *field.Path, name string, err error) (field.ErrorList, error)
 	return field.ErrorList{field.Invalid(path, name, err.Error())}, nil
 }
 
-func (a admitter) instance(_ context.Context, r *review[virtv1.VirtualMachineInstance]) (field.ErrorList, error) {
+func (a admitter) instance(ctx context.Context, r *review[virtv1.VirtualMachineInstance]) (field.ErrorList, error) {
 	if r.old != nil {
 		return virtualmachineinstance.ValidateUpdate(r.old, r.object, r.request.UserInfo, a.namespace), nil
 	}
 	errs := supported.Unsupported(supported.VirtualMachineInstance, r.raw)
-	return append(errs, virtualmachineinstance.Validate(&r.object.Spec, field.NewPath("spec"))...), nil
+	errs = append(errs, virtualmachineinstance.Validate(&r.object.Spec, field.NewPath("spec"))...)
+	closed, err := a.gated(ctx, &r.object.Spec, nil, field.NewPath("spec"))
+	return append(errs, closed...), err
 }
 
-func replicaSet(_ context.Context, r *review[virtv1.VirtualMachineInstanceReplicaSet]) (field.ErrorList, error) {
+func (a admitter) replicaSet(ctx context.Context, r *review[virtv1.VirtualMachineInstanceReplicaSet]) (field.ErrorList, error) {
 	if r.object.DeletionTimestamp != nil {
 		return nil, nil
 	}
-	errs := supported.Unsupported(supported.ReplicaSet, r.raw)
-	return append(errs, replicaset.Validate(r.object)...), nil
+	errs := append(supported.Unsupported(supported.ReplicaSet, r.raw), replicaset.Validate(r.object)...)
+	if len(errs) > 0 {
+		return errs, nil
+	}
+	return a.gatedSet(ctx, r.object, r.old)
 }
 
 func (a admitter) pool(ctx context.Context, r *review[poolv1.VirtualMachinePool]) (field.ErrorList, error) {

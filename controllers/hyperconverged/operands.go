@@ -15,11 +15,15 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/slipway-vm/slipway/controllers/featuregate"
 	"github.com/slipway-vm/slipway/controllers/hyperconverged/render"
 	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
 	sspv1beta3 "github.com/slipway-vm/slipway/internal/api/ssp/v1beta3"
 	"github.com/slipway-vm/slipway/internal/names"
 )
+
+// featureGates is where the KubeVirt object has its feature gates.
+const featureGates = "/spec/configuration/developerConfiguration/featureGates"
 
 // operand is an object of the field's own API that the operator creates for clients to find.
 type operand struct {
@@ -43,11 +47,14 @@ func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Un
 					"developerConfiguration":        map[string]any{},
 					"commonInstancetypesDeployment": map[string]any{"enabled": sizesEnabled(hco)},
 				},
+				"workloadUpdateStrategy": updatesAsked(hco),
 			}),
 			annotation: hcov1.AnnotationKubeVirtPatch,
 			acted: []string{
 				"/spec/configuration/developerConfiguration/useEmulation", "/spec/configuration/commonInstancetypesDeployment/enabled",
-				"/spec/configuration/vmStateStorageClass",
+				"/spec/configuration/vmStateStorageClass", featureGates,
+				"/spec/workloadUpdateStrategy/workloadUpdateMethods",
+				"/spec/workloadUpdateStrategy/batchEvictionSize", "/spec/workloadUpdateStrategy/batchEvictionInterval",
 			},
 		},
 		{
@@ -74,6 +81,9 @@ func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Un
 			return nil, fmt.Errorf("annotation %s of HyperConverged %s: %w", o.annotation, hco.Name, err)
 		}
 		objects = append(objects, patched)
+	}
+	if err := checkUpdates(objects[0]); err != nil {
+		return nil, fmt.Errorf("HyperConverged %s: %w", hco.Name, err)
 	}
 	mark(objects, "operands", base.Version)
 	return objects, nil
@@ -124,7 +134,22 @@ func (o operand) patched(patch string) (*unstructured.Unstructured, error) {
 	if len(idle) > 0 {
 		return nil, fmt.Errorf("it sets %s, which Slipway does not act on; %s", strings.Join(idle, ", "), o.instead())
 	}
-	return result, nil
+	return result, checkGates(result)
+}
+
+// checkGates refuses feature gates that nothing acts on.
+func checkGates(kubevirt *unstructured.Unstructured) error {
+	path := strings.Split(strings.TrimPrefix(featureGates, "/"), "/")
+	gates, _, err := unstructured.NestedStringSlice(kubevirt.Object, path...)
+	if err != nil {
+		return fmt.Errorf("it sets %s, which must be a list of names: %w", featureGates, err)
+	}
+	for _, gate := range gates {
+		if !slices.Contains(featuregate.Known(), gate) {
+			return fmt.Errorf("it sets the feature gate %s, which Slipway does not act on; there are: %s", gate, strings.Join(featuregate.Known(), ", "))
+		}
+	}
+	return nil
 }
 
 func (o operand) instead() string {

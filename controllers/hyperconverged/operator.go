@@ -169,12 +169,17 @@ func newManager(config *rest.Config, options Options, hooks *webhooks, sized boo
 	if err != nil {
 		return nil, fmt.Errorf("selecting the components' pods: %w", err)
 	}
+	former, err := labels.NewRequirement(virtv1.OutdatedLauncherImageLabel, selection.Exists, nil)
+	if err != nil {
+		return nil, fmt.Errorf("selecting VMIs with a former launcher: %w", err)
+	}
 	here := map[string]cache.Config{options.Namespace: {}}
 	everything := cache.ByObject{Label: labels.Everything()}
 	byObject := map[client.Object]cache.ByObject{
 		&hcov1.HyperConverged{}:                     {Namespaces: here, Label: labels.Everything()},
 		&corev1.Pod{}:                               {Namespaces: here, Label: labels.NewSelector().Add(*parts)},
 		&corev1.Namespace{}:                         everything,
+		&virtv1.VirtualMachineInstance{}:            {Label: labels.NewSelector().Add(*former)},
 		&apiextensionsv1.CustomResourceDefinition{}: everything,
 	}
 	if sized { // others' too, whose names are taken
@@ -262,6 +267,9 @@ func asked() predicate.Predicate {
 
 // eventsOf says which events of an installed kind bring a pass; of workloads those of their status do.
 func eventsOf(kind schema.GroupVersionKind) []predicate.Predicate {
+	if kind == virtv1.VirtualMachineInstanceGroupVersionKind {
+		return []predicate.Predicate{comesAndGoes()}
+	}
 	if kind.Group == virtv1.GroupVersion.Group || kind.Group == cdiv1.SchemeGroupVersion.Group || kind == sspKind {
 		return []predicate.Predicate{asked()}
 	}

@@ -97,6 +97,7 @@ func (r *Reconciler) steps() []step {
 		r.ensureDefinitions,
 		r.planComponents,
 		r.applyOperands,
+		r.countOutdated,
 		r.planBundles,
 		r.addSizes,
 		r.applyAndObserve,

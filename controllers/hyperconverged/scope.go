@@ -33,6 +33,7 @@ type scope struct {
 	taken   []string // addSizes: objects of others with the names of common instance types and preferences
 	unsized error    // addSizes: why common instance types and preferences could not be looked at
 
+	outdated  *int       // countOutdated: VMIs with a former launcher; nil when they were not counted
 	workloads []workload // observe
 	removed   bool       // remove: nothing is left
 

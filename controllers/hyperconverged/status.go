@@ -33,6 +33,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	}
 	if s.kubevirt != nil {
 		status := kubeVirtStatus(s.kubevirt, sum, r.Options, now)
+		if s.outdated != nil {
+			status.OutdatedVirtualMachineInstanceWorkloads = s.outdated
+		}
 		if !equality.Semantic.DeepEqual(status, s.kubevirt.Status) {
 			problems = multierror.Append(problems, r.tell(ctx, s.kubevirt, status))
 		}

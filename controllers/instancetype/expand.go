@@ -48,6 +48,9 @@ func conflicts(spec *virtv1.VirtualMachineInstanceSpec, it *v1beta1.VirtualMachi
 		forbid(cpu.Threads > 0, p.Child("threads"))
 		forbid(cpu.Model != "" && it.CPU.Model != nil, p.Child("model"))
 		forbid(cpu.DedicatedCPUPlacement && it.CPU.DedicatedCPUPlacement != nil, p.Child("dedicatedCpuPlacement"))
+		forbid(cpu.IsolateEmulatorThread && it.CPU.IsolateEmulatorThread != nil, p.Child("isolateEmulatorThread"))
+		forbid(cpu.NUMA != nil && it.CPU.NUMA != nil, p.Child("numa"))
+		forbid(cpu.Realtime != nil && it.CPU.Realtime != nil, p.Child("realtime"))
 	}
 	if memory := spec.Domain.Memory; memory != nil {
 		forbid(memory.Guest != nil, domain.Child("memory", "guest"))

@@ -3,25 +3,19 @@
 package replicaset
 
 import (
-	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	virtv1 "kubevirt.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-vm/slipway/internal/scheme"
 	"github.com/slipway-vm/slipway/tests/fixture"
@@ -36,7 +30,7 @@ func TestAPass(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	restricted := asController(t, c, config)
+	restricted := apiserver.As(t, config, "virt-controller", "../hyperconverged/components/virt-controller/rbac.yaml", &virtv1.VirtualMachineInstanceReplicaSetList{})
 	for name, test := range cases() {
 		t.Run(name, func(t *testing.T) {
 			w := &world{Client: c, restricted: restricted, t: t, recorder: events.NewFakeRecorder(100)}
@@ -55,39 +49,6 @@ func TestAPass(t *testing.T) {
 			test(t, w)
 		})
 	}
-}
-
-// asController is a client with the rights of virt-controller's own role.
-func asController(t *testing.T, c client.Client, config *rest.Config) client.Client {
-	t.Helper()
-	data, err := os.ReadFile("../hyperconverged/components/virt-controller/rbac.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	role := &rbacv1.ClusterRole{}
-	for document := range strings.SplitSeq(string(data), "\n---\n") {
-		if strings.Contains(document, "kind: ClusterRole\n") && !strings.Contains(document, "roleRef:") {
-			err = yaml.Unmarshal([]byte(document), role)
-		}
-	}
-	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "virt-controller"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "virt-controller"}},
-	}
-	if err = errors.Join(err, c.Create(t.Context(), role), c.Create(t.Context(), binding)); err != nil {
-		t.Fatal(err)
-	}
-	config = rest.CopyConfig(config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: "virt-controller"}
-	own, err := client.New(config, client.Options{Scheme: scheme.New()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	gomega.NewWithT(t).Eventually(func() error {
-		return own.List(t.Context(), &virtv1.VirtualMachineInstanceReplicaSetList{})
-	}, "1m", "50ms").Should(gomega.Succeed(), "the role counts")
-	return own
 }
 
 // cases are what single passes are tested for, by what they meet.

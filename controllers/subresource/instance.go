@@ -126,6 +126,17 @@ func hasUSBSlots(vmi *virtv1.VirtualMachineInstance) error {
 	return nil
 }
 
+func hasVSOCK(vmi *virtv1.VirtualMachineInstance) error {
+	attached := vmi.Spec.Domain.Devices.AutoattachVSOCK
+	switch {
+	case attached == nil || !*attached:
+		return badRequest("VSOCK is not attached.")
+	case !vmi.IsRunning():
+		return badRequest(vmiNotRunning)
+	}
+	return nil
+}
+
 // connectable refuses a VMI that no virt-handler has.
 func connectable(vmi *virtv1.VirtualMachineInstance) error {
 	if vmi.IsRunning() || vmi.IsScheduled() {

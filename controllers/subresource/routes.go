@@ -35,6 +35,7 @@ var routes = []route{
 	{method: http.MethodPut, path: "virtualmachines/{name}/start", serve: (*Server).start},
 	{method: http.MethodPut, path: "virtualmachines/{name}/stop", serve: (*Server).stop},
 	{method: http.MethodPut, path: "virtualmachines/{name}/restart", serve: (*Server).restart},
+	{method: http.MethodPut, path: "virtualmachines/{name}/rename", serve: (*Server).rename},
 	{method: http.MethodPut, path: "virtualmachines/{name}/addvolume", serve: changeMachineVolumes(readAddVolume)},
 	{method: http.MethodPut, path: "virtualmachines/{name}/removevolume", serve: changeMachineVolumes(readRemoveVolume)},
 	{method: http.MethodPut, path: "virtualmachines/{name}/memorydump", serve: (*Server).memoryDump},
@@ -63,13 +64,13 @@ var routes = []route{
 	{method: http.MethodGet, path: "virtualmachineinstances/{name}/vnc", serve: handedOn("vnc", hasGraphics)},
 	{method: http.MethodGet, path: "virtualmachineinstances/{name}/vnc/screenshot", serve: handedOn("vnc/screenshot", hasGraphics)},
 	{method: http.MethodGet, path: "virtualmachineinstances/{name}/usbredir", serve: handedOn("usbredir", hasUSBSlots)},
+	{method: http.MethodGet, path: "virtualmachineinstances/{name}/vsock", serve: (*Server).vsock},
 
 	{method: http.MethodPut, path: "virtualmachines/{name}/migrate", missing: noMigration},
 	{method: http.MethodPut, path: "virtualmachines/{name}/evacuate/cancel", missing: noEvacuation},
 	{method: http.MethodPut, path: "virtualmachineinstances/{name}/evacuate/cancel", missing: noEvacuation},
 	{method: http.MethodPut, path: "virtualmachineinstances/{name}/backup", missing: noBackup},
 	{method: http.MethodPut, path: "virtualmachineinstances/{name}/redefine-checkpoint", missing: noBackup},
-	{method: http.MethodGet, path: "virtualmachineinstances/{name}/vsock", missing: noVSOCK},
 	{method: http.MethodGet, path: "virtualmachineinstances/{name}/sev/fetchcertchain", missing: noSEV},
 	{method: http.MethodGet, path: "virtualmachineinstances/{name}/sev/querylaunchmeasurement", missing: noSEV},
 	{method: http.MethodPut, path: "virtualmachineinstances/{name}/sev/setupsession", missing: noSEV},
@@ -81,7 +82,6 @@ const (
 	noMigration  = "live migration is not built yet; stop the virtual machine and start it on another node"
 	noEvacuation = "an eviction cannot be taken back: live migration is not built yet, so it shuts the guest down at once"
 	noBackup     = "backups of virtual machines are not built yet; take a VolumeSnapshot of their disks"
-	noVSOCK      = "VSOCK is not built yet; use portforward"
 	noSEV        = "launch security is not built yet"
 	noGuestfs    = "the image of the guestfs tools is not told; the tasks disk-virt-customize and disk-virt-sysprep run them in the cluster"
 	noProfiler   = "the cluster profiler is not built yet; /metrics of each component has its use of processor and memory"

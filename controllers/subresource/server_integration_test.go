@@ -46,6 +46,7 @@ func TestSubresources(t *testing.T) {
 		{"a VM is stopped", stops},
 		{"a VM is restarted", restarts},
 		{"an attempt changes nothing", tries},
+		{"a stopped VM is renamed", renames},
 		{"the memory of a guest is dumped", dumps},
 		{"a VM is shown with what its instance type says", expands},
 		{"a VM is shown with what it is made of", graphs},
@@ -331,6 +332,29 @@ func consoles(t *testing.T, c *cluster) {
 	echoes(t, c.socket(t, objects+"virtualmachineinstances/web/console"), "login:")
 	echoes(t, c.socket(t, objects+"virtualmachineinstances/web/vnc"), "RFB 003.008\n")
 	c.wants(t, c.Config, http.MethodGet, "virtualmachineinstances/web/usbredir", "", http.StatusConflict, "Not configured with USB Redirection")
+	guestSockets(t, c)
+}
+
+// guestSockets are those by VSOCK: by TLS unless a client wants none.
+func guestSockets(t *testing.T, c *cluster) {
+	t.Helper()
+	const path = "virtualmachineinstances/web/vsock"
+	c.wants(t, c.Config, http.MethodGet, path, "", http.StatusBadRequest, "is not a number")
+	c.wants(t, c.Config, http.MethodGet, path+"?port=4294967295", "", http.StatusBadRequest, "is not a number")
+	c.wants(t, c.Config, http.MethodGet, path+"?port=22&tls=perhaps", "", http.StatusBadRequest, "tls")
+	c.wants(t, c.Config, http.MethodGet, path+"?port=22", "", http.StatusBadRequest, "VSOCK is not attached.")
+	vmi := &virtv1.VirtualMachineInstance{}
+	must(t, c.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "web"}, vmi))
+	vmi.Spec.Domain.Devices.AutoattachVSOCK = new(true)
+	must(t, c.Update(t.Context(), vmi))
+	c.handler.asked()
+	echoes(t, c.socket(t, objects+path+"?port=22"), "SSH-2.0-client\r\n")
+	echoes(t, c.socket(t, objects+path+"?port=818&tls=false"), "hello")
+	const at = "GET /v1/namespaces/default/virtualmachineinstances/web/vsock?port="
+	want := []string{at + "22&tls=true Bearer the-token", at + "818&tls=false Bearer the-token"}
+	if got := c.handler.asked(); !slices.Equal(got, want) {
+		t.Errorf("virt-handler was asked %q, want %q", got, want)
+	}
 }
 
 func forwards(t *testing.T, c *cluster) {
@@ -361,7 +385,6 @@ func forwards(t *testing.T, c *cluster) {
 func saysWhatIsMissing(t *testing.T, c *cluster) {
 	t.Helper()
 	c.wants(t, c.Config, http.MethodPut, "virtualmachines/web/migrate", "", http.StatusNotImplemented, "live migration is not built yet")
-	c.wants(t, c.Config, http.MethodGet, "virtualmachineinstances/web/vsock", "", http.StatusNotImplemented, "use portforward")
 }
 
 func keepsTrust(t *testing.T, c *cluster) {

@@ -73,6 +73,9 @@ func (s *Server) start(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if err := leaving(vm); err != nil {
+		return err
+	}
 	if vmi != nil && !vmi.IsFinal() && vmi.Status.Phase != virtv1.Unknown && vmi.Status.Phase != virtv1.VmPhaseUnset {
 		return conflict(kindVM, vm.Name, "VM is already running")
 	}

@@ -99,6 +99,9 @@ func changeMachineVolumes(read volumeRequest) answer {
 		if err != nil {
 			return err
 		}
+		if err := leaving(vm); err != nil {
+			return err
+		}
 		if vm.Spec.Template == nil {
 			return conflict(kindVM, vm.Name, "missing virtual machine template.")
 		}

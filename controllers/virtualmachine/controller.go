@@ -17,9 +17,11 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/slipway-vm/slipway/controllers/instancetype"
+	"github.com/slipway-vm/slipway/internal/rename"
 	"github.com/slipway-vm/slipway/internal/steps"
 )
 
@@ -48,6 +50,7 @@ func SetupWithManager(mgr ctrl.Manager) error {
 		For(&virtv1.VirtualMachine{}).
 		Owns(&virtv1.VirtualMachineInstance{}).
 		Owns(&cdiv1.DataVolume{}).
+		Watches(&virtv1.VirtualMachine{}, handler.EnqueueRequestsFromMapFunc(counterparts)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4}).
 		Complete(r)
 	if err != nil {
@@ -87,13 +90,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	todo := r.steps()
-	if vm.DeletionTimestamp != nil {
-		todo = []func(context.Context, *scope) error{r.finalize}
-	}
+	todo, arriving := r.todo(vm)
 	s.failure = steps.Run(ctx, s, todo)
-	if s.gone {
-		return ctrl.Result{}, nil
+	if s.gone || arriving && s.failure == nil {
+		return ctrl.Result{}, nil // its status is that of the VM whose place it takes
 	}
 	err = errors.Join(s.failure, r.writeStatus(ctx, s))
 	if apierrors.IsConflict(err) {
@@ -101,6 +101,33 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{Requeue: true}, nil //nolint:staticcheck // the event that brings the newer object may have passed already
 	}
 	return s.result, err
+}
+
+// todo are the steps of a pass over vm; arriving says that vm takes the place of a VM that is being
+// renamed, and is not on its own yet.
+func (r *Reconciler) todo(vm *virtv1.VirtualMachine) (todo []func(context.Context, *scope) error, arriving bool) {
+	_, arriving = rename.OriginOf(vm)
+	switch {
+	case vm.DeletionTimestamp != nil:
+		return r.endSteps(vm), false
+	case arriving:
+		return []func(context.Context, *scope) error{r.arrive}, true
+	case rename.Target(vm) != "":
+		return r.renameSteps(), false
+	}
+	return r.steps(), false
+}
+
+// counterparts are the VMs that wait for a change of vm: of the two of a rename each for the other.
+func counterparts(_ context.Context, vm client.Object) []ctrl.Request {
+	var found []ctrl.Request
+	origin, _ := rename.OriginOf(vm)
+	for _, name := range []string{rename.Target(vm), origin.Name} {
+		if name != "" {
+			found = append(found, ctrl.Request{NamespacedName: client.ObjectKey{Namespace: vm.GetNamespace(), Name: name}})
+		}
+	}
+	return found
 }
 
 func (r *Reconciler) event(vm *virtv1.VirtualMachine, kind, reason, format string, args ...any) {
@@ -123,4 +150,5 @@ const (
 	reasonDeleteFailed     = "FailedDelete"
 	reasonDataVolume       = "SuccessfulDataVolumeCreate"
 	reasonDataVolumeFailed = "FailedDataVolumeCreate"
+	reasonRenamed          = "Renamed"
 )

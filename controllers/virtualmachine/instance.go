@@ -68,7 +68,7 @@ func instance(p parts) (*virtv1.VirtualMachineInstance, error) {
 	if err := errs.ToAggregate(); err != nil {
 		return nil, fmt.Errorf("applying instance type and preference: %w", err)
 	}
-	setFirmwareUUID(vmi, p.vm)
+	vmi.Spec.Domain.Firmware = firmwareOf(vmi.Spec.Domain.Firmware, p.vm)
 	return vmi, nil
 }
 
@@ -93,15 +93,16 @@ func annotations(p parts, digest string) map[string]string {
 	return all
 }
 
-// setFirmwareUUID gives the guest the same UUID at every start: a guest takes a new one
+// firmwareOf gives the guest of vm the same UUID at every start: a guest takes a new one
 // for a new machine, and licences and cloud-init with it.
-func setFirmwareUUID(vmi *virtv1.VirtualMachineInstance, vm *virtv1.VirtualMachine) {
-	if vmi.Spec.Domain.Firmware == nil {
-		vmi.Spec.Domain.Firmware = &virtv1.Firmware{}
+func firmwareOf(firmware *virtv1.Firmware, vm *virtv1.VirtualMachine) *virtv1.Firmware {
+	if firmware == nil {
+		firmware = &virtv1.Firmware{}
 	}
-	if vmi.Spec.Domain.Firmware.UUID == "" {
-		vmi.Spec.Domain.Firmware.UUID = types.UID(uuid.NewSHA1(firmwareSpace, []byte(vm.UID)).String())
+	if firmware.UUID == "" {
+		firmware.UUID = types.UID(uuid.NewSHA1(firmwareSpace, []byte(vm.UID)).String())
 	}
+	return firmware
 }
 
 // templateDigest is the digest of what a running VMI cannot take up from its VM.

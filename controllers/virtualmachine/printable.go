@@ -8,6 +8,7 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance"
+	"github.com/slipway-vm/slipway/internal/names"
 )
 
 // printable is the one word for how the VM is: the first of the list that holds. What
@@ -20,6 +21,7 @@ func printable(s *scope) virtv1.VirtualMachinePrintableStatus {
 		{virtv1.VirtualMachineStatusTerminating, func(s *scope) bool { return s.vm.DeletionTimestamp != nil }},
 		{virtv1.VirtualMachineStatusStopping, stopping},
 		{virtv1.VirtualMachineStatusUnknown, func(s *scope) bool { return inPhase(s, virtv1.Unknown) }},
+		{virtv1.VirtualMachineStatusUnknown, func(s *scope) bool { return inPhase(s, virtv1.Running) && unresponsive(s.vmi) }},
 		{virtv1.VirtualMachineStatusPaused, func(s *scope) bool { return inPhase(s, virtv1.Running) && paused(s.vmi) }},
 		{virtv1.VirtualMachineStatusRunning, func(s *scope) bool { return inPhase(s, virtv1.Running) }},
 		{virtv1.VirtualMachineStatusUnschedulable, says("PodScheduled", corev1.ConditionFalse, virtualmachineinstance.ReasonUnschedulable)},
@@ -54,6 +56,14 @@ func stopping(s *scope) bool {
 func paused(vmi *virtv1.VirtualMachineInstance) bool {
 	c := vmiCondition(vmi, virtv1.VirtualMachineInstancePaused)
 	return c != nil && c.Status == corev1.ConditionTrue
+}
+
+// unresponsive says whether a part of vmi does not answer, so that nobody knows how its guest is.
+func unresponsive(vmi *virtv1.VirtualMachineInstance) bool {
+	c := vmiCondition(vmi, virtv1.VirtualMachineInstanceReady)
+	return c != nil && slices.Contains([]string{
+		names.ReasonQEMUUnresponsive, names.ReasonLibvirtUnresponsive, names.ReasonLauncherUnresponsive,
+	}, c.Reason)
 }
 
 // says holds when a VMI that has not ended has the condition with one of the reasons.

@@ -36,6 +36,8 @@ type scope struct {
 	instancetype, preference instancetype.Reference
 	// failure is the error that ended the pass.
 	failure error
+	// renamed is the VM that takes this one's place; nil until it is there. findRenamed and createRenamed set it.
+	renamed *virtv1.VirtualMachine
 	// gone says that the VM's finalizer was removed, so nothing can be written to it.
 	gone   bool
 	result ctrl.Result

@@ -59,10 +59,11 @@ func settingsOf(kv *virtv1.KubeVirt) settings {
 const maxVCPUs = 512
 
 // setMaxSockets gives a new instance that names none the number of sockets to which it can
-// grow while it runs. The topology is complete by then.
+// grow while it runs. The topology is complete by then. Processors that a pod has for itself
+// are its for as long as it runs, and no others.
 func setMaxSockets(spec *virtv1.VirtualMachineInstanceSpec, s settings) {
 	cpu := spec.Domain.CPU
-	if cpu.MaxSockets != 0 || s.stage {
+	if cpu.MaxSockets != 0 || cpu.DedicatedCPUPlacement || s.stage {
 		return
 	}
 	sockets, each := cpu.Sockets, cpu.Cores*cpu.Threads

@@ -117,6 +117,9 @@ func conditions(s *scope) []virtv1.VirtualMachineCondition {
 			Type: virtv1.VirtualMachineFailure, Status: corev1.ConditionTrue, Reason: reasonCreateFailed, Message: s.failure.Error(),
 		})
 	}
+	if c := renameCondition(s); c != nil {
+		add(*c)
+	}
 	if s.restart != "" {
 		add(virtv1.VirtualMachineCondition{
 			Type: virtv1.VirtualMachineRestartRequired, Status: corev1.ConditionTrue, Reason: reasonRestart, Message: s.restart,

@@ -37,6 +37,7 @@ type Reconciler struct {
 	events  events.EventRecorder
 	options Options
 	now     func() time.Time
+	cids    cids
 }
 
 // SetupWithManager adds the controller to mgr.
@@ -70,12 +71,13 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) er
 
 // steps are done in this order in every pass over a VMI that is not being deleted,
 // until one ends the pass: a VMI that ended needs nothing more; a lost node makes
-// the pod's own state meaningless; a running guest may get volumes; without volumes no pod can be built.
+// the pod's own state meaningless; a guest's address is told before its pod is there; a running guest may get volumes; without volumes no pod can be built.
 func (r *Reconciler) steps() []func(context.Context, *scope) error {
 	return []func(context.Context, *scope) error{
 		r.addFinalizer,
 		r.clearEnded,
 		r.noteLostNode,
+		r.giveCID,
 		r.attachVolumes,
 		r.followPod,
 		r.makeState,

@@ -98,6 +98,7 @@ func (r *Reconciler) clearEnded(ctx context.Context, s *scope) error {
 	if !s.vmi.IsFinal() {
 		return nil
 	}
+	s.wanted.Outdated = false // it has no launcher any more
 	if s.provisioner != nil {
 		if err := r.deletePod(ctx, s, s.provisioner, 0); err != nil {
 			return err

@@ -185,6 +185,13 @@ func (r *Reconciler) noteUnscheduled(ctx context.Context, s *scope) error {
 		}
 		message += hint
 	}
+	if pod.HasVSOCK(s.vmi) {
+		hint, err := r.explainVSOCK(ctx)
+		if err != nil {
+			return err
+		}
+		message += hint
+	}
 	s.setCondition(conditionPodScheduled, corev1.ConditionFalse, reason, message)
 	return nil
 }

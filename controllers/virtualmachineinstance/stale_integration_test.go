@@ -35,6 +35,7 @@ func TestAPass(t *testing.T) {
 		"a VMI whose state claim the cache lacks":  unseenStateClaim,
 		"a state claim of an earlier VM":           stateClaimOfAnEarlierVM,
 		"a state claim that a user brought":        stateClaimOfAUser,
+		"VMIs with sockets to their nodes":         addressesOfGuests,
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{Client: c, t: t, recorder: events.NewFakeRecorder(100)}

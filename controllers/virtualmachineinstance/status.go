@@ -46,6 +46,8 @@ type status struct {
 	// Launcher is the image that the launcher runs; Outdated says that new ones run another.
 	Launcher string
 	Outdated bool
+	// CID is the guest's address for sockets of its node; nil for none.
+	CID *uint32
 }
 
 // statusOf returns our part of vmi's status.
@@ -58,6 +60,7 @@ func statusOf(vmi *virtv1.VirtualMachineInstance) status {
 		Transitions: slices.Clone(vmi.Status.PhaseTransitionTimestamps),
 		Label:       vmi.Labels[virtv1.NodeNameLabel],
 		Launcher:    vmi.Status.LauncherContainerImageVersion,
+		CID:         vmi.Status.VSOCKCID,
 	}
 	_, s.Outdated = vmi.Labels[virtv1.OutdatedLauncherImageLabel]
 	for _, c := range vmi.Status.Conditions {
@@ -137,6 +140,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 		"activePods":                    s.wanted.ActivePods,
 		"conditions":                    s.wanted.Conditions,
 		"launcherContainerImageVersion": s.wanted.Launcher,
+		"VSOCKCID":                      s.wanted.CID,
 	}}
 	if err := apply.Fields(ctx, r.Client, s.vmi, names.ManagerController, fields); err != nil {
 		return fmt.Errorf("writing the status of %s/%s: %w", s.vmi.Namespace, s.vmi.Name, err)

@@ -188,5 +188,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			return ctrl.Result{}, err
 		}
 	}
-	return ctrl.Result{}, r.updateStatus(ctx, s)
+	err := r.updateStatus(ctx, s)
+	if apierrors.IsConflict(err) {
+		log.FromContext(ctx).V(1).Info("Waiting for the newer object", "reason", err.Error())
+		return ctrl.Result{Requeue: true}, nil //nolint:staticcheck // the event that brings the newer object may have passed already
+	}
+	return ctrl.Result{}, err
 }

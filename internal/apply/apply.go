@@ -44,7 +44,19 @@ func Fields(ctx context.Context, c client.Client, obj client.Object, manager str
 
 // Status applies status to the status subresource of the existing object obj, as manager.
 func Status(ctx context.Context, c client.Client, obj client.Object, manager string, status any) error {
-	u, err := partial(c.Scheme(), obj, map[string]any{"status": status})
+	return applyStatus(ctx, c, obj, manager, map[string]any{"status": status})
+}
+
+// StatusAsRead is Status for an object that nobody has written since obj was read; the API server
+// answers Conflict otherwise. It is for what must not be said twice by a reader that lags behind.
+func StatusAsRead(ctx context.Context, c client.Client, obj client.Object, manager string, status any) error {
+	return applyStatus(ctx, c, obj, manager, map[string]any{
+		"status": status, "metadata": map[string]any{"resourceVersion": obj.GetResourceVersion()},
+	})
+}
+
+func applyStatus(ctx context.Context, c client.Client, obj client.Object, manager string, fields map[string]any) error {
+	u, err := partial(c.Scheme(), obj, fields)
 	if err != nil {
 		return fmt.Errorf("applying status of %T %s: %w", obj, client.ObjectKeyFromObject(obj), err)
 	}

@@ -49,6 +49,7 @@ const (
 	DeviceKVM        = "devices.kubevirt.io/kvm"
 	DeviceTUN        = "devices.kubevirt.io/tun"
 	DeviceVhostNet   = "devices.kubevirt.io/vhost-net"
+	DeviceVhostVSOCK = "devices.kubevirt.io/vhost-vsock"
 	TopologyNode     = "topology.hostpath.csi/node"
 	HostPathDriver   = "kubevirt.io.hostpath-provisioner"
 	ManagedBy        = "slipway"
@@ -80,6 +81,13 @@ const AppAttachment = "hotplug-disk"
 // HotVCPUChange and HotMemoryChange of a VMI, that the pod has what the guest will need.
 const ReasonPodResized = "PodResized"
 
+// Reasons of a VMI's condition Ready, from virt-handler, while a part of it does not answer.
+const (
+	ReasonQEMUUnresponsive     = "QEMUUnresponsive"
+	ReasonLibvirtUnresponsive  = "LibvirtUnresponsive"
+	ReasonLauncherUnresponsive = "LauncherUnresponsive"
+)
+
 // QEMUUser is the uid and gid of every process that touches a guest's memory or disks.
 const QEMUUser = 107
 
@@ -96,6 +104,8 @@ const (
 	LauncherSecretsDir = LauncherPrivateDir + "/secret"    // <volume>/ of cloud-init secrets
 	LauncherStateDir   = LauncherPrivateDir + "/vm-state"  // claim VolumeState
 	LauncherLibvirtDir = "/var/run/libvirt"                // emptyDir VolumeLibvirt
+	// LauncherHugepagesDir is where the guest's huge pages can be had as files: emptyDir VolumeHugepages.
+	LauncherHugepagesDir = "/dev/hugepages"
 	// LauncherCredentialsDir has a folder for each access credential, named by its place in the list.
 	LauncherCredentialsDir = LauncherPrivateDir + "/access-credentials"
 	// LauncherProbeSocket is in the VMI's folder of LauncherPrivateDir: virt-probe asks there.
@@ -111,6 +121,8 @@ const (
 	VolumeLibvirt = "libvirt"
 	VolumeAccess  = "access-credential-" // and the credential's place in the list
 	VolumeState   = "vm-state"           // the claim of what a VM keeps beside its disks
+	// VolumeHugepages is of the medium HugePages.
+	VolumeHugepages = "hugepages"
 )
 
 // What is handed over like container disks for kernel boot; no volume can be named so.

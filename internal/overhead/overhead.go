@@ -21,6 +21,9 @@ const (
 	AgentProbe = 16 << 20
 	// TPM is an emulated TPM's process: 8 MiB were measured.
 	TPM = 12 << 20
+	// Limited is for a pod that is held to what it requests: there the kernel's own memory and the
+	// page cache in use, which are the pod's too, have no other room.
+	Limited = 100 << 20
 	// pageTableShare is the part of the guest's memory that its page tables need.
 	pageTableShare = 512
 )
@@ -47,8 +50,9 @@ const (
 type Machine struct {
 	// Guest is the guest's memory in bytes, VCPUs the number of its processors.
 	Guest, VCPUs int64
-	// Graphics says that it has a screen, TPM that it has an emulated TPM, KVM that it is not emulated.
-	Graphics, TPM, KVM bool
+	// Graphics says that it has a screen, TPM that it has an emulated TPM, KVM that it is not emulated,
+	// Limited that its pod is of the class Guaranteed.
+	Graphics, TPM, KVM, Limited bool
 	// AgentProbes is the number of probes through the guest's agent.
 	AgentProbes int64
 }
@@ -58,6 +62,9 @@ func (m Machine) Bytes() int64 {
 	bytes := Launcher + m.QEMUBytes() + AgentProbe*m.AgentProbes
 	if m.TPM {
 		bytes += TPM
+	}
+	if m.Limited {
+		bytes += Limited
 	}
 	return bytes
 }

@@ -106,13 +106,13 @@ func TestValuesThatSayNothingPass(t *testing.T) {
 	}{
 		"an unset flag that is the same as none": {domain(map[string]any{"disks": []any{map[string]any{"name": "a", "tag": ""}}}), nil},
 		"an empty list":                          {domain(map[string]any{"gpus": []any{}}), nil},
-		"a null":                                 {domain(map[string]any{"downwardMetrics": nil}), nil},
+		"a null":                                 {domain(map[string]any{"gpus": nil}), nil},
 		"an empty struct above supported fields": {domain(map[string]any{"watchdog": map[string]any{}}), nil},
-		"an empty struct that is a wish":         {domain(map[string]any{"downwardMetrics": map[string]any{}}), []string{"spec.domain.devices.downwardMetrics"}},
+		"an empty struct that is a wish":         {domain(map[string]any{"filesystems": []any{map[string]any{"virtiofs": map[string]any{}}}}), []string{"spec.domain.devices.filesystems[0].virtiofs"}},
 		"an optional flag whose false differs from nil": {
 			domain(map[string]any{"disks": []any{map[string]any{"changedBlockTracking": false}}}), []string{"spec.domain.devices.disks[0].changedBlockTracking"},
 		},
-		"a value beside those acted on": {domain(map[string]any{"autoattachVSOCK": true}), []string{"spec.domain.devices.autoattachVSOCK"}},
+		"a value beside those acted on": {domain(map[string]any{"sound": map[string]any{"model": "sb16"}}), []string{"spec.domain.devices.sound.model"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string

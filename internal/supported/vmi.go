@@ -53,11 +53,15 @@ var accessFields = []Field{
 }
 
 var cpuFields = join(
-	each("domain.cpu.", "cores sockets threads features[].name features[].policy"),
+	each("domain.cpu.", "cores sockets threads features[].name features[].policy isolateEmulatorThread"),
 	[]Field{
 		{Path: "domain.cpu.maxSockets", Note: "To how many sockets a running VirtualMachine's guest can grow. When left out: spec.configuration.liveUpdateConfiguration " +
 			"of the KubeVirt object, or else four times sockets, but none more where useEmulation is set, for emulation pays for them."},
 		{Path: "domain.cpu.model", Note: "The host's own when left out. No node is chosen by it: a named model that the node lacks fails at the start."},
+		{Path: "domain.cpu.dedicatedCpuPlacement", Note: "On nodes with the label cpumanager=true; see [processors and memory of its own](virtualmachineinstance.md#processors-and-memory-of-its-own)."},
+		{Path: "domain.cpu.numa.guestMappingPassthrough", Note: "The pod's container has the capability SYS_NICE on its list, which the namespace must allow."},
+		{Path: "domain.cpu.realtime.mask", Note: "Such as 0-3,^1; every processor when left out. On nodes with the label kubevirt.io/realtime=true."},
+		{Path: "domain.memory.hugepages.pageSize", Only: []string{"2Mi", "1Gi"}},
 		{Path: "domain.memory.guest", Note: "The memory request, or else its limit, when left out."},
 		{Path: "domain.memory.maxGuest", Note: "To how much memory a running VirtualMachine's guest can grow, by a virtio-mem device. When left out: " +
 			"spec.configuration.liveUpdateConfiguration.maxGuest of the KubeVirt object, or else none."},
@@ -75,6 +79,10 @@ var firmwareFields = join(
 		{Path: "domain.firmware.bootloader.bios.useSerial"},
 		{Path: "domain.firmware.bootloader.efi.secureBoot", Note: "True when left out."},
 		{Path: "domain.firmware.bootloader.efi.persistent", Note: "UEFI's variables stay over restarts, on a claim of the VM's own; see [state that stays](virtualmachineinstance.md#state-that-stays)."},
+	},
+	[]Field{
+		{Path: "domain.firmware.acpi.slicNameRef", Note: "A volume that is a Secret with the key slic.bin. It is no disk of the guest unless one is called like it."},
+		{Path: "domain.firmware.acpi.msdmNameRef", Note: "As slicNameRef, with the key msdm.bin."},
 	},
 	each("domain.firmware.kernelBoot.", "kernelArgs container.image container.imagePullSecret container.imagePullPolicy container.kernelPath container.initrdPath"),
 	each("domain.chassis.", "manufacturer version serial asset sku"),
@@ -113,7 +121,8 @@ var deviceFields = join(
 		{Path: "domain.devices.disableHotplug", Note: "Without it a machine has a SCSI controller and four PCI ports to spare, for disks that are added while it runs."},
 		{Path: "domain.devices.networkInterfaceMultiqueue", Note: "A queue pair for each virtual CPU on virtio interfaces."},
 		{Path: "domain.devices.clientPassthrough", Note: "Four slots for USB devices of `virtctl usbredir`."},
-		{Path: "domain.devices.autoattachVSOCK", Only: []string{"false"}},
+		{Path: "domain.devices.autoattachVSOCK", Note: "Behind the feature gate VSOCK; see [sockets to the node](virtualmachineinstance.md#sockets-to-the-node)."},
+		{Path: "domain.devices.downwardMetrics", Note: "Behind the feature gate DownwardMetrics; see [metrics in the guest](virtualmachineinstance.md#metrics-in-the-guest)."},
 		{Path: "domain.ioThreadsPolicy", Only: []string{"shared", "auto", "supplementalPool"}},
 		{Path: "domain.ioThreads.supplementalPoolThreadCount", Note: "Each virtio disk without a thread of its own has all these threads, and at least as many queues."},
 		{Path: "domain.devices.tpm", Note: "An emulated TPM 2.0. With persistent, what the guest leaves in it stays over restarts, on a claim of the VM's own."},
@@ -127,6 +136,7 @@ var diskFields = join(
 		"blockSize.custom.logical blockSize.custom.physical blockSize.custom.discardGranularity shareable errorPolicy"),
 	[]Field{
 		{Path: "domain.devices.disks[].cdrom.tray", Only: []string{"open", "closed"}},
+		{Path: "domain.devices.disks[].disk.pciAddress", Note: "Such as 0000:00:08.0; with the bus virtio. Slots 01 to 1e of bus 00, or slot 00 of another bus."},
 		{Path: "domain.devices.disks[].disk.bus", Only: []string{"virtio", "sata", "scsi", "usb"}, Note: "sata when left out; virtio is several times as fast."},
 		{Path: "domain.devices.disks[].lun.bus", Only: []string{"scsi"}, Note: "scsi when left out. The claim has volumeMode Block and is a SCSI device of the node; the guest's commands go to that."},
 		{Path: "domain.devices.disks[].lun.readonly"},
@@ -138,6 +148,7 @@ var interfaceFields = join(
 	each("domain.devices.interfaces[].", "name macAddress bootOrder acpiIndex ports[].name ports[].protocol ports[].port"),
 	[]Field{
 		{Path: "domain.devices.interfaces[].masquerade", Note: "The guest is 10.0.2.2 behind the pod's address, and what a VMI without interfaces gets (the field's default is a bridge)."},
+		{Path: "domain.devices.interfaces[].pciAddress", Note: "As that of a disk."},
 		{Path: "domain.devices.interfaces[].model", Only: []string{"virtio", "e1000", "e1000e", "rtl8139", "ne2k_pci", "pcnet"}},
 		{Path: "domain.devices.interfaces[].tag", Note: "Told to the guest on its cloudInitConfigDrive, with the interface's place on the PCI bus."},
 		{Path: "domain.devices.interfaces[].state", Only: []string{"up", "down"}},
@@ -165,6 +176,11 @@ var volumeFields = join(
 		{Path: "volumes[].serviceAccount.serviceAccountName", Note: "The launcher pod is of this account, and its token is on the disc as the guest starts."},
 		{Path: "volumes[].ephemeral.persistentVolumeClaim.claimName", Note: "Only read, by any number of guests; what a guest writes ends with its run."},
 		{Path: "volumes[].ephemeral.persistentVolumeClaim.readOnly"},
+		{Path: "volumes[].hostDisk.path", Note: "A file of the node, behind the feature gate HostDisk; see [files of the node](virtualmachineinstance.md#files-of-the-node)."},
+		{Path: "volumes[].hostDisk.type", Only: []string{"Disk", "DiskOrCreate"}, Note: "With Disk the file is there; with DiskOrCreate it is made where it is not."},
+		{Path: "volumes[].hostDisk.capacity", Note: "Of a file that is made, sparse; up to a tenth less where the file system has not so much."},
+		{Path: "volumes[].hostDisk.shared", Note: "Other nodes have the path too: without a cache of the disk's own, nothing of it stays in the node's page cache. The disk still has one guest."},
+		{Path: "volumes[].downwardMetrics", Note: "As the device of that name, as a disk that is only read, on the bus virtio."},
 		{Path: "volumes[].memoryDump.claimName", Note: "The guest's memory is dumped to the claim once, when it is there; see [memory dump](virtualmachine.md#memory-dump). " +
 			"In a VirtualMachine it says only that a dump was asked for."},
 		{Path: "volumes[].memoryDump.hotpluggable", Only: []string{"true"}},

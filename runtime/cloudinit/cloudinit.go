@@ -15,6 +15,7 @@ import (
 
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/slipway-vm/slipway/internal/guestid"
 	"github.com/slipway-vm/slipway/runtime/domain"
 	"github.com/slipway-vm/slipway/runtime/iso"
 )
@@ -57,7 +58,7 @@ func Source(volume *v1.Volume) *v1.CloudInitNoCloudSource {
 // FromVMI gathers the data of a cloud-init volume: inline, base64, or from the Secrets
 // that are mounted at secretDir.
 func FromVMI(vmi *v1.VirtualMachineInstance, source *v1.CloudInitNoCloudSource, secretDir string) (Data, error) {
-	data := Data{InstanceID: vmi.Name + "." + vmi.Namespace, Hostname: Hostname(vmi), UUID: domain.UUID(vmi)}
+	data := Data{InstanceID: guestid.Name(vmi) + "." + vmi.Namespace, Hostname: Hostname(vmi), UUID: domain.UUID(vmi)}
 	data.InstanceType = cmp.Or(vmi.Annotations[v1.ClusterInstancetypeAnnotation], vmi.Annotations[v1.InstancetypeAnnotation])
 	var err error
 	data.UserData, err = document(source.UserData, source.UserDataBase64, source.UserDataSecretRef != nil, secretDir, userDataKeys)

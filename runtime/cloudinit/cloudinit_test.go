@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/slipway-vm/slipway/internal/guestid"
 	"github.com/slipway-vm/slipway/runtime/cloudinit"
 	"github.com/slipway-vm/slipway/tests/fixture/need"
 )
@@ -57,6 +58,16 @@ func TestFromVMI(t *testing.T) {
 				t.Fatalf("got %+v, %v", got, err)
 			}
 		})
+	}
+}
+
+// A guest whose VM was renamed is the same to cloud-init, under another host name.
+func TestARenamedGuestIsTheSameInstance(t *testing.T) {
+	out := vmi()
+	out.Annotations = map[string]string{guestid.AnnotationName: "store"}
+	got, err := cloudinit.FromVMI(out, &v1.CloudInitNoCloudSource{}, "")
+	if err != nil || got.InstanceID != "store.shop" || got.Hostname != "web" {
+		t.Errorf("got %+v, %v", got, err)
 	}
 }
 

@@ -1,6 +1,11 @@
 package domain
 
-import "libvirt.org/go/libvirtxml"
+import (
+	v1 "kubevirt.io/api/core/v1"
+	"libvirt.org/go/libvirtxml"
+
+	"github.com/slipway-vm/slipway/internal/dedicated"
+)
 
 // balloonPeriod is how often, in seconds, the guest's driver tells of the guest's memory,
 // which metrics show.
@@ -12,6 +17,15 @@ func balloon(in Input, domain *libvirtxml.Domain) error {
 		domain.Devices.MemBalloon = &libvirtxml.DomainMemBalloon{Model: "none"}
 		return nil
 	}
-	domain.Devices.MemBalloon = &libvirtxml.DomainMemBalloon{Model: virtioModel(in.VMI), FreePageReporting: "on", Stats: &libvirtxml.DomainMemBalloonStats{Period: balloonPeriod}}
+	domain.Devices.MemBalloon = &libvirtxml.DomainMemBalloon{
+		Model: virtioModel(in.VMI), FreePageReporting: onOff(!ownsMemory(in.VMI)), Stats: &libvirtxml.DomainMemBalloonStats{Period: balloonPeriod},
+	}
 	return nil
+}
+
+// ownsMemory says whether the guest keeps the memory that it frees: the node has no use for its
+// huge pages, and a guest that was given processors for itself is not to wait for its memory.
+func ownsMemory(vmi *v1.VirtualMachineInstance) bool {
+	memory := vmi.Spec.Domain.Memory
+	return memory != nil && memory.Hugepages != nil || dedicated.Asked(vmi)
 }

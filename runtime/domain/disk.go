@@ -34,6 +34,8 @@ type Disk struct {
 	DirectIO bool
 	// Shared devices are open in other pods too.
 	Shared bool
+	// ReadOnly disks are the guest's to read, whatever the VMI says.
+	ReadOnly bool
 }
 
 // AliasPrefix starts the libvirt alias of every device that bears a name of the VMI's.
@@ -87,11 +89,15 @@ func disk(vmi *v1.VirtualMachineInstance, spec *v1.Disk, source Disk) (*libvirtx
 		}
 		out.Device = "cdrom"
 		out.ReadOnly = &libvirtxml.DomainDiskReadOnly{}
-	case spec.Disk != nil && spec.Disk.ReadOnly:
+	case source.ReadOnly, spec.Disk != nil && spec.Disk.ReadOnly:
 		out.ReadOnly = &libvirtxml.DomainDiskReadOnly{}
 	}
-	if spec.Disk != nil && spec.Disk.PciAddress != "" {
-		return nil, fmt.Errorf("disk %s: pciAddress is not supported yet; remove it", spec.Name)
+	if spec.Disk != nil {
+		address, err := pciAddress(spec.Disk.PciAddress)
+		if err != nil {
+			return nil, fmt.Errorf("disk %s: %w", spec.Name, err)
+		}
+		out.Address = address
 	}
 	if diskBus(spec) == v1.DiskBusVirtio {
 		out.Model = virtioModel(vmi)

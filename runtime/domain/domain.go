@@ -29,10 +29,16 @@ type Input struct {
 	VNCSocket string
 	// USBSockets begins the names of the unix sockets of the guest's slots for USB devices of clients.
 	USBSockets string
+	// MetricsSocket is the unix socket of the port where the guest asks for metrics.
+	MetricsSocket string
 	// Firmware names the UEFI images of the launcher image.
 	Firmware Firmware
 	// Kernel are the files of the VMI's kernel boot.
 	Kernel Kernel
+	// CPUs are the processors that the pod has for itself, for a VMI with dedicated ones.
+	CPUs []HostCPU
+	// SecretsDir has a folder for each volume that is a Secret.
+	SecretsDir string
 	// StateDir is the folder of what outlives the pod, for a VMI that keeps such state.
 	StateDir string
 }
@@ -74,9 +80,9 @@ type part func(Input, *libvirtxml.Domain) error
 
 // parts in the order in which a domain is read.
 var parts = []part{
-	identity, memory, cpu, growth, firmware, features, clock, lifecycle,
-	controllers, disks, interfaces, console, graphics, inputs, usbSlots,
-	agentChannel, rng, balloon, watchdog, panicDevices, tpm, sound, ports,
+	identity, memory, hugepages, cpu, growth, firmware, acpiTables, features, clock, lifecycle,
+	controllers, disks, pinning, interfaces, console, graphics, inputs, usbSlots,
+	agentChannel, metricsPort, vsock, rng, balloon, watchdog, panicDevices, tpm, sound, ports,
 }
 
 // Build returns the domain of in.VMI.

@@ -23,6 +23,7 @@ type fixture struct {
 	Disks      map[string]domain.Disk     `json:"disks"`
 	Interfaces []protocol.Interface       `json:"interfaces"`
 	Kernel     domain.Kernel              `json:"kernel"`
+	CPUs       []domain.HostCPU           `json:"cpus"`
 	// WantError is a part of the error's text; empty for a domain.
 	WantError string `json:"wantError"`
 }
@@ -30,9 +31,10 @@ type fixture struct {
 func (f fixture) input() domain.Input {
 	const private = "/var/run/kubevirt-private/uid/"
 	return domain.Input{
-		VMI: f.VMI, KVM: f.KVM, Disks: f.Disks, Interfaces: f.Interfaces, Kernel: f.Kernel,
-		Console:   domain.Console{Socket: private + "virt-serial0", Log: private + "virt-serial0-pipe"},
-		VNCSocket: private + "virt-vnc", USBSockets: private + "virt-usbredir-",
+		VMI: f.VMI, KVM: f.KVM, Disks: f.Disks, Interfaces: f.Interfaces, Kernel: f.Kernel, CPUs: f.CPUs,
+		SecretsDir: "/var/run/kubevirt-private/secret",
+		Console:    domain.Console{Socket: private + "virt-serial0", Log: private + "virt-serial0-pipe"},
+		VNCSocket:  private + "virt-vnc", USBSockets: private + "virt-usbredir-", MetricsSocket: private + "virt-downwardmetrics",
 		Firmware: domain.DebianFirmware(private + "nvram.fd"),
 		StateDir: "/var/run/kubevirt-private/vm-state",
 	}

@@ -4,6 +4,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"libvirt.org/go/libvirtxml"
 
+	"github.com/slipway-vm/slipway/internal/dedicated"
 	"github.com/slipway-vm/slipway/internal/overhead"
 )
 
@@ -42,6 +43,7 @@ func features(in Input, domain *libvirtxml.Domain) error {
 	out.VMPort = &libvirtxml.DomainFeatureState{State: "off"}
 	if in.KVM {
 		kvmFeatures(spec, out)
+		dedicatedFeatures(in.VMI, out)
 	} else {
 		size, err := tcgCache(in.VMI)
 		if err != nil {
@@ -60,6 +62,20 @@ func kvmFeatures(spec *v1.Features, out *libvirtxml.DomainFeatureList) {
 	out.PVSpinlock = state(spec.Pvspinlock)
 	if spec.Hyperv != nil {
 		out.HyperV = hyperv(spec.Hyperv)
+	}
+}
+
+// dedicatedFeatures tell the guest that its processors are not shared, and leave out what would
+// interrupt those in real time.
+func dedicatedFeatures(vmi *v1.VirtualMachineInstance, out *libvirtxml.DomainFeatureList) {
+	if dedicated.Asked(vmi) {
+		if out.KVM == nil {
+			out.KVM = &libvirtxml.DomainFeatureKVM{}
+		}
+		out.KVM.HintDedicated = &libvirtxml.DomainFeatureState{State: "on"}
+	}
+	if dedicated.Realtime(vmi) {
+		out.PMU = &libvirtxml.DomainFeatureState{State: "off"}
 	}
 }
 

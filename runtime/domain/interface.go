@@ -38,14 +38,16 @@ func interfaces(in Input, domain *libvirtxml.Domain) error {
 }
 
 func networkInterface(vmi *v1.VirtualMachineInstance, spec *v1.Interface, tap protocol.Interface) (*libvirtxml.DomainInterface, error) {
-	if spec.PciAddress != "" {
-		return nil, fmt.Errorf("interface %s: pciAddress is not supported yet; remove it", spec.Name)
+	address, err := pciAddress(spec.PciAddress)
+	if err != nil {
+		return nil, fmt.Errorf("interface %s: %w", spec.Name, err)
 	}
 	out := &libvirtxml.DomainInterface{
-		Source: &libvirtxml.DomainInterfaceSource{Ethernet: &libvirtxml.DomainInterfaceSourceEthernet{}},
-		Target: &libvirtxml.DomainInterfaceTarget{Dev: tap.Tap, Managed: "no"},
-		Model:  &libvirtxml.DomainInterfaceModel{Type: interfaceModel(vmi, spec)},
-		Alias:  &libvirtxml.DomainAlias{Name: AliasPrefix + spec.Name},
+		Address: address,
+		Source:  &libvirtxml.DomainInterfaceSource{Ethernet: &libvirtxml.DomainInterfaceSourceEthernet{}},
+		Target:  &libvirtxml.DomainInterfaceTarget{Dev: tap.Tap, Managed: "no"},
+		Model:   &libvirtxml.DomainInterfaceModel{Type: interfaceModel(vmi, spec)},
+		Alias:   &libvirtxml.DomainAlias{Name: AliasPrefix + spec.Name},
 	}
 	if mac := macAddress(spec, tap); mac != "" {
 		out.MAC = &libvirtxml.DomainInterfaceMAC{Address: mac}

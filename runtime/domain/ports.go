@@ -73,6 +73,9 @@ func pciModels(devices *libvirtxml.DomainDeviceList) []string {
 			models = append(models, devices.Inputs[i].Model)
 		}
 	}
+	if devices.VSock != nil {
+		models = append(models, devices.VSock.Model)
+	}
 	if balloon := devices.MemBalloon; balloon != nil && balloon.Model != "none" {
 		models = append(models, balloon.Model)
 	}

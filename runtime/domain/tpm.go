@@ -5,6 +5,8 @@ import (
 
 	v1 "kubevirt.io/api/core/v1"
 	"libvirt.org/go/libvirtxml"
+
+	"github.com/slipway-vm/slipway/internal/guestid"
 )
 
 // HasTPM says whether the VMI's machine has a TPM.
@@ -60,5 +62,5 @@ func NVRAM(vmi *v1.VirtualMachineInstance, state string) string {
 	if !keepsNVRAM(vmi) {
 		return ""
 	}
-	return path.Join(state, "nvram", fileName(vmi.Name)+"_VARS.fd")
+	return path.Join(state, "nvram", fileName(guestid.Name(vmi))+"_VARS.fd")
 }

@@ -16,19 +16,11 @@ func refuseUnbuilt(vmi *v1.VirtualMachineInstance) error {
 		path string
 		set  bool
 	}{
-		{"memory.hugepages", spec.Memory != nil && spec.Memory.Hugepages != nil},
-		{"cpu.dedicatedCpuPlacement", spec.CPU != nil && spec.CPU.DedicatedCPUPlacement},
-		{"cpu.numa", spec.CPU != nil && spec.CPU.NUMA != nil},
-		{"cpu.realtime", spec.CPU != nil && spec.CPU.Realtime != nil},
-		{"cpu.isolateEmulatorThread", spec.CPU != nil && spec.CPU.IsolateEmulatorThread},
-		{"firmware.acpi", spec.Firmware != nil && spec.Firmware.ACPI != nil},
 		{"features.hypervPassthrough", spec.Features != nil && spec.Features.HypervPassthrough != nil && requested(spec.Features.HypervPassthrough.Enabled)},
 		{"launchSecurity", spec.LaunchSecurity != nil},
 		{"devices.gpus", len(devices.GPUs) > 0},
 		{"devices.hostDevices", len(devices.HostDevices) > 0},
 		{"devices.filesystems", len(devices.Filesystems) > 0},
-		{"devices.downwardMetrics", devices.DownwardMetrics != nil},
-		{"devices.autoattachVSOCK", requested(devices.AutoattachVSOCK)},
 	}
 	for _, field := range unbuilt {
 		if field.set {

@@ -42,6 +42,7 @@ import (
 	"github.com/slipway-vm/slipway/runtime/handler/pod"
 	"github.com/slipway-vm/slipway/runtime/handler/session"
 	"github.com/slipway-vm/slipway/runtime/handler/vmi"
+	"github.com/slipway-vm/slipway/runtime/handler/vsock"
 )
 
 // name is the component's, as users see it in events and labels.
@@ -97,13 +98,14 @@ func Run(ctx context.Context, options Options) error {
 	})
 	server, err := api.New(ctx, api.Options{
 		Address: options.APIAddress, NodeName: options.NodeName, Namespace: options.Namespace,
-		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(name), Sessions: sessions,
+		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(name), Sessions: sessions, DialVSOCK: vsock.Dial,
 	})
 	if err != nil {
 		return err
 	}
 	heartbeat := &node.Heartbeat{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), NodeName: options.NodeName, Certificate: server.Certificate(),
+		KubeletRoot: options.KubeletRoot,
 	}
 	// Everything that this program runs:
 	for _, part := range []manager.Runnable{

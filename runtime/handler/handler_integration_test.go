@@ -71,6 +71,7 @@ func TestHandler(t *testing.T) {
 	t.Run("a scheduled VMI runs with few writes, outlives kill -9 and ends within its grace", w.lifeOfAVMI)
 	t.Run("a guest that ignores its shutdown is powered off when its grace is over", w.stubbornGuest)
 	t.Run("container disks that were lost before the start end the VMI with the reason", w.lostDisk)
+	t.Run("a file of the node is made before the guest starts, and only then", w.hostDisk)
 	t.Run("disks come and go with the VMI's volumes", w.plugs)
 	t.Run("a guest's memory is dumped to a volume, once", w.dumps)
 	t.Run("a launcher of an earlier version dumps no memory", w.refusesDumps)
@@ -158,6 +159,11 @@ func (w *world) heartbeat(t *testing.T) {
 	if node.Labels[v1.NodeSchedulable] != "true" || !strings.HasPrefix(node.Annotations[v1.VirtHandlerHeartbeat], `"20`) {
 		t.Errorf("labels are %v, annotations %v", node.Labels, node.Annotations)
 	}
+	for _, label := range []string{v1.CPUManager, v1.DeprecatedCPUManager} {
+		if node.Labels[label] != "true" { // as the kubelet's file says
+			t.Errorf("label %s is %q, want true", label, node.Labels[label])
+		}
+	}
 	block, _ := pem.Decode([]byte(node.Annotations[names.HandlerCertificateAnnotation]))
 	if block == nil {
 		t.Fatalf("there is no certificate in the annotations %v", node.Annotations)
@@ -192,6 +198,7 @@ func newWorld(t *testing.T) *world {
 	must(t, os.Chmod(root, 0o755))
 	must(t, os.Mkdir(filepath.Join(root, "plugins_registry"), 0o755))
 	must(t, os.WriteFile(filepath.Join(root, "kubeconfig"), server.KubeConfig, 0o600))
+	must(t, os.WriteFile(filepath.Join(root, "cpu_manager_state"), []byte(`{"policyName":"static"}`), 0o600))
 	w := &world{root: root, launcher: filepath.Join(root, "launcher"), metrics: freeAddress(t)}
 	w.client, err = client.New(config, client.Options{Scheme: server.Scheme})
 	must(t, err)

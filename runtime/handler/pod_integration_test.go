@@ -81,9 +81,10 @@ type testProcess struct {
 }
 
 // setUp gives the process what a container has: its own /dev/net/tun, the mounted claim of an
-// attachment pod, and uid 107.
+// attachment pod, a folder of the node that is root's, and uid 107.
 const setUp = `read go && mount -t tmpfs tmpfs /dev/net && mknod -m 600 /dev/net/tun c 10 200 &&
 mount -t tmpfs tmpfs /run && mkdir -p /run/kubevirt-private/vmi-disks/data && touch /run/kubevirt-private/vmi-disks/data/marker &&
+mkdir /run/kubevirt-private/vmi-disks/node && mount -t tmpfs -o mode=755 tmpfs /run/kubevirt-private/vmi-disks/node &&
 exec setpriv --reuid 107 --regid 107 --clear-groups --no-new-privs --inh-caps=-all "$@"`
 
 // run starts a process in a network of the pod's kind, with an eth0 and a default route.

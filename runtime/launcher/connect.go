@@ -31,6 +31,7 @@ var sockets = func() map[protocol.Channel]string {
 const (
 	socketConsole = "virt-serial0"
 	socketVNC     = "virt-vnc"
+	socketMetrics = "virt-downwardmetrics"
 	socketsUSB    = "virt-usbredir-"
 )
 

@@ -30,14 +30,34 @@ func onClaim() *v1.VirtualMachineInstance {
 	return vmi
 }
 
+// onNode is a guest with a disk on a file of the node, in a pod's volume named data.
+func onNode() *v1.VirtualMachineInstance {
+	vmi := onClaim()
+	vmi.Spec.Volumes[len(vmi.Spec.Volumes)-1].VolumeSource = v1.VolumeSource{
+		HostDisk: &v1.HostDisk{Path: "/data/disk.img", Type: v1.HostDiskExistsOrCreate},
+	}
+	return vmi
+}
+
 // storage is a disk that two pods have.
 type storage struct {
+	// guest has the disk, on what the launcher calls so.
+	guest func() *v1.VirtualMachineInstance
+	on    string
 	// start starts a pod that has it.
 	start func(t *testing.T) *pod
 	// kept makes sure that QEMU itself keeps others away from it, also when the launcher ends first.
 	kept func(p *pod)
 	// refused makes sure that nobody else can write to it as QEMU does.
 	refused func(t *testing.T)
+}
+
+// nodeStorage is a file of the node.
+func nodeStorage(t *testing.T) storage {
+	t.Helper()
+	file := fileStorage(t)
+	file.guest, file.on = onNode, "file /data/disk.img of the node"
+	return file
 }
 
 // fileStorage is a file, which pods have by links to it.
@@ -48,6 +68,7 @@ func fileStorage(t *testing.T) storage {
 		t.Fatal(err)
 	}
 	return storage{
+		guest: onClaim, on: "claim shop",
 		start: func(t *testing.T) *pod {
 			t.Helper()
 			p := start(t)
@@ -87,6 +108,7 @@ func blockStorage(t *testing.T) storage {
 	}
 	t.Setenv("POD_BLOCK", fmt.Sprintf("%d %d", unix.Major(stat.Rdev), unix.Minor(stat.Rdev)))
 	return storage{
+		guest: onClaim, on: "claim shop",
 		start: func(t *testing.T) *pod { t.Helper(); return start(t) },
 		kept:  func(p *pod) { p.sharesDevice(stat.Rdev) },
 		refused: func(t *testing.T) {
@@ -107,12 +129,12 @@ func inUse(s protocol.State) bool {
 }
 
 func TestADiskHasOneQEMU(t *testing.T) {
-	for name, make := range map[string]func(t *testing.T) storage{"a file": fileStorage, "a block device": blockStorage} {
+	for name, make := range map[string]func(t *testing.T) storage{"a file": fileStorage, "a block device": blockStorage, "a file of the node": nodeStorage} {
 		t.Run(name, func(t *testing.T) {
 			disk := make(t)
 			first := disk.start(t)
 			first.connected()
-			if state, err := first.sync(onClaim()); err != nil || state.Phase != protocol.PhaseRunning {
+			if state, err := first.sync(disk.guest()); err != nil || state.Phase != protocol.PhaseRunning {
 				t.Fatalf("%+v, %v", state, err)
 			}
 			disk.refused(t)
@@ -122,15 +144,15 @@ func TestADiskHasOneQEMU(t *testing.T) {
 
 			second := disk.start(t)
 			second.connected()
-			state, err := second.sync(onClaim())
-			if err != nil || !inUse(state) || !strings.Contains(state.Message, "volume data (claim shop)") {
+			state, err := second.sync(disk.guest())
+			if err != nil || !inUse(state) || !strings.Contains(state.Message, "volume data ("+disk.on+")") {
 				t.Fatalf("a second guest on the disk: %+v, %v", state, err)
 			}
 			t.Log(state.Message)
 
 			third := disk.start(t)
 			third.connected()
-			if state, err := third.sync(onClaim()); err != nil || !inUse(state) {
+			if state, err := third.sync(disk.guest()); err != nil || !inUse(state) {
 				t.Fatalf("a third guest on the disk: %+v, %v", state, err)
 			}
 			third.shutDown(t, protocol.Shutdown{GracePeriodSeconds: 30})

@@ -54,19 +54,24 @@ type machine struct {
 	agent    agentWatch
 	access   accessKeeper
 	thaw     *time.Timer // when frozen file systems go on by themselves
+	// processors are those that the pod has for itself, of a VMI with dedicated ones.
+	processors []domain.HostCPU
+	health     *health // has its own locks, as what follows
 
 	measuring sync.Mutex // held while the guest is being measured
 	surveying survey     // of its file systems
 }
 
 func newMachine(options Options, hv *hypervisor.Hypervisor, endings *endings) *machine {
-	return &machine{
+	m := &machine{
 		options: options, log: options.Log, hv: hv, domain: hv, endings: endings,
 		tasks: make(chan func(context.Context)), images: map[string]*os.File{},
 		plugs:    plugs{files: map[string]*os.File{}},
 		stopping: newStopping(), waiting: newWaiting(), agent: agentWatch{timer: stoppedTimer()},
 		access: accessKeeper{timer: stoppedTimer()}, thaw: stoppedTimer(),
 	}
+	m.health = newHealth(m, hv)
+	return m
 }
 
 // run serves the machine until it has ended, and returns its last state. failed gets

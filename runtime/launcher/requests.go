@@ -30,6 +30,8 @@ func (m *machine) handle(ctx context.Context, request wire.Request) (any, error)
 		return m.handleExec(ctx, request)
 	case protocol.TypeStats:
 		return m.handleStats(ctx)
+	case protocol.TypeHealth:
+		return m.health.look(ctx, m.link.State().Phase), nil
 	}
 	answer, known := controls[request.Type]
 	if !known {

@@ -91,8 +91,8 @@ func (m *machine) start(ctx context.Context, request protocol.Sync) {
 		m.fail("VolumesNotReady", err)
 		return
 	}
-	if err := m.prepareState(request.VMI); err != nil {
-		m.fail("StateNotReady", err)
+	if reason, err := m.prepare(request.VMI); err != nil {
+		m.fail(reason, err)
 		return
 	}
 	spec, err := m.build(request, prepared)
@@ -100,6 +100,7 @@ func (m *machine) start(ctx context.Context, request protocol.Sync) {
 		m.fail("InvalidSpec", err)
 		return
 	}
+	m.stepAside(spec)
 	if err := m.openConsole(ctx, request.VMI); err != nil {
 		m.fail("ConsoleFailed", err)
 		return
@@ -118,7 +119,7 @@ func (m *machine) start(ctx context.Context, request protocol.Sync) {
 		return
 	}
 	go m.watchQEMU(ctx, started.PID)
-	if !m.took(ctx, request.VMI, started) {
+	if !m.took(ctx, request, started) {
 		return
 	}
 	m.state.Disks = diskStates(spec, prepared)
@@ -129,18 +130,33 @@ func (m *machine) start(ctx context.Context, request protocol.Sync) {
 	m.enter(protocol.PhaseRunning, "", "")
 }
 
+// prepare makes ready what the VMI needs beside its disks. With an error comes its reason.
+func (m *machine) prepare(vmi *v1.VirtualMachineInstance) (reason string, err error) {
+	if err := m.prepareState(vmi); err != nil {
+		return "StateNotReady", err
+	}
+	if err := m.findProcessors(vmi); err != nil {
+		return "CPUsNotDedicated", err
+	}
+	return "VolumesNotReady", checkTables(vmi, m.paths().Secrets)
+}
+
 // took notes what the domain started with, and begins to keep what it needs while it runs. It
 // says whether that worked; without it the machine has failed.
-func (m *machine) took(ctx context.Context, vmi *v1.VirtualMachineInstance, started hypervisor.Started) bool {
+func (m *machine) took(ctx context.Context, request protocol.Sync, started hypervisor.Started) bool {
 	if err := m.domain.Keep(m.disks.Files()); err != nil {
 		m.fail("VolumesNotReady", err)
 		return false
 	}
 	m.qemu, m.state.Machine = started.PID, started.Machine
-	if err := m.keepAccess(ctx, vmi); err != nil {
+	if err := m.keepAccess(ctx, request.VMI); err != nil {
 		m.log.Error("Failed to watch the Secrets of the access credentials: what changes in them does not reach the guest", "err", err)
 	}
-	m.noteSize(vmi)
+	if err := m.keepMetrics(ctx, request.VMI, request.Facts.NodeName); err != nil {
+		m.fail("MetricsFailed", err)
+		return false
+	}
+	m.noteSize(request.VMI)
 	return true
 }
 
@@ -170,8 +186,9 @@ func (m *machine) build(request protocol.Sync, prepared map[string]disks.Disk) (
 		VMI: request.VMI, KVM: m.state.KVM, Disks: sources, Interfaces: request.Facts.Interfaces,
 		Console:   domain.Console{Socket: filepath.Join(own, socketConsole), Log: filepath.Join(own, "virt-serial0-pipe")},
 		VNCSocket: filepath.Join(own, socketVNC), USBSockets: filepath.Join(own, socketsUSB),
-		Firmware: domain.DebianFirmware(filepath.Join(own, "nvram.fd")),
-		Kernel:   m.kernel(),
+		MetricsSocket: filepath.Join(own, socketMetrics),
+		Firmware:      domain.DebianFirmware(filepath.Join(own, "nvram.fd")),
+		Kernel:        m.kernel(), CPUs: m.processors, SecretsDir: m.paths().Secrets,
 		StateDir: m.options.StateDir,
 	})
 }

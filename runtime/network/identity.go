@@ -1,12 +1,13 @@
 package network
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"net"
 	"strings"
 
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/slipway-vm/slipway/internal/guestid"
 )
 
 // MAC returns the guest's hardware address on nic: the spec's, or one derived from the
@@ -20,10 +21,7 @@ func MAC(vmi *v1.VirtualMachineInstance, nic v1.Interface) (net.HardwareAddr, er
 		}
 		return mac, nil
 	}
-	sum := sha256.Sum256([]byte(vmi.Namespace + "/" + vmi.Name + "/" + nic.Name))
-	mac := net.HardwareAddr(sum[:6])
-	mac[0] = mac[0]&^0x01 | 0x02 // unicast, locally administered
-	return mac, nil
+	return guestid.MAC(vmi.Namespace, vmi.Name, nic.Name), nil
 }
 
 // maxLabel is the length of a DNS label.

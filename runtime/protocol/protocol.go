@@ -47,6 +47,9 @@ const (
 	// guest was asked. When it has let go, the next State is without the disk.
 	TypePlug   wire.Type = "plug"
 	TypeUnplug wire.Type = "unplug"
+	// TypeHealth asks which part of the VM does not answer; reply Health, after a second at the
+	// latest. An earlier launcher does not know it, and its refusal says that it answers.
+	TypeHealth wire.Type = "health"
 	// TypeMemoryDump has payload MemoryDump and one file, the claim's folder; the reply is the
 	// State once the dump has begun, and a later State tells how it ended. Launchers know it
 	// from wire.VersionMemoryDump on.

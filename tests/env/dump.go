@@ -23,6 +23,7 @@ const logLines = 60
 var dumped = []schema.GroupVersionKind{
 	{Group: "kubevirt.io", Version: "v1", Kind: "VirtualMachine"},
 	{Group: "kubevirt.io", Version: "v1", Kind: "VirtualMachineInstanceReplicaSet"},
+	{Group: "autoscaling", Version: "v2", Kind: "HorizontalPodAutoscaler"},
 	{Group: "pool.kubevirt.io", Version: "v1beta1", Kind: "VirtualMachinePool"},
 	{Group: "kubevirt.io", Version: "v1", Kind: "VirtualMachineInstance"},
 	{Group: "cdi.kubevirt.io", Version: "v1beta1", Kind: "DataVolume"},

@@ -14,9 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	apijson "k8s.io/apimachinery/pkg/util/json"
 	virtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	admissionserver "github.com/slipway-vm/slipway/controllers/admission"
+	"github.com/slipway-vm/slipway/controllers/featuregate"
 )
 
 // errUnspoken is a refusal that does not say of which field it is.
@@ -34,7 +36,20 @@ func newGate() (*gate, error) {
 		return nil, err
 	}
 	now := func() time.Time { return time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC) }
-	return &gate{definition: definition, handlers: admissionserver.Handlers(nil, nil, "slipway", now)}, nil
+	return &gate{definition: definition, handlers: admissionserver.Handlers(openGates{}, nil, "slipway", now)}, nil
+}
+
+// openGates is a cluster whose KubeVirt object opens every feature gate, and that has nothing else.
+type openGates struct{ client.Reader }
+
+// List lists the KubeVirt object.
+func (openGates) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	if kubevirts, ok := list.(*virtv1.KubeVirtList); ok {
+		kv := virtv1.KubeVirt{}
+		kv.Spec.Configuration.DeveloperConfiguration = &virtv1.DeveloperConfiguration{FeatureGates: featuregate.Known()}
+		kubevirts.Items = []virtv1.KubeVirt{kv}
+	}
+	return nil
 }
 
 // pass returns object as it is stored, nil when it is refused, and an error when that is not as it

@@ -5,6 +5,7 @@ import (
 
 	virtv1 "kubevirt.io/api/core/v1"
 
+	"github.com/slipway-vm/slipway/internal/dedicated"
 	"github.com/slipway-vm/slipway/runtime/domain"
 	"github.com/slipway-vm/slipway/runtime/protocol"
 )
@@ -16,9 +17,13 @@ func input(vmi *virtv1.VirtualMachineInstance, kvm bool, turn int) domain.Input 
 	in := domain.Input{
 		VMI: vmi, KVM: kvm, Disks: map[string]domain.Disk{},
 		Console:   domain.Console{Socket: private + "virt-serial0", Log: private + "virt-serial0-pipe"},
-		VNCSocket: private + "virt-vnc", USBSockets: private + "virt-usbredir-",
+		VNCSocket: private + "virt-vnc", USBSockets: private + "virt-usbredir-", MetricsSocket: private + "virt-downwardmetrics",
 		Firmware: domain.DebianFirmware(private + "nvram.fd"),
-		StateDir: "/var/run/kubevirt-private/vm-state",
+		StateDir: "/var/run/kubevirt-private/vm-state", SecretsDir: "/var/run/kubevirt-private/secret",
+		CPUs: processors(vmi, kvm),
+	}
+	if domain.HasVSOCK(vmi) {
+		vmi.Status.VSOCKCID = new(uint32(3 + turn)) //nolint:gosec // small
 	}
 	if firmware := vmi.Spec.Domain.Firmware; firmware != nil && firmware.KernelBoot != nil {
 		in.Kernel.Kernel = private + "kernel"
@@ -27,7 +32,9 @@ func input(vmi *virtv1.VirtualMachineInstance, kvm bool, turn int) domain.Input 
 		}
 	}
 	for i := range vmi.Spec.Volumes {
-		in.Disks[vmi.Spec.Volumes[i].Name] = prepared(private+vmi.Spec.Volumes[i].Name, turn+i)
+		disk := prepared(private+vmi.Spec.Volumes[i].Name, kind(&vmi.Spec.Volumes[i], turn+i))
+		disk.ReadOnly = vmi.Spec.Volumes[i].DownwardMetrics != nil
+		in.Disks[vmi.Spec.Volumes[i].Name] = disk
 	}
 	for i := range vmi.Spec.Domain.Devices.Interfaces {
 		in.Interfaces = append(in.Interfaces, protocol.Interface{
@@ -36,6 +43,31 @@ func input(vmi *virtv1.VirtualMachineInstance, kvm bool, turn int) domain.Input 
 		})
 	}
 	return in
+}
+
+// processors are as many as the pod would have for itself, two of a core: on two NUMA nodes with
+// KVM, and else on one, for libvirt asks the machine that it runs on.
+func processors(vmi *virtv1.VirtualMachineInstance, kvm bool) []domain.HostCPU {
+	if !dedicated.Asked(vmi) {
+		return nil
+	}
+	cpus := make([]domain.HostCPU, dedicated.CPUs(vmi, int64(domain.VCPUs(vmi))))
+	for i := range cpus {
+		id := uint(i)
+		cpus[i] = domain.HostCPU{ID: id, Core: id / 2 * 2}
+		if kvm && i >= len(cpus)/4*2 {
+			cpus[i].Node = 1
+		}
+	}
+	return cpus
+}
+
+// kind is one of the kinds of disks that a volume can be: that of a claim is no overlay.
+func kind(volume *virtv1.Volume, turn int) int {
+	if volume.PersistentVolumeClaim != nil || volume.DataVolume != nil {
+		return 1 + turn%3
+	}
+	return turn
 }
 
 // prepared is one of the kinds of disks that there are.

@@ -95,6 +95,11 @@ var plausible = map[string][]any{
 	"spec.domain.cpu.sockets":                                                      {int64(1), int64(2), int64(0), int64(4), int64(710), int64(4000000000)},
 	"spec.domain.cpu.cores":                                                        {int64(1), int64(2), int64(0), int64(3), int64(16), int64(355)},
 	"spec.domain.cpu.threads":                                                      {int64(1), int64(2), int64(0), int64(3), int64(8), int64(65536)},
+	"spec.domain.cpu.realtime.mask":                                                {"", "0", "0,^0", "0-1", "0-3, ^1", "^0", "1-0", "x", "0-4000000000"},
+	"spec.domain.firmware.acpi.slicNameRef":                                        {"v0", "v1", "", "other"},
+	"spec.domain.firmware.acpi.msdmNameRef":                                        {"v1", "v0", "", "../v0"},
+	"spec.domain.devices.disks[].disk.pciAddress":                                  {"", "0000:00:08.0", "0000:00:01.0", "0000:07:00.0", "0000:00:1e.7", "0000:ff:00.1", "0000:00:1f.2", "0001:00:08.0", "0000:81:01.10"},
+	"spec.domain.devices.interfaces[].pciAddress":                                  {"", "0000:00:09.0", "0000:08:00.0", "0000:00:02.0", "0000:00:08.3", "0000:01:00.0", "0000:02:03.0", "<"},
 	"spec.domain.memory.guest":                                                     {"128Mi", "1Gi", "1537Mi", "1Mi", "64Ti", "4Pi", "8192Pi", "1000001", "128", "0", "-1Gi"},
 	"spec.domain.machine.type":                                                     {"q35", "pc-q35-10.0", "pc-q35-7.2", "pc-q35-99.9", "pc", "pc-q35-a", "virt"},
 	"spec.domain.firmware.uuid":                                                    {"5d307ca9-b3ef-428c-8861-06e72d69f223", "5D307CA9-B3EF-428C-8861-06E72D69F223", "00000000-0000-0000-0000-000000000000", "nope"},
@@ -117,6 +122,8 @@ var plausible = map[string][]any{
 	"spec.networks[].pod.vmNetworkCIDR":                                            {"10.0.2.0/24", "192.168.66.0/30", "fd00::/64", "10.0.2.0/33", "x"},
 	"spec.networks[].pod.vmIPv6NetworkCIDR":                                        {"fd10:0:2::/120", "10.0.2.0/24", "x"},
 	"spec.volumes[].emptyDisk.capacity":                                            {"1Gi", "8Mi", "1", "0", "-1", "1500m"},
+	"spec.volumes[].hostDisk.path":                                                 {"/data/vm.img", "/a b/ü,<x>.img", "vm.img", "/data/../vm.img", "/", ""},
+	"spec.volumes[].hostDisk.capacity":                                             {"1Gi", "0", "-1", "1500m"},
 	"spec.volumes[].containerDisk.imagePullPolicy":                                 {"Always", "IfNotPresent", "Never", "Sometimes"},
 	"spec.volumes[].cloudInitNoCloud.userDataBase64":                               {"c2xpcHdheQ==", "!"},
 	"spec.domain.features.hyperv.vendorid.vendorid":                                {"KVMKVMKVM", "123456789012", "1234567890123", "a,b", ""},
@@ -178,6 +185,11 @@ func agree(source *random.Source, spec map[string]any) {
 			input["name"] = fmt.Sprintf("in%d", i)
 		}
 	}
+	if source.Choose(4) > 0 {
+		placed(domain)
+		tables(domain, volumes)
+		onPCI(disks)
+	}
 	replace(devices, "panicDevices", distinct(items(devices, "panicDevices"), "model"))
 	interfaces, networks := items(devices, "interfaces"), items(spec, "networks")
 	count := min(len(interfaces), len(networks), 1+source.Choose(2))
@@ -187,6 +199,60 @@ func agree(source *random.Source, spec map[string]any) {
 	}
 	replace(devices, "interfaces", interfaces)
 	replace(spec, "networks", networks)
+}
+
+// placed gives a guest what its processors and memory of its own go together with.
+func placed(domain map[string]any) {
+	cpu, memory := child(domain, "cpu"), child(domain, "memory")
+	if _, asked := cpu["realtime"]; asked {
+		child(child(cpu, "numa"), "guestMappingPassthrough")
+	}
+	if numa, asked := cpu["numa"].(map[string]any); asked && numa["guestMappingPassthrough"] != nil {
+		cpu["dedicatedCpuPlacement"] = true
+		memory["hugepages"] = map[string]any{"pageSize": "2Mi"}
+	}
+	if cpu["isolateEmulatorThread"] == true {
+		cpu["dedicatedCpuPlacement"] = true
+	}
+	if cpu["dedicatedCpuPlacement"] == true {
+		delete(cpu, "maxSockets")
+		delete(domain, "resources")
+	}
+	if memory["hugepages"] != nil {
+		delete(memory, "maxGuest")
+		memory["guest"], memory["hugepages"] = "128Mi", map[string]any{"pageSize": "2Mi"}
+	}
+}
+
+// tables has the firmware's tables in a volume that is a Secret, or leaves them out.
+func tables(domain map[string]any, volumes []map[string]any) {
+	firmware, isThere := domain["firmware"].(map[string]any)
+	if !isThere || firmware["acpi"] == nil {
+		return
+	}
+	for _, volume := range volumes {
+		if volume["secret"] != nil {
+			firmware["acpi"] = map[string]any{"slicNameRef": volume["name"], "msdmNameRef": volume["name"]}
+			return
+		}
+	}
+	delete(firmware, "acpi")
+}
+
+// onPCI leaves places on the PCI bus to disks that are there, each its own.
+func onPCI(disks []map[string]any) {
+	taken := map[any]bool{}
+	for _, disk := range disks {
+		target, isDisk := disk["disk"].(map[string]any)
+		if !isDisk {
+			continue
+		}
+		if address := target["pciAddress"]; target["bus"] != "virtio" || taken[address] {
+			delete(target, "pciAddress")
+		} else if address != nil {
+			taken[address] = true
+		}
+	}
 }
 
 // distinct are the items that are the first with their value of a field.

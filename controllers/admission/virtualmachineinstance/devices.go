@@ -68,6 +68,23 @@ func lunVolumes(spec *virtv1.VirtualMachineInstanceSpec, path *field.Path) field
 	return errs
 }
 
+// shared checks that a disk which several guests write to is one that they all have: what a pod
+// makes for its guest is that pod's alone.
+func shared(spec *virtv1.VirtualMachineInstanceSpec, path *field.Path) field.ErrorList {
+	own := map[string]bool{}
+	for _, volume := range spec.Volumes {
+		own[volume.Name] = volume.ContainerDisk != nil || volume.EmptyDisk != nil || volume.Ephemeral != nil
+	}
+	var errs field.ErrorList
+	for i, disk := range spec.Domain.Devices.Disks {
+		if disk.Shareable != nil && *disk.Shareable && own[disk.Name] {
+			errs = append(errs, field.Invalid(path.Child("domain", "devices", "disks").Index(i).Child("shareable"), true,
+				"the volume is made for this guest alone; use a persistentVolumeClaim or dataVolume, or remove the field"))
+		}
+	}
+	return errs
+}
+
 // maxKernelArgs is what the kernel takes of a command line.
 const maxKernelArgs = 2047
 

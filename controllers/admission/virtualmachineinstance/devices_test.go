@@ -36,6 +36,8 @@ func TestDevicesThatCannotBeAreRefusedWithTheirPath(t *testing.T) {
 		"a lun on what is no device":       {"name: root, disk: {bus: virtio}", "name: root, lun: {}", "spec.domain.devices.disks[0].lun: Invalid value"},
 		"a lun with a serial":              {disk, "name: raw, serial: s, lun: {}", "spec.domain.devices.disks[1].serial: Invalid value"},
 		"a lun with a block size":          {disk, "name: raw, blockSize: {custom: {logical: 512, physical: 512}}, lun: {}", "spec.domain.devices.disks[1].blockSize: Invalid value"},
+		"a disk that others write to":      {disk, "name: raw, shareable: true, disk: {bus: scsi}", ""},
+		"a disk that others cannot have":   {"name: root, disk: {bus: virtio}", "name: root, shareable: true, disk: {bus: virtio}", "spec.domain.devices.disks[0].shareable: Invalid value: true: the volume is made for this guest alone"},
 		"a supplemental pool":              {pool, "  ioThreadsPolicy: supplementalPool\n  ioThreads: {supplementalPoolThreadCount: 4}\n  memory:", ""},
 		"a supplemental pool of no size":   {pool, "  ioThreadsPolicy: supplementalPool\n  memory:", "spec.domain.ioThreads.supplementalPoolThreadCount: Required value: the number of iothreads needs to be set"},
 		"a supplemental pool of none":      {pool, "  ioThreadsPolicy: supplementalPool\n  ioThreads: {supplementalPoolThreadCount: 0}\n  memory:", "spec.domain.ioThreads.supplementalPoolThreadCount: Required value"},

@@ -79,6 +79,8 @@ func source(spec *virtv1.VirtualMachineInstanceSpec, volume virtv1.Volume, at *f
 		return cloudInit(&same, at.Child("cloudInitConfigDrive"))
 	case volume.Sysprep != nil:
 		return sysprep(volume.Sysprep, at.Child("sysprep"))
+	case volume.HostDisk != nil:
+		return hostDisk(volume.HostDisk, at.Child("hostDisk"))
 	case volume.MemoryDump != nil:
 		return memoryDump(spec, volume, at.Child("memoryDump"))
 	}

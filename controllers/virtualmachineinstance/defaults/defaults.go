@@ -46,6 +46,9 @@ func Disks(spec *virtv1.VirtualMachineInstanceSpec) {
 	for _, fs := range spec.Domain.Devices.Filesystems {
 		shown[fs.Name] = true
 	}
+	if firmware := spec.Domain.Firmware; firmware != nil && firmware.ACPI != nil {
+		shown[firmware.ACPI.SlicNameRef], shown[firmware.ACPI.MsdmNameRef] = true, true // for the firmware, not the guest
+	}
 	for _, volume := range spec.Volumes {
 		if !shown[volume.Name] && volume.MemoryDump == nil {
 			spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, virtv1.Disk{Name: volume.Name})
@@ -93,7 +96,7 @@ func setMachine(spec *virtv1.VirtualMachineInstanceSpec) {
 
 // setMemory makes the guest's memory what is requested, or else limited.
 func setMemory(domain *virtv1.DomainSpec) {
-	if domain.Memory != nil && (domain.Memory.Guest != nil || domain.Memory.Hugepages != nil) {
+	if domain.Memory != nil && domain.Memory.Guest != nil {
 		return
 	}
 	for _, list := range []corev1.ResourceList{domain.Resources.Requests, domain.Resources.Limits} {

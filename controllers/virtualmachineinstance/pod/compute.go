@@ -6,8 +6,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
 	virtv1 "kubevirt.io/api/core/v1"
 
+	"github.com/slipway-vm/slipway/internal/dedicated"
 	"github.com/slipway-vm/slipway/internal/names"
 )
 
@@ -30,11 +32,11 @@ func computeContainer(in Input) (corev1.Container, error) {
 		Args:            launcherArgs(in.VMI),
 		Ports:           containerPorts(in.VMI),
 		Resources:       resources,
-		VolumeMounts:    slices.Concat(ownMounts(), stateMounts(in), mounts, access),
+		VolumeMounts:    slices.Concat(ownMounts(), hugepageMounts(in.VMI), stateMounts(in), mounts, access),
 		VolumeDevices:   devices,
 		LivenessProbe:   computeProbe(in.VMI, in.VMI.Spec.LivenessProbe, livenessKind),
 		ReadinessProbe:  computeProbe(in.VMI, in.VMI.Spec.ReadinessProbe, readinessKind),
-		SecurityContext: containerSecurity("NET_BIND_SERVICE"),
+		SecurityContext: containerSecurity(capabilities(in.VMI)...),
 	}, nil
 }
 
@@ -87,6 +89,8 @@ func computeResources(in Input) (corev1.ResourceRequirements, error) {
 		}
 		resources.Limits[name] = limit
 	}
+	inHugepages(in.VMI, overhead, resources)
+	guarantee(in.VMI, resources)
 	for _, device := range devices(in) {
 		resources.Requests[device] = resource.MustParse("1")
 		resources.Limits[device] = resource.MustParse("1")
@@ -121,11 +125,28 @@ func devices(in Input) []corev1.ResourceName {
 	if len(in.VMI.Spec.Domain.Devices.Interfaces) > 0 {
 		used = append(used, names.DeviceTUN)
 	}
+	if HasVSOCK(in.VMI) {
+		used = append(used, names.DeviceVhostVSOCK)
+	}
 	return used
 }
 
-// memoryRequest is what the VMI requests, or else its guest memory by the cluster's overcommit.
+// HasVSOCK says whether the guest of vmi has sockets to its node.
+func HasVSOCK(vmi *virtv1.VirtualMachineInstance) bool {
+	return ptr.Deref(vmi.Spec.Domain.Devices.AutoattachVSOCK, false)
+}
+
+// memoryRequest is what the VMI requests, or else its guest memory by the cluster's overcommit;
+// no less than the guest's memory where the pod is held to what it requests.
 func memoryRequest(in Input) (resource.Quantity, error) {
+	memory, err := wantedMemory(in)
+	if guest := guestMemory(in.VMI); dedicated.Asked(in.VMI) && memory.Cmp(guest) < 0 {
+		return guest, err
+	}
+	return memory, err
+}
+
+func wantedMemory(in Input) (resource.Quantity, error) {
 	wanted := in.VMI.Spec.Domain.Resources
 	if request, ok := wanted.Requests[corev1.ResourceMemory]; ok {
 		return request.DeepCopy(), nil

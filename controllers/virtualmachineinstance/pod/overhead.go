@@ -5,6 +5,7 @@ import (
 	"k8s.io/utils/ptr"
 	virtv1 "kubevirt.io/api/core/v1"
 
+	"github.com/slipway-vm/slipway/internal/dedicated"
 	"github.com/slipway-vm/slipway/internal/overhead"
 )
 
@@ -14,7 +15,7 @@ func MemoryOverhead(vmi *virtv1.VirtualMachineInstance, kvm bool) resource.Quant
 	guest := guestMemory(vmi)
 	machine := overhead.Machine{
 		Guest: guest.Value(), VCPUs: VCPUs(vmi), KVM: kvm,
-		Graphics: ptr.Deref(vmi.Spec.Domain.Devices.AutoattachGraphicsDevice, true), TPM: hasTPM(vmi),
+		Graphics: ptr.Deref(vmi.Spec.Domain.Devices.AutoattachGraphicsDevice, true), TPM: hasTPM(vmi), Limited: dedicated.Asked(vmi),
 	}
 	for _, probe := range []*virtv1.Probe{vmi.Spec.LivenessProbe, vmi.Spec.ReadinessProbe} {
 		if throughAgent(probe) {

@@ -84,6 +84,7 @@ func Launcher(in Input) (*corev1.Pod, error) {
 	spec := &pod.Spec
 	spec.Containers = []corev1.Container{compute}
 	spec.InitContainers = containerDiskInits(in)
+	guaranteeInits(in.VMI, spec.InitContainers)
 	spec.Volumes = volumes(in)
 	spec.ImagePullSecrets = pullSecrets(in.VMI)
 	spec.TerminationGracePeriodSeconds = new(GracePeriod(in.VMI) + launcherGrace)
@@ -142,6 +143,9 @@ func placement(vmi *virtv1.VirtualMachineInstance) corev1.PodSpec {
 	}
 	if arch := vmi.Spec.Architecture; arch != "" {
 		mergeNodeSelector(&spec, map[string]string{corev1.LabelArchStable: arch})
+	}
+	if labels := nodeLabels(vmi); len(labels) > 0 {
+		mergeNodeSelector(&spec, labels)
 	}
 	return spec
 }

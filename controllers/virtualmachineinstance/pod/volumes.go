@@ -29,6 +29,7 @@ func volumes(in Input) []corev1.Volume {
 	if hasContainerDisk(in.VMI) {
 		all = append(all, emptyDir(names.VolumeBin))
 	}
+	all = append(all, hugepageVolumes(in.VMI)...)
 	all = append(all, stateVolumes(in)...)
 	for _, volume := range in.VMI.Spec.Volumes {
 		if claim, ok := in.Claims[volume.Name]; ok {
@@ -36,6 +37,9 @@ func volumes(in Input) []corev1.Volume {
 		}
 		if source, ok := filesSource(volume); ok {
 			all = append(all, corev1.Volume{Name: podVolume(volume.Name), VolumeSource: source})
+		}
+		if volume.HostDisk != nil {
+			all = append(all, hostDiskVolume(volume.Name, volume.HostDisk))
 		}
 	}
 	access, _ := accessVolumes(in.VMI)
@@ -52,10 +56,21 @@ func claimVolume(name string, claim Claim) corev1.Volume {
 	}}
 }
 
+// hostDiskVolume is the folder of a file of the node, which the node makes where the file may be made.
+func hostDiskVolume(name string, disk *virtv1.HostDisk) corev1.Volume {
+	kind := corev1.HostPathDirectory
+	if disk.Type == virtv1.HostDiskExistsOrCreate {
+		kind = corev1.HostPathDirectoryOrCreate
+	}
+	return corev1.Volume{Name: podVolume(name), VolumeSource: corev1.VolumeSource{
+		HostPath: &corev1.HostPathVolumeSource{Path: path.Dir(disk.Path), Type: &kind},
+	}}
+}
+
 // podVolume is the name of a VMI's volume in the pod, which cannot meet our own names.
 func podVolume(name string) string {
 	switch name {
-	case names.VolumeSockets, names.VolumePrivate, names.VolumeLibvirt, names.VolumeBin, names.VolumeState:
+	case names.VolumeSockets, names.VolumePrivate, names.VolumeLibvirt, names.VolumeBin, names.VolumeState, names.VolumeHugepages:
 		return "volume-" + name
 	}
 	if strings.HasPrefix(name, names.VolumeAccess) {
@@ -64,7 +79,7 @@ func podVolume(name string) string {
 	return name
 }
 
-// claimMounts are the places of claims, and of what discs are made of, in the compute container.
+// claimMounts are the places of claims, of folders of the node, and of what discs are made of, in the compute container.
 func claimMounts(in Input) ([]corev1.VolumeMount, []corev1.VolumeDevice) {
 	var mounts []corev1.VolumeMount
 	var blocks []corev1.VolumeDevice
@@ -79,6 +94,8 @@ func claimMounts(in Input) ([]corev1.VolumeMount, []corev1.VolumeDevice) {
 			mounts = append(mounts, corev1.VolumeMount{
 				Name: name, MountPath: path.Join(names.LauncherDisksDir, volume.Name), ReadOnly: claim.ReadOnly || claim.Base,
 			})
+		case volume.HostDisk != nil:
+			mounts = append(mounts, corev1.VolumeMount{Name: name, MountPath: path.Join(names.LauncherDisksDir, volume.Name)})
 		case isFiles:
 			mounts = append(mounts, corev1.VolumeMount{
 				Name: name, MountPath: path.Join(names.LauncherSecretsDir, volume.Name), ReadOnly: true,

@@ -71,7 +71,7 @@ func newWorld(t *testing.T) *world {
 
 	w.sessions = session.NewServer(w.root, func(types.NamespacedName) {})
 	w.server, err = New(t.Context(), Options{
-		Address: "127.0.0.1:0", NodeName: nodeName, Namespace: namespace, Client: w.client, Recorder: w.events, Sessions: w.sessions,
+		Address: "127.0.0.1:0", NodeName: nodeName, Namespace: namespace, Client: w.client, Recorder: w.events, Sessions: w.sessions, DialVSOCK: w.dialVSOCK,
 	})
 	must(t, err)
 	w.server.callers.now = func() time.Time { return time.Now().Add(time.Duration(w.clock.Load()) * time.Second) }
@@ -343,6 +343,7 @@ func (w *world) streamsAreCarried(t *testing.T, l *launcher) {
 	must(t, two.Close())
 	l.expect(t, "over vnc", "over vnc")
 	w.slotsAreTaken(t, l)
+	w.portsOfGuests(t)
 }
 
 // slotsAreTaken redirects USB devices until there is no slot left.

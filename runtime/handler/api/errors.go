@@ -43,6 +43,8 @@ func statusOf(err error) metav1.Status {
 		status = known.Status()
 	case errors.Is(err, session.ErrOldLauncher):
 		status = metav1.Status{Status: metav1.StatusFailure, Code: http.StatusNotImplemented, Reason: reasonNotImplemented, Message: err.Error()}
+	case errors.Is(err, session.ErrSilent):
+		status = apierrors.NewServiceUnavailable(err.Error()).Status()
 	case errors.Is(err, session.ErrNotConnected):
 		status = apierrors.NewServiceUnavailable(err.Error() + "; try again in a moment").Status()
 	default:

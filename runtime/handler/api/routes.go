@@ -41,6 +41,7 @@ var routes = map[string]route{
 	"GET console":        (*Server).console,
 	"GET vnc":            (*Server).vnc,
 	"GET usbredir":       (*Server).usbredir,
+	"GET vsock":          (*Server).vsock,
 }
 
 // base is the path of a VMI.

@@ -47,6 +47,8 @@ type Options struct {
 	Recorder events.EventRecorder
 	// Sessions are the launchers' connections.
 	Sessions *session.Server
+	// DialVSOCK connects with guests by VSOCK.
+	DialVSOCK DialVSOCK
 }
 
 // Server serves the API.

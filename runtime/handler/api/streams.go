@@ -49,7 +49,7 @@ func (s *Server) console(w http.ResponseWriter, r *http.Request, guest guest) er
 	if err != nil {
 		return guest.conflict(err.Error())
 	}
-	return s.stream(ctx, w, r, guest, protocol.ChannelConsole)
+	return s.stream(ctx, w, r, guest, device(guest, protocol.ChannelConsole))
 }
 
 // vnc joins a client with the guest's screen, of which QEMU serves several, unless one of
@@ -62,17 +62,31 @@ func (s *Server) vnc(w http.ResponseWriter, r *http.Request, guest guest) error 
 	if !websocket.IsWebSocketUpgrade(r) {
 		return errNoWebsocket
 	}
-	return s.stream(r.Context(), w, r, guest, protocol.ChannelVNC)
+	return s.stream(r.Context(), w, r, guest, device(guest, protocol.ChannelVNC))
 }
 
 var errNoWebsocket = refusal(apierrors.NewBadRequest("this is served as a websocket only; send Connection: Upgrade and Upgrade: websocket"))
 
-// stream joins a client with a device until either side ends or ctx is done. It returns
+// stream is what of a guest a client is joined with.
+type stream struct {
+	// to is what it is called in the log.
+	to   string
+	open func(context.Context) (net.Conn, error)
+}
+
+// device is a device of the guest, which its launcher joins.
+func device(guest guest, channel protocol.Channel) stream {
+	return stream{to: string(channel), open: func(ctx context.Context) (net.Conn, error) { return connect(ctx, guest, channel) }}
+}
+
+// stream joins a client with the guest until either side ends or ctx is done. It returns
 // errors from before there is a websocket.
-func (s *Server) stream(ctx context.Context, w http.ResponseWriter, r *http.Request, guest guest, channel protocol.Channel) error {
+func (s *Server) stream(ctx context.Context, w http.ResponseWriter, r *http.Request, guest guest, what stream) error {
 	s.streams.Add(1)
 	defer s.streams.Done()
-	device, err := connect(ctx, guest, channel)
+	opening, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	device, err := what.open(opening)
 	if err != nil {
 		return err
 	}
@@ -82,7 +96,7 @@ func (s *Server) stream(ctx context.Context, w http.ResponseWriter, r *http.Requ
 		log.FromContext(ctx).V(1).Info("Failed to make a websocket", "err", err)
 		return nil
 	}
-	logger := log.FromContext(ctx).WithValues("VirtualMachineInstance", guest.vmi.Namespace+"/"+guest.vmi.Name, "channel", channel)
+	logger := log.FromContext(ctx).WithValues("VirtualMachineInstance", guest.vmi.Namespace+"/"+guest.vmi.Name, "channel", what.to)
 	logger.Info("A client is connected")
 	why := join(ctx, client, device)
 	logger.Info("A client is disconnected", "reason", why.text)
@@ -92,8 +106,6 @@ func (s *Server) stream(ctx context.Context, w http.ResponseWriter, r *http.Requ
 // connect has the launcher join one end of a pair of sockets with the device, and returns
 // the other.
 func connect(ctx context.Context, guest guest, channel protocol.Channel) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("making a pair of sockets: %w", err)

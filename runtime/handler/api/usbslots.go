@@ -63,5 +63,5 @@ func (s *Server) usbredir(w http.ResponseWriter, r *http.Request, guest guest) e
 		return guest.conflict("all USB slots of the VMI are in use; end one of the redirections")
 	}
 	defer s.usbSlots.free(guest.vmi.UID, slot)
-	return s.stream(r.Context(), w, r, guest, protocol.ChannelUSB(slot))
+	return s.stream(r.Context(), w, r, guest, device(guest, protocol.ChannelUSB(slot)))
 }

@@ -36,6 +36,7 @@ type Device struct {
 var Candidates = []Device{
 	{Resource: names.DeviceTUN, Path: "/dev/net/tun"},
 	{Resource: names.DeviceVhostNet, Path: "/dev/vhost-net"},
+	{Resource: names.DeviceVhostVSOCK, Path: "/dev/vhost-vsock"},
 }
 
 // KVM is the device for hardware virtualization.

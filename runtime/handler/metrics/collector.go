@@ -173,7 +173,7 @@ func reasonOf(err error) string {
 		return reasonOld
 	case errors.Is(err, session.ErrNotConnected):
 		return reasonAway
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+	case errors.Is(err, session.ErrSilent), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return reasonSilent
 	}
 	return reasonFailed

@@ -25,7 +25,8 @@ const interval = time.Minute
 // soon is when a first beat that failed is tried again: nobody reaches virt-handler before it.
 const soon = time.Second
 
-// Heartbeat labels the node kubevirt.io/schedulable=true, renews the annotation
+// Heartbeat labels the node kubevirt.io/schedulable=true and with what it has for pods that ask
+// for it, renews the annotation
 // kubevirt.io/heartbeat, and publishes the certificate of virt-handler's API, also when it
 // was lost. It takes none of them away when it ends: a restart of virt-handler must not
 // disturb, and an old heartbeat tells of a dead one.
@@ -34,6 +35,8 @@ type Heartbeat struct {
 	Client   client.Client
 	Reader   client.Reader
 	NodeName string
+	// KubeletRoot is the kubelet's root folder.
+	KubeletRoot string
 	// Certificate is what virt-handler serves with, in PEM.
 	Certificate []byte
 
@@ -74,8 +77,13 @@ func (h *Heartbeat) beat(ctx context.Context, node *corev1.Node, now metav1.Time
 	if err != nil {
 		return fmt.Errorf("encoding the time: %w", err)
 	}
+	labels, err := abilities(h.KubeletRoot, realtimeRuntime)
+	if err != nil { // what is not known is not offered
+		log.FromContext(ctx).Error(err, "Failed to learn all that the node has to offer")
+	}
+	labels[v1.NodeSchedulable] = "true"
 	err = apply.Fields(ctx, h.Client, node, names.ManagerHandler, map[string]any{"metadata": map[string]any{
-		"labels": map[string]any{v1.NodeSchedulable: "true"},
+		"labels": labels,
 		"annotations": map[string]any{
 			v1.VirtHandlerHeartbeat:            string(stamp),
 			names.HandlerCertificateAnnotation: string(h.Certificate),

@@ -3,12 +3,15 @@
 package process
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestFilesAreReadUnderTheProcesssOwnRoot(t *testing.T) {
@@ -48,12 +51,67 @@ func TestFilesAreReadUnderTheProcesssOwnRoot(t *testing.T) {
 	if _, err := p.GiveDevice("/etc/hidden", 107); err == nil {
 		t.Error("a plain file was given away as a device")
 	}
+	onlyMountsAreOpened(t, p, root)
 	if err := command.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = command.Wait()
 	if _, err := p.BelongsTo("x"); err == nil {
 		t.Error("an ended process was still read")
+	}
+}
+
+// onlyMountsAreOpened plays a pod that puts what it likes in place of the folder that is mounted for it.
+func onlyMountsAreOpened(t *testing.T, p *Process, root string) {
+	t.Helper()
+	private := filepath.Join(root, "private")
+	disks, folder := filepath.Join(private, "vmi-disks"), filepath.Join(private, "vmi-disks", "data")
+	if err := errors.Join(os.MkdirAll(folder, 0o777), os.MkdirAll(filepath.Join(private, "other"), 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	open := func() error {
+		file, err := p.OpenMount("/private", "vmi-disks/data")
+		if err == nil {
+			err = file.Close()
+		}
+		return err
+	}
+	if err := open(); err == nil || !strings.Contains(err.Error(), "nothing is mounted there") {
+		t.Errorf("a folder of the pod's own: %v", err)
+	}
+	if err := unix.Mount("node", folder, "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	at := folder
+	defer func() {
+		if err := unix.Unmount(at, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := open(); err != nil {
+		t.Errorf("what is mounted: %v", err)
+	}
+	if err := os.Rename(disks, filepath.Join(private, "away")); err != nil {
+		t.Fatal(err)
+	}
+	at = filepath.Join(private, "away", "data")
+	for name, put := range map[string]func() error{
+		"a link to a folder with the mount": func() error { return os.Symlink("away", disks) },
+		"a folder with a link to the mount": func() error {
+			return errors.Join(os.Mkdir(disks, 0o777), os.Symlink("../away/data", folder))
+		},
+		"a folder of its own": func() error { return os.MkdirAll(folder, 0o777) },
+		"nothing":             func() error { return nil },
+	} {
+		if err := put(); err != nil {
+			t.Fatal(err)
+		}
+		if err := open(); err == nil {
+			t.Errorf("%s was opened", name)
+		}
+		if err := os.RemoveAll(disks); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
@@ -11,7 +12,8 @@ import (
 )
 
 // Sync tells the launcher to run vmi with the facts of what and the container disks at
-// hand, and keeps its answer as the session's state and what for View.Synced.
+// hand, and keeps its answer as the session's state and what for View.Synced. It does not wait for a
+// part of the VM that does not answer.
 func (s *Session) Sync(ctx context.Context, vmi *v1.VirtualMachineInstance, what Synced) error {
 	launcher, err := s.connected()
 	if err != nil {
@@ -19,9 +21,14 @@ func (s *Session) Sync(ctx context.Context, vmi *v1.VirtualMachineInstance, what
 	}
 	files, volumes := s.heldDisks()
 	reports := s.reported()
+	ctx, stop := s.untilSilence(ctx)
+	defer stop()
 	what.Facts.ContainerDisks = volumes
 	var state protocol.State
 	if err := launcher.conn.Call(ctx, protocol.TypeSync, protocol.Sync{VMI: vmi, Facts: what.Facts}, &state, files...); err != nil {
+		if errors.Is(context.Cause(ctx), ErrSilent) {
+			return fmt.Errorf("syncing VMI %s: a part of it %w", vmi.Name, ErrSilent)
+		}
 		return fmt.Errorf("syncing VMI %s: %w", vmi.Name, err)
 	}
 	s.mu.Lock()
@@ -65,7 +72,7 @@ func (s *Session) Destroy(ctx context.Context) error {
 // GuestExec runs a command in the guest through its agent.
 func (s *Session) GuestExec(ctx context.Context, request protocol.GuestExec) (protocol.GuestExecResult, error) {
 	var result protocol.GuestExecResult
-	launcher, err := s.connected()
+	launcher, err := s.answering(0)
 	if err != nil {
 		return result, err
 	}

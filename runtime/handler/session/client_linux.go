@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -27,6 +28,9 @@ type client struct {
 	version      int       // of the protocol, as its Hello says
 	synced       *Synced
 	shuttingDown bool
+	asked        time.Time         // when it was asked for the VM's health; zero once it has answered
+	told         *protocol.Silence // what it answered
+	heard        bool              // it has answered
 }
 
 // converse serves one connection until it ends.
@@ -75,7 +79,8 @@ func (s *Session) leave(c *client) {
 	s.mu.Lock()
 	gone := s.launcher == c || s.holder == c
 	if s.launcher == c {
-		s.launcher = nil
+		s.launcher, s.absent = nil, time.Now()
+		s.judge(s.absent)
 	}
 	if s.holder == c {
 		s.holder = nil
@@ -148,6 +153,7 @@ func (c *client) helloLauncher(ctx context.Context, hello wire.Hello) error {
 	s.mu.Lock()
 	previous := s.launcher
 	c.role, c.version, s.launcher = wire.RoleLauncher, hello.Version, c
+	s.judge(time.Now())
 	s.mu.Unlock()
 	if previous != nil && previous != c {
 		_ = previous.conn.Close()

@@ -77,7 +77,7 @@ func (s *Session) Filesystems(ctx context.Context) (list v1.VirtualMachineInstan
 
 // Stats is what the guest used since it was started.
 func (s *Session) Stats(ctx context.Context) (stats protocol.Stats, err error) {
-	launcher, err := s.atLeast(wire.VersionStats)
+	launcher, err := s.answering(wire.VersionStats)
 	if err != nil {
 		return stats, err
 	}
@@ -86,7 +86,7 @@ func (s *Session) Stats(ctx context.Context) (stats protocol.Stats, err error) {
 
 // Resize changes the size of the running guest.
 func (s *Session) Resize(ctx context.Context, want protocol.Resize) error {
-	launcher, err := s.atLeast(wire.VersionResize)
+	launcher, err := s.answering(wire.VersionResize)
 	if err != nil {
 		return err
 	}
@@ -97,6 +97,13 @@ func (s *Session) Resize(ctx context.Context, want protocol.Resize) error {
 func (s *Session) control(ctx context.Context, kind wire.Type, in, out any, files ...*os.File) error {
 	launcher, err := s.atLeast(wire.VersionControl)
 	if err != nil {
+		return err
+	}
+	parts := []protocol.Part{protocol.PartLauncher, protocol.PartQEMU}
+	if kind != protocol.TypeConnect { // which goes around libvirt
+		parts = append(parts, protocol.PartLibvirt)
+	}
+	if err := s.answers(parts...); err != nil {
 		return err
 	}
 	return away(launcher.conn.Call(ctx, kind, in, out, files...))
@@ -114,6 +121,15 @@ func (s *Session) atLeast(version int) (*client, error) {
 		return nil, ErrOldLauncher
 	}
 	return launcher, nil
+}
+
+// answering is atLeast for what needs the whole of the VM.
+func (s *Session) answering(version int) (*client, error) {
+	launcher, err := s.atLeast(version)
+	if err != nil {
+		return nil, err
+	}
+	return launcher, s.answers(protocol.PartLauncher, protocol.PartLibvirt, protocol.PartQEMU)
 }
 
 // away makes the loss of the connection known as such.

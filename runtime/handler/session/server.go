@@ -131,6 +131,9 @@ func (s *Server) serve(ctx context.Context, directories *directories, session *S
 		}
 	}()
 	defer session.release()
+	if session.pod.Volume == "" {
+		go session.watch(ctx)
+	}
 	directory, err := directories.await(ctx, s.kubeletRoot, socketsDirectory(session.pod.UID))
 	if err == nil {
 		err = session.listen(ctx, directory)

@@ -41,11 +41,17 @@ type Session struct {
 	reports  int // states that came as events
 	disks    map[string]*os.File
 	asked    map[string]time.Time // when the guest was last asked to let go of a disk
+	absent   time.Time            // since when no launcher is connected, while none is
+	silence  *protocol.Silence    // what does not answer; nil for nothing
+	silenced chan struct{}        // closed when silence is set, made anew when it is not any more
 	failure  error
 }
 
 func newSession(pod Pod, changed func()) *Session {
-	return &Session{pod: pod, changed: changed, ended: make(chan struct{}), disks: map[string]*os.File{}, asked: map[string]time.Time{}}
+	return &Session{
+		pod: pod, changed: changed, ended: make(chan struct{}), absent: time.Now(), silenced: make(chan struct{}),
+		disks: map[string]*os.File{}, asked: map[string]time.Time{},
+	}
 }
 
 // View is a session at one moment.
@@ -60,6 +66,11 @@ type View struct {
 	State *protocol.State
 	// Disks are the volumes whose container disks were handed over, in order of name.
 	Disks []string
+	// Silence is which part of the VM does not answer, or that no launcher is connected; nil
+	// when all is well.
+	Silence *protocol.Silence
+	// Heard says that this launcher has answered, over this connection, how its VM is.
+	Heard bool
 	// Failure is why the pod's socket cannot be served.
 	Failure error
 }
@@ -77,9 +88,10 @@ type Synced struct {
 func (s *Session) View() View {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	view := View{Failure: s.failure}
+	view := View{Failure: s.failure, Silence: s.silence}
 	if s.launcher != nil {
 		view.Launcher, view.Synced, view.ShuttingDown = s.launcher.process, s.launcher.synced, s.launcher.shuttingDown
+		view.Heard = s.launcher.heard
 	}
 	if s.state != nil {
 		state := *s.state

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -92,6 +93,38 @@ func TestALauncherIsServedAndSyncedWithItsContainerDisk(t *testing.T) {
 		launcher.expectAfter(t, "greeted", "lost") // as often as it found the old socket on its way out
 		await(t, session, changes, func(v View) bool { return v.Launcher != nil && v.State != nil })
 	})
+}
+
+func TestALauncherThatStandsStillIsNoticed(t *testing.T) {
+	root := newRoot(t)
+	server, changes := startServer(t, root)
+	session, err := server.Ensure(t.Context(), testPod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	directory := filepath.Join(append([]string{root}, socketsDirectory(testPod.UID)...)...)
+	makeVolume(t, root, directory)
+	launcher := startProcess(t, directory, wire.RoleLauncher, podCgroup(t, testPod.UID), names.QEMUUser)
+	launcher.expect(t, "greeted")
+	await(t, session, changes, func(v View) bool { return v.State != nil && v.Heard })
+	for range 2 {
+		if err := syscall.Kill(launcher.pid, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		stopped := time.Now()
+		view := await(t, session, changes, func(v View) bool { return v.Silence != nil })
+		took := time.Since(stopped)
+		if view.Silence.Part != protocol.PartLauncher || view.Launcher == nil || took < patience || took > patience+3*beat {
+			t.Errorf("after %s: %+v", took, view.Silence)
+		}
+		if _, err := session.Stats(t.Context()); !errors.Is(err, ErrSilent) {
+			t.Errorf("it is measured: %v", err)
+		}
+		if err := syscall.Kill(launcher.pid, syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		await(t, session, changes, func(v View) bool { return v.Silence == nil })
+	}
 }
 
 func TestStrangersAreRefused(t *testing.T) {
@@ -243,7 +276,10 @@ func podCgroup(t *testing.T, uid types.UID) string {
 }
 
 // podProcess is a process of a pod, and what it prints.
-type podProcess struct{ lines chan string }
+type podProcess struct {
+	pid   int
+	lines chan string
+}
 
 func startProcess(t *testing.T, directory string, role wire.Role, cgroup string, uid uint32) *podProcess {
 	t.Helper()
@@ -273,7 +309,7 @@ func startProcess(t *testing.T, directory string, role wire.Role, cgroup string,
 	if _, err := io.WriteString(stdin, "go\n"); err != nil {
 		t.Fatal(err)
 	}
-	p := &podProcess{lines: make(chan string, 100)}
+	p := &podProcess{pid: command.Process.Pid, lines: make(chan string, 100)}
 	go func() {
 		defer close(p.lines)
 		for scanner := bufio.NewScanner(stdout); scanner.Scan(); {

@@ -53,7 +53,7 @@ func (s *Session) Volume() (*os.File, error) {
 // Plug gives the guest one more disk, with the folder of its claim unless that is in the
 // launcher's own pod.
 func (s *Session) Plug(ctx context.Context, what protocol.Plug, claim ...*os.File) error {
-	launcher, err := s.atLeast(wire.VersionHotplug)
+	launcher, err := s.answering(wire.VersionHotplug)
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ const UnplugAgain = 10 * time.Second
 // Unplug asks the guest to let go of a disk; the launcher's state tells when it has. A guest
 // that was asked just now, as leaving says, is not asked again: every answer is a new state.
 func (s *Session) Unplug(ctx context.Context, what protocol.Unplug, leaving bool) error {
-	launcher, err := s.atLeast(wire.VersionHotplug)
+	launcher, err := s.answering(wire.VersionHotplug)
 	if err != nil {
 		return err
 	}

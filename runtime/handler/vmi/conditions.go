@@ -48,11 +48,16 @@ var ownedConditions = []v1.VirtualMachineInstanceConditionType{
 func setConditions(s *scope, status *runtimeStatus, since, now metav1.Time) {
 	set := conditionSetter{status: status, since: since}
 	state := s.view.State
-	if s.vmi.Spec.ReadinessProbe != nil && status.Phase == v1.Running {
-		set.since = now // it follows the probe
+	if status.Phase == v1.Running && (s.vmi.Spec.ReadinessProbe != nil || silent(s) || wasSilent(status)) {
+		set.since = now // it follows the probe, or what answers
 	}
-	set.put(ready(s, status.Phase))
+	if !unheard(s, status) {
+		set.put(ready(s, status.Phase))
+	}
 	set.since = since
+	if state == nil && silent(s) {
+		return // what was said of the guest stays
+	}
 	if status.Phase != v1.Running || state == nil {
 		set.remove(v1.VirtualMachineInstanceAgentConnected)
 		set.remove(v1.VirtualMachineInstancePaused)
@@ -114,6 +119,8 @@ func ready(s *scope, phase v1.VirtualMachineInstancePhase) v1.VirtualMachineInst
 	switch {
 	case s.failure != nil:
 		condition.Reason, condition.Message = s.failure.reason, s.failure.message
+	case silent(s) && (phase == v1.Running || phase == v1.Scheduled):
+		condition.Status, condition.Reason, condition.Message = silence(s)
 	case phase == v1.Running && s.view.State != nil && s.view.State.Phase == protocol.PhasePaused:
 		condition.Reason, condition.Message = v1.GuestNotRunningReason, "the guest is paused"
 	case phase == v1.Running:

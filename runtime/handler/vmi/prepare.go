@@ -9,6 +9,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/slipway-vm/slipway/internal/dedicated"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/runtime/handler/process"
 	"github.com/slipway-vm/slipway/runtime/network"
@@ -18,12 +19,23 @@ import (
 
 // giveDevices lets the launcher's user open the device files of its container.
 func giveDevices(s *scope) error {
-	paths := append([]string{"/dev/kvm", "/dev/net/tun", "/dev/vhost-net"}, volume.BlockDevices(s.pod)...)
+	paths := append([]string{"/dev/kvm", "/dev/net/tun", "/dev/vhost-net", "/dev/vhost-vsock"}, volume.BlockDevices(s.pod)...)
 	for _, path := range paths {
 		_, err := s.view.Launcher.GiveDevice(path, names.QEMUUser)
 		if err != nil && !errors.Is(err, process.ErrSharedDevice) {
 			return fmt.Errorf("preparing devices of VMI %s: %w", s.vmi.Name, err)
 		}
+	}
+	return nil
+}
+
+// allowRealtime lets libvirt put processors of the guest before all else that runs on theirs.
+func allowRealtime(s *scope) error {
+	if !dedicated.Realtime(s.vmi) {
+		return nil
+	}
+	if err := process.AllowRealtime(s.pod.UID); err != nil {
+		return fmt.Errorf("preparing the processors of VMI %s: %w", s.vmi.Name, err)
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func compute(s *scope, base *runtimeStatus, now metav1.Time) *runtimeStatus {
 	case s.failure != nil:
 		status.Phase = v1.Failed
 	case state == nil || state.Phase == protocol.PhaseNone || state.Phase == protocol.PhaseStarting:
-		if s.trouble == nil && !waits(state) {
+		if s.trouble == nil && !waits(state) && !silent(s) && (state == nil || !wasSilent(status)) {
 			return nil
 		}
 	default:

@@ -29,10 +29,12 @@ type passFile struct {
 	Trouble string                    `json:"trouble"`
 	Failure string                    `json:"failure"`
 	Pod     *corev1.Pod               `json:"pod"`
+	Silence *protocol.Silence         `json:"silence"`
+	Unheard bool                      `json:"unheard"`
 }
 
 func (f passFile) scope() *scope {
-	s := &scope{vmi: &f.VMI, pod: f.Pod, view: session.View{State: f.State}}
+	s := &scope{vmi: &f.VMI, pod: f.Pod, view: session.View{State: f.State, Silence: f.Silence, Heard: !f.Unheard}}
 	if f.Synced != nil {
 		s.view.Synced = &session.Synced{Facts: *f.Synced, PodInterface: "eth0"}
 	}

@@ -67,13 +67,17 @@ func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// checkEnd stops at a domain that has ended: only its status is left to write.
+// checkEnd stops at a domain that has ended, for only its status is left to write, and at a
+// launcher that does not answer: when its VMI is deleted, the kubelet ends it with its pod.
 func (r *Reconciler) checkEnd(_ context.Context, s *scope) error {
 	if final(s.view.State.Phase) {
 		return fmt.Errorf("%w for the pod to end: its domain has", errWait)
 	}
 	if s.view.Launcher == nil {
 		return fmt.Errorf("%w for the launcher to connect again", errWait)
+	}
+	if s.view.Silence != nil && s.view.Silence.Part == protocol.PartLauncher {
+		return fmt.Errorf("%w for the launcher to answer", errWait)
 	}
 	return nil
 }
@@ -111,7 +115,16 @@ func (r *Reconciler) prepareAndSync(ctx context.Context, s *scope) error {
 	if s.view.Synced != nil && s.view.Synced.Key == key {
 		return nil
 	}
+	if s.view.Silence != nil {
+		return fmt.Errorf("%w for %s to answer", errWait, s.view.Silence.Part)
+	}
 	if err := giveDevices(s); err != nil {
+		return err
+	}
+	if err := allowRealtime(s); err != nil {
+		return err
+	}
+	if err := r.makeHostDisks(s); err != nil {
 		return err
 	}
 	plan, podInterface, err := connect(s)
@@ -131,8 +144,8 @@ func (r *Reconciler) prepareAndSync(ctx context.Context, s *scope) error {
 	defer stop()
 	err = s.session.Sync(ctx, withoutManagedFields(vmi), what)
 	s.view = s.session.View()
-	if errors.Is(err, session.ErrNotConnected) {
-		return fmt.Errorf("%w for the launcher to connect again", errWait)
+	if errors.Is(err, session.ErrNotConnected) || errors.Is(err, session.ErrSilent) {
+		return fmt.Errorf("%w for the launcher to connect or answer again", errWait)
 	}
 	return err
 }

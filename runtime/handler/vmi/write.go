@@ -22,7 +22,8 @@ import (
 // by events.
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	if s.session != nil && s.trouble == nil {
-		s.view.State = s.session.View().State // it may have moved on during the pass
+		view := s.session.View()
+		s.view.State, s.view.Silence, s.view.Heard = view.State, view.Silence, view.Heard // they may have moved on during the pass
 	}
 	if err := r.judgeEnd(ctx, s); err != nil {
 		return err
@@ -45,6 +46,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	r.written.keep(key, s.vmi, status)
 	r.tellPhase(s, before, status)
 	r.tellAccess(s, before, status)
+	r.tellSilence(s, before, status)
 	r.tellDumps(s, before, status)
 	return nil
 }

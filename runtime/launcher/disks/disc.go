@@ -47,7 +47,7 @@ func disc(paths Paths, vmi *v1.VirtualMachineInstance, volume *v1.Volume, device
 		return burn(paths, volume, func(path string) error { return writeCloudInit(path, volume, data) })
 	}
 	return Disk{}, errors.New("this source is not supported yet; use containerDisk, dataVolume, persistentVolumeClaim, ephemeral, emptyDisk, " +
-		"cloudInitNoCloud, cloudInitConfigDrive, configMap, secret, serviceAccount, downwardAPI or sysprep")
+		"cloudInitNoCloud, cloudInitConfigDrive, configMap, secret, serviceAccount, downwardAPI, downwardMetrics or sysprep")
 }
 
 func writeCloudInit(path string, volume *v1.Volume, data cloudinit.Data) error {

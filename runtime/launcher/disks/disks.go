@@ -14,12 +14,13 @@ import (
 
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/runtime/domain"
+	"github.com/slipway-vm/slipway/runtime/launcher/downward"
 	"github.com/slipway-vm/slipway/runtime/launcher/qcow2"
 )
 
 // Paths are where volumes are in the pod.
 type Paths struct {
-	Claims  string // <volume>/disk.img of Filesystem claims
+	Claims  string // <volume>/disk.img of Filesystem claims, <volume>/<file> of files of the node
 	Blocks  string // <volume> of Block claims
 	Secrets string // <volume>/ of what volumes show as discs: ConfigMaps, Secrets, tokens, facts of the pod
 	Scratch string // images that end with the pod
@@ -88,6 +89,10 @@ func prepare(paths Paths, request Request, volume *v1.Volume) (Disk, error) {
 		return ephemeral(paths, volume.Name)
 	case volume.EmptyDisk != nil:
 		return emptyDisk(paths, volume)
+	case volume.HostDisk != nil:
+		return hostDisk(paths, volume, onlyRead(request.VMI, volume.Name))
+	case volume.DownwardMetrics != nil:
+		return metricsDisk(paths, volume.Name)
 	default:
 		return disc(paths, request.VMI, volume, nil)
 	}
@@ -133,6 +138,24 @@ func ephemeral(paths Paths, volume string) (Disk, error) {
 
 func emptyDisk(paths Paths, volume *v1.Volume) (Disk, error) {
 	return scratchImage(paths, volume.Name, volume.EmptyDisk.Capacity.Value(), nil)
+}
+
+// MetricsPath is where the disk is that tells the guest of its node.
+func MetricsPath(paths Paths, volume string) string {
+	return filepath.Join(paths.Scratch, volume+".metrics")
+}
+
+// metricsDisk makes a disk with no metrics yet, which the guest can only read.
+func metricsDisk(paths Paths, volume string) (Disk, error) {
+	path := MetricsPath(paths, volume)
+	if err := removeStale(path); err != nil {
+		return Disk{}, err
+	}
+	if err := downward.CreateDisk(path); err != nil {
+		return Disk{}, err
+	}
+	image := domain.Image{Path: path, Format: domain.FormatRaw}
+	return Disk{Disk: domain.Disk{Image: image, Ephemeral: true, ReadOnly: true}, Size: downward.DiskSize}, nil
 }
 
 func scratchImage(paths Paths, volume string, size int64, backing *qcow2.Backing) (Disk, error) {

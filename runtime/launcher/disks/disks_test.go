@@ -66,6 +66,7 @@ func TestPrepareAllKinds(t *testing.T) {
 	write(t, filepath.Join(paths.Secrets, "answers", "Autounattend.xml"), 10)
 	write(t, filepath.Join(paths.Secrets, "config", "key"), 10)
 	write(t, filepath.Join(paths.Claims, "golden", "disk.img"), 8192)
+	write(t, filepath.Join(paths.Claims, "node", "vm.img"), 4096)
 	request := Request{
 		VMI: vmi(map[string]v1.VolumeSource{
 			"root":    {ContainerDisk: &v1.ContainerDiskSource{Image: "x"}},
@@ -76,6 +77,7 @@ func TestPrepareAllKinds(t *testing.T) {
 			"config":  {Secret: &v1.SecretVolumeSource{SecretName: "s"}},
 			"drive":   {CloudInitConfigDrive: &v1.CloudInitConfigDriveSource{UserData: "#cloud-config"}},
 			"golden":  {Ephemeral: &v1.EphemeralVolumeSource{}},
+			"node":    {HostDisk: &v1.HostDisk{Path: "/data/vm.img"}},
 			"answers": {Sysprep: &v1.SysprepSource{ConfigMap: &corev1.LocalObjectReference{Name: "windows"}}},
 		}),
 		ContainerDisks: map[string]*os.File{"root": image},
@@ -96,6 +98,7 @@ func TestPrepareAllKinds(t *testing.T) {
 			"seed": {got["seed"].Size, domain.FormatRaw, true}, "empty": {1 << 30, domain.FormatQCOW2, true},
 			"answers": {got["answers"].Size, domain.FormatRaw, true}, "config": {got["config"].Size, domain.FormatRaw, true},
 			"drive": {got["drive"].Size, domain.FormatRaw, true}, "golden": {8192, domain.FormatQCOW2, true},
+			"node": {4096, domain.FormatRaw, false},
 		}
 		if len(got) != len(want) {
 			t.Errorf("%d disks, want %d", len(got), len(want))
@@ -144,7 +147,7 @@ func TestPrepareSaysWhatIsWrong(t *testing.T) {
 		want   string
 	}{
 		"no image came":              {source: v1.VolumeSource{ContainerDisk: &v1.ContainerDiskSource{}}, want: "virt-handler sent no image"},
-		"a source of later versions": {source: v1.VolumeSource{HostDisk: &v1.HostDisk{}}, want: "not supported yet"},
+		"a source of later versions": {source: v1.VolumeSource{DownwardMetrics: &v1.DownwardMetricsVolumeSource{}}, want: "not supported yet"},
 		"other files on the claim": {
 			source: dataVolume(), want: "holds no disk.img but other files (notes.txt)",
 			set: func(t *testing.T, paths Paths) {

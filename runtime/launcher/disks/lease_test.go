@@ -48,7 +48,36 @@ func TestADiskThatIsInUseIsNotLeased(t *testing.T) {
 			if got := errors.As(err, &used); got != c.want || err != nil && !got {
 				t.Errorf("got %v", err)
 			}
-			if c.want && (used.Volume != "v" || used.Claim != "d") {
+			if c.want && (used.Volume != "v" || used.On != "claim d") {
+				t.Errorf("got %+v", used)
+			}
+		})
+	}
+}
+
+func TestAFileOfTheNodeThatIsInUseIsNotLeased(t *testing.T) {
+	for name, c := range map[string]struct {
+		disk v1.Disk
+		want bool
+	}{
+		"it is written": {want: true},
+		"it is shared":  {disk: v1.Disk{Shareable: new(true)}},
+		"it is a disc":  {disk: v1.Disk{DiskDevice: v1.DiskDevice{CDRom: &v1.CDRomTarget{}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			paths := pod(t)
+			path := filepath.Join(paths.Claims, "v", "vm.img")
+			write(t, path, 4096)
+			lockAsQEMU(t, path, []int64{qemuWrites})
+			machine := vmi(map[string]v1.VolumeSource{"v": {HostDisk: &v1.HostDisk{Path: "/data/vm.img"}}})
+			c.disk.Name = "v"
+			machine.Spec.Domain.Devices.Disks = []v1.Disk{c.disk}
+			_, err := Lease(paths, machine)
+			var used *InUseError
+			if errors.As(err, &used) != c.want || err != nil && used == nil {
+				t.Fatalf("got %v", err)
+			}
+			if c.want && used.On != "file /data/vm.img of the node" {
 				t.Errorf("got %+v", used)
 			}
 		})

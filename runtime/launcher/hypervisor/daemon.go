@@ -21,6 +21,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 	"golang.org/x/sys/unix"
 
+	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/runtime/launcher/process"
 )
 
@@ -33,11 +34,13 @@ const (
 )
 
 // libvirtdConf keeps the daemon small: one VM needs few threads. Warnings and errors
-// go to the launcher's log.
+// go to the launcher's log. Calls that wait for a QEMU that does not answer must not keep others
+// from being read: those that ask whether libvirt answers, or end QEMU.
 const libvirtdConf = `log_outputs = "3:stderr"
 min_workers = 1
 max_workers = 4
 prio_workers = 1
+max_client_requests = 64
 admin_min_workers = 1
 admin_max_workers = 1
 `
@@ -54,6 +57,11 @@ remember_owner = 0
 // to QEMU instead of one for each of some 450, which takes most of a start. With KVM it
 // is left out: there the short way does not tell all features.
 const emulationConf = `capability_filters = ["cpu-unavailable-features"]
+`
+
+// hugepagesConf names the pod's volume of huge pages, for which libvirt only looks by itself when
+// it is privileged.
+const hugepagesConf = `hugetlbfs_mount = "%s"
 `
 
 // daemon is one run of libvirtd.
@@ -84,6 +92,10 @@ func writeConfiguration(dir, kvm string) error {
 	qemu := qemuConf
 	if _, err := os.Stat(kvm); errors.Is(err, fs.ErrNotExist) {
 		qemu += emulationConf
+	}
+	var volume unix.Statfs_t
+	if err := unix.Statfs(names.LauncherHugepagesDir, &volume); err == nil && volume.Type == unix.HUGETLBFS_MAGIC {
+		qemu += fmt.Sprintf(hugepagesConf, names.LauncherHugepagesDir)
 	}
 	folder := filepath.Join(dir, "config", "libvirt")
 	if err := os.MkdirAll(folder, 0o770); err != nil {

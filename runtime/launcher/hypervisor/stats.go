@@ -160,3 +160,17 @@ func known(set bool, value uint64) *uint64 {
 	}
 	return &value
 }
+
+// Product is QEMU with its version, as guests are told of it.
+func (h *Hypervisor) Product() (string, error) {
+	_, conn, release, err := h.held()
+	if err != nil {
+		return "", err
+	}
+	defer release()
+	version, err := conn.GetVersion()
+	if err != nil {
+		return "", fmt.Errorf("asking for QEMU's version: %w", plain(err))
+	}
+	return fmt.Sprintf("QEMU %d.%d.%d", version/1e6, version/1e3%1e3, version%1e3), nil
+}

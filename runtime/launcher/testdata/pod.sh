@@ -26,6 +26,10 @@ if [ -n "$POD_BLOCK" ]; then # of a claim named data: its device's numbers
   chown 107 "$R/dev/data"
 fi
 mount -t tmpfs -o mode=1777 tmpfs "$R/dev/shm"
+if [ -n "$POD_HUGEPAGES" ]; then # with the pod's group, as the kubelet gives it
+  mkdir "$R/dev/hugepages"
+  mount -t hugetlbfs -o pagesize=2M,gid=107,mode=2775 hugetlbfs "$R/dev/hugepages"
+fi
 ln -s /proc/self/fd "$R/dev/fd"
 touch "$R/dev/termination-log"
 mount --bind "$POD/termination-log" "$R/dev/termination-log"
@@ -41,5 +45,11 @@ ip tuntap add tap1 mode tap user 107 multi_queue
 ip link set tap1 up
 ip link set tap0 up
 sysctl -qw net.ipv4.ip_unprivileged_port_start=0
+if [ -n "$POD_CPUS" ]; then # the processors of the container's cgroup
+  taskset -cp "$POD_CPUS" $$ >/dev/null
+fi
+if [ -n "$POD_REALTIME" ]; then # what the handler allows
+  prlimit --pid $$ --rtprio=1:1
+fi
 exec setpriv --no-new-privs --inh-caps=-all --bounding-set=-all,+sys_chroot,+setuid,+setgid \
   chroot --userspec=107:107 --groups=107 "$R" "$@"

@@ -11,6 +11,7 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // maxFrame bounds a frame; a VMI is at most the 1.5 MiB that etcd takes.
@@ -18,6 +19,9 @@ const maxFrame = 4 << 20
 
 // maxFiles bounds the files of one frame (the kernel's own bound is 253).
 const maxFiles = 64
+
+// sendTimeout is how long the other side may take to make room for a frame.
+const sendTimeout = 10 * time.Second
 
 // ErrClosed is returned by calls whose connection ended before the reply came.
 var ErrClosed = errors.New("connection closed before the reply")
@@ -184,14 +188,27 @@ func (c *Conn) send(f frame, files []*os.File) error {
 	message = append(message, body...)
 	c.writing.Lock()
 	defer c.writing.Unlock()
+	err = c.put(message, files)
+	if err == nil {
+		return nil
+	}
+	_ = c.socket.Close() // a part of a frame may be on its way, and nothing can follow it
+	if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, net.ErrClosed) {
+		return ErrClosed
+	}
+	return fmt.Errorf("writing frame: %w", err)
+}
+
+// put writes message. Who reads nothing any more, until the socket is full, holds up nobody for ever.
+func (c *Conn) put(message []byte, files []*os.File) error {
+	if err := c.socket.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil {
+		return fmt.Errorf("bounding the time: %w", err)
+	}
 	sent, _, err := c.socket.WriteMsgUnix(message, rights(files), nil)
-	if err != nil {
-		return fmt.Errorf("writing frame: %w", err)
+	if err == nil && sent < len(message) {
+		_, err = c.socket.Write(message[sent:])
 	}
-	if _, err := c.socket.Write(message[sent:]); err != nil {
-		return fmt.Errorf("writing frame: %w", err)
-	}
-	return nil
+	return err //nolint:wrapcheck // send does
 }
 
 func (c *Conn) read() (frame, []*os.File, error) {

@@ -69,6 +69,15 @@ func Components(dir string) ([]Component, error) {
 	}, nil
 }
 
+// MetricsServer returns the component that only autoscaling needs, whose module lies under dir.
+// Its libraries are of Kubernetes' versions and compiled with Kubernetes' flags.
+func MetricsServer(dir string) Component {
+	return Component{
+		Name: "metricsserver", Dir: filepath.Join(dir, "metricsserver"), Packages: []string{"tool"},
+		Flags: []string{"-trimpath", "-tags", pureGo, "-ldflags", "-s -w"},
+	}
+}
+
 // Required returns the version of a module that a go.mod asks for.
 func Required(mod, module string) (string, error) {
 	m := regexp.MustCompile(`(?m)^(?:require)?\s+` + regexp.QuoteMeta(module) + ` (v\S+)`).FindStringSubmatch(mod)

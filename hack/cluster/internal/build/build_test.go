@@ -116,9 +116,43 @@ func TestRepositoryModulesAreRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range components {
+	for _, c := range append(components, MetricsServer("../../components")) {
 		if len(key(t, c)) != 16 {
 			t.Errorf("component %s has no key", c.Name)
 		}
 	}
+}
+
+// Kubernetes takes minutes to compile; the metrics server seconds more as long as each library that
+// both have is of the same version.
+func TestMetricsServerSharesWhatIsCompiledOfKubernetes(t *testing.T) {
+	kubernetes, metrics := requirements(t, "kubernetes"), requirements(t, "metricsserver")
+	if metrics["sigs.k8s.io/metrics-server"] == "" || metrics["k8s.io/apiserver"] == "" {
+		t.Fatalf("the metrics server's go.mod requires %v", metrics)
+	}
+	for module, version := range metrics {
+		if other := kubernetes[module]; other != "" && other != version {
+			t.Errorf("%s is %s for the metrics server and %s for Kubernetes; make it %s in components/metricsserver/go.mod, and exclude %s where tidy brings it back",
+				module, version, other, other, version)
+		}
+	}
+}
+
+// requirements are the versions that a component's go.mod asks for, by module, without those
+// that it replaces.
+func requirements(t *testing.T, component string) map[string]string {
+	t.Helper()
+	mod, err := os.ReadFile(filepath.Join("../../components", component, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, required, _ := strings.Cut(string(mod), "\nrequire (")
+	required, _, _ = strings.Cut(required, "\nreplace ")
+	found := map[string]string{}
+	for line := range strings.Lines(required) {
+		if fields := strings.Fields(line); len(fields) >= 2 && strings.HasPrefix(fields[1], "v") && fields[1] != "v0.0.0" {
+			found[fields[0]] = fields[1]
+		}
+	}
+	return found
 }

@@ -70,11 +70,7 @@ func (p *Program) applyOwn(ctx context.Context, client *kube.Client, made images
 		return nil
 	}
 	began := time.Now()
-	file := p.Cluster.Conf("manifests.yaml")
-	if err := os.WriteFile(file, text, 0o644); err != nil {
-		return fmt.Errorf("writing the cluster's objects: %w", err)
-	}
-	if err := p.applyFile(ctx, file); err != nil {
+	if err := p.applyText(ctx, "the cluster's own objects", "manifests.yaml", string(text)); err != nil {
 		return err
 	}
 	p.say("DNS and Tekton applied in %.1fs", time.Since(began).Seconds())
@@ -85,11 +81,11 @@ func (p *Program) applyOwn(ctx context.Context, client *kube.Client, made images
 	})
 }
 
-// applyFile applies a file of objects by server-side apply; kinds that the server
-// does not serve yet are tried again.
-func (p *Program) applyFile(ctx context.Context, file string) error {
+// applyFile applies a file of objects, called what in words, by server-side apply; kinds that
+// the server does not serve yet are tried again.
+func (p *Program) applyFile(ctx context.Context, what, file string) error {
 	var failure string
-	return p.await(ctx, "the cluster's own objects", 60*time.Second, "kube-apiserver", func() string {
+	return p.await(ctx, what, 60*time.Second, "kube-apiserver", func() string {
 		cmd := exec.CommandContext(ctx, p.Cluster.Bin("kubectl"), "--kubeconfig="+p.Cluster.Kubeconfig(), "apply",
 			"--server-side", "--force-conflicts", "--field-manager=slipway-cluster", "-f", file)
 		out, err := cmd.CombinedOutput()

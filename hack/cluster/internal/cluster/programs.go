@@ -88,15 +88,8 @@ func (p *Program) makeImages(ctx context.Context, built programs) (images, error
 	}
 	made := images{}
 	add := func(name, content string, img image.Image) error {
-		tag := img.Tag(content)
-		img.Ref = registry + name + ":" + tag
-		file := filepath.Join(p.Cache, "images", name+"-"+tag+".tar")
-		made[name] = archive{Ref: img.Ref, File: file}
-		if _, err := os.Stat(file); err == nil {
-			return nil
-		}
-		p.say("making image %s", img.Ref)
-		return img.Write(file)
+		made[name], err = p.makeImage(name, content, img)
+		return err
 	}
 	for _, c := range []string{"pause", "coredns"} {
 		err := add(c, filepath.Base(built[c]), image.Image{
@@ -127,6 +120,19 @@ func (p *Program) makeImages(ctx context.Context, built programs) (images, error
 		return nil, err
 	}
 	return made, add("busybox", sum, busybox(shell))
+}
+
+// makeImage writes an image's archive when the cache lacks it. Its tag follows from content, a
+// word for what the image is made of, and from its files.
+func (p *Program) makeImage(name, content string, img image.Image) (archive, error) {
+	tag := img.Tag(content)
+	img.Ref = registry + name + ":" + tag
+	made := archive{Ref: img.Ref, File: filepath.Join(p.Cache, "images", name+"-"+tag+".tar")}
+	if _, err := os.Stat(made.File); err == nil {
+		return made, nil
+	}
+	p.say("making image %s", img.Ref)
+	return made, img.Write(made.File)
 }
 
 // busybox is the image with a shell: Tekton unpacks scripts with it, tests use it.

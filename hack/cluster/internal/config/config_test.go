@@ -28,7 +28,8 @@ func TestRenderedConfiguration(t *testing.T) {
 		n := c.First()
 		text := section("containerd.toml", Containerd(n, facts)) + section("cni", CNI(n, facts)) + section("kubelet.yaml", Kubelet(c, n, facts)) +
 			section("proxy.yaml", Proxy(n, facts)) + section("resolv.conf", ResolvConf(facts)) + section("Corefile", Corefile(facts)) +
-			section("dns", DNS("registry.local/coredns:1", facts))
+			section("dns", DNS("registry.local/coredns:1", facts)) +
+			section("metrics server", MetricsServer("registry.local/metrics-server:1")+"---\n"+MetricsAPI())
 		compare(t, name+".txt", text)
 	}
 }

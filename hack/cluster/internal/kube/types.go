@@ -76,6 +76,27 @@ func (d Deployment) Available() bool {
 		s.AvailableReplicas == d.Spec.Replicas && s.Replicas == d.Spec.Replicas
 }
 
+// APIService is whether the API server reaches who answers for a group.
+type APIService struct {
+	// Status says whether, and if not why.
+	Status struct {
+		Conditions []Condition `json:"conditions"`
+	} `json:"status"`
+}
+
+// Unavailable says why the group is not answered for, "" when it is.
+func (s APIService) Unavailable() string {
+	for _, c := range s.Status.Conditions {
+		if c.Type == "Available" && c.Status == "True" {
+			return ""
+		}
+		if c.Type == "Available" {
+			return c.Reason + ": " + c.Message
+		}
+	}
+	return "nobody has looked yet"
+}
+
 // Pod is a pod's state.
 type Pod struct {
 	// Metadata names it.

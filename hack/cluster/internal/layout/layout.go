@@ -28,6 +28,10 @@ const (
 	DNSServiceIP = "10.96.0.10"
 	// Domain is the cluster's DNS domain.
 	Domain = "cluster.local"
+	// MetricsNamespace is the namespace of the metrics server, while there is one.
+	MetricsNamespace = "metrics-server"
+	// MetricsAPI is the name of the APIService by which the API server asks it.
+	MetricsAPI = "v1beta1.metrics.k8s.io"
 	// APIPort is the API server's port on NodeIP.
 	APIPort = 6443
 	// EtcdPort is etcd's client port on NodeIP.

@@ -36,9 +36,42 @@ type HyperConvergedSpec struct {
 	// +optional
 	Deployment Deployment `json:"deployment,omitempty"`
 
+	// Virtualization configures how virtual machines run.
+	// +optional
+	Virtualization Virtualization `json:"virtualization,omitempty"`
+
 	// WorkloadSources configures what workloads are made from.
 	// +optional
 	WorkloadSources WorkloadSources `json:"workloadSources,omitempty"`
+}
+
+// Virtualization configures how virtual machines run.
+type Virtualization struct {
+	// WorkloadUpdateStrategy says what becomes of virtual machines that run with the launcher of
+	// an earlier version.
+	// +optional
+	WorkloadUpdateStrategy *WorkloadUpdateStrategy `json:"workloadUpdateStrategy,omitempty"`
+}
+
+// WorkloadUpdateStrategy says what becomes of virtual machines that run with the launcher of an
+// earlier version.
+type WorkloadUpdateStrategy struct {
+	// WorkloadUpdateMethods says how they get the present launcher. Evict shuts them down in
+	// order, and they start again. When the list is empty or left out they get it at their next
+	// start.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	// +optional
+	WorkloadUpdateMethods []virtv1.WorkloadUpdateMethod `json:"workloadUpdateMethods,omitempty"`
+
+	// BatchEvictionSize is how many are shut down at once; 10 when left out.
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	BatchEvictionSize *int `json:"batchEvictionSize,omitempty"`
+
+	// BatchEvictionInterval is the time between two batches; one minute when left out.
+	// +optional
+	BatchEvictionInterval *metav1.Duration `json:"batchEvictionInterval,omitempty"`
 }
 
 // Deployment configures how Slipway's own components run.

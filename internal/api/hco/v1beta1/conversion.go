@@ -23,6 +23,7 @@ func (h *HyperConverged) ConvertTo(hub conversion.Hub) error {
 			UninstallStrategy:  in.Spec.UninstallStrategy,
 			LogVerbosityConfig: in.Spec.LogVerbosityConfig,
 		},
+		Virtualization: hcov1.Virtualization{WorkloadUpdateStrategy: in.Spec.WorkloadUpdateStrategy},
 		WorkloadSources: hcov1.WorkloadSources{
 			TektonNamespaces:     in.Spec.TektonNamespaces,
 			TektonTasksNamespace: in.Spec.TektonTasksNamespace, TektonPipelinesNamespace: in.Spec.TektonPipelinesNamespace,
@@ -46,7 +47,10 @@ func (h *HyperConverged) ConvertFrom(hub conversion.Hub) error {
 		Workloads:          HyperConvergedConfig{NodePlacement: in.Spec.Deployment.NodePlacements.Workload},
 		UninstallStrategy:  in.Spec.Deployment.UninstallStrategy,
 		LogVerbosityConfig: in.Spec.Deployment.LogVerbosityConfig,
-		TektonNamespaces:   in.Spec.WorkloadSources.TektonNamespaces,
+
+		WorkloadUpdateStrategy: in.Spec.Virtualization.WorkloadUpdateStrategy,
+
+		TektonNamespaces: in.Spec.WorkloadSources.TektonNamespaces,
 
 		TektonTasksNamespace:     in.Spec.WorkloadSources.TektonTasksNamespace,
 		TektonPipelinesNamespace: in.Spec.WorkloadSources.TektonPipelinesNamespace,

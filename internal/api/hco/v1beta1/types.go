@@ -28,6 +28,11 @@ type HyperConvergedSpec struct {
 	// +optional
 	LogVerbosityConfig hcov1.LogVerbosityConfig `json:"logVerbosityConfig,omitempty"`
 
+	// WorkloadUpdateStrategy says what becomes of virtual machines that run with the launcher of
+	// an earlier version.
+	// +optional
+	WorkloadUpdateStrategy *hcov1.WorkloadUpdateStrategy `json:"workloadUpdateStrategy,omitempty"`
+
 	// TektonNamespaces names the namespaces that get the provisioning tasks and pipelines with
 	// their service accounts. A namespace that does not exist is waited for; none is created.
 	// +listType=set

@@ -144,6 +144,7 @@ func (l *launcher) sync(request wire.Request) (any, error) {
 	if err := request.Decode(&sync); err != nil {
 		return nil, err
 	}
+	tellFiles(sync.VMI)
 	fmt.Println("sync", sync.VMI.Name, "with disks", sync.Facts.ContainerDisks, len(request.Files))
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,0 +1,40 @@
+// Package featuregate knows the feature gates of the KubeVirt object that Slipway acts on: what is
+// behind one is off until spec.configuration.developerConfiguration.featureGates names it.
+package featuregate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	virtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Gates that Slipway acts on.
+const (
+	// HostDisk is the gate of volumes on files of the node.
+	HostDisk = "HostDisk"
+	// VSOCK is the gate of sockets between guests and their nodes.
+	VSOCK = "VSOCK"
+	// DownwardMetrics is the gate of what tells guests of their nodes.
+	DownwardMetrics = "DownwardMetrics"
+)
+
+// Known are the gates that Slipway acts on.
+func Known() []string { return []string{HostDisk, VSOCK, DownwardMetrics} }
+
+// On says whether kv turns gate on. One that it also turns off is off.
+func On(kv *virtv1.KubeVirt, gate string) bool {
+	developer := kv.Spec.Configuration.DeveloperConfiguration
+	return developer != nil && slices.Contains(developer.FeatureGates, gate) && !slices.Contains(developer.DisabledFeatureGates, gate)
+}
+
+// Read says whether the cluster's KubeVirt object turns gate on; without one every gate is off.
+func Read(ctx context.Context, reader client.Reader, gate string) (bool, error) {
+	list := &virtv1.KubeVirtList{}
+	if err := reader.List(ctx, list); err != nil {
+		return false, fmt.Errorf("reading the feature gate %s of the KubeVirt object: %w", gate, err)
+	}
+	return len(list.Items) > 0 && On(&list.Items[0], gate), nil
+}
