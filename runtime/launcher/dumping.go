@@ -131,8 +131,9 @@ func (m *machine) dumpEnded(failure string) {
 
 // setDump puts dump in the place of the volume's last one, and tells the handler.
 func (m *machine) setDump(dump protocol.Dump) {
-	others := slices.DeleteFunc(slices.Clone(m.state.Dumps), func(other protocol.Dump) bool { return other.Volume == dump.Volume })
-	m.state.Dumps = append(others, dump)
+	all := slices.DeleteFunc(slices.Clone(m.state.Dumps), func(other protocol.Dump) bool { return other.Volume == dump.Volume })
+	all = append(all, dump)
+	m.state.Dumps = all
 	m.link.Publish(m.state)
 }
 

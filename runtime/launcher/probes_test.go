@@ -45,6 +45,8 @@ const (
 func TestAProbesAnswer(t *testing.T) {
 	up := protocol.State{Phase: protocol.PhaseRunning, AgentConnected: true}
 	paused := protocol.State{Phase: protocol.PhasePaused, AgentConnected: true}
+	still := up
+	still.Dumps = []protocol.Dump{{Volume: "dumps"}}
 	frozen := up
 	frozen.Frozen = true
 	command := []string{"cat", "/tmp/healthy"}
@@ -63,6 +65,8 @@ func TestAProbesAnswer(t *testing.T) {
 		"the command fails":                  {up, probe.Readiness, command, map[string]string{`"guest-exec"`: begun, "guest-exec-status": exited(1, "no such file\n")}, "cat ended with code 1 in the guest: no such file"},
 		"the command cannot be started":      {up, probe.Readiness, command, map[string]string{`"guest-exec"`: `{"error":{"desc":"disabled"}}`}, "refused guest-exec: disabled"},
 		"a paused guest is not ready":        {paused, probe.Readiness, nil, pings, "the guest is paused"},
+		"nor is one that is being dumped":    {still, probe.Readiness, nil, pings, "its memory is dumped"},
+		"which is not dead either":           {still, probe.Liveness, command, nil, ""},
 		"a paused guest is not dead":         {paused, probe.Liveness, command, nil, ""},
 		"a guest that begins is not ready":   {protocol.State{Phase: protocol.PhaseStarting}, probe.Readiness, nil, nil, "not running"},
 		"a guest that begins is not dead":    {protocol.State{}, probe.Liveness, nil, nil, ""},
