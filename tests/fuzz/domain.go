@@ -57,12 +57,13 @@ func processors(vmi *virtv1.VirtualMachineInstance, kvm bool) []domain.HostCPU {
 	return cpus
 }
 
-// kind is one of the kinds of disks that a volume can be: that of a claim is no overlay.
+// kind is one of the kinds of disks that a volume can be: an overlay only what is made for its
+// guest alone.
 func kind(volume *virtv1.Volume, turn int) int {
-	if volume.PersistentVolumeClaim != nil || volume.DataVolume != nil {
-		return 1 + turn%3
+	if volume.ContainerDisk != nil || volume.EmptyDisk != nil || volume.Ephemeral != nil {
+		return turn
 	}
-	return turn
+	return 1 + turn%3
 }
 
 // prepared is one of the kinds of disks that there are.
