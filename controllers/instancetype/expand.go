@@ -41,17 +41,7 @@ func conflicts(spec *virtv1.VirtualMachineInstanceSpec, it *v1beta1.VirtualMachi
 		}
 	}
 	domain := path.Child("domain")
-	if cpu := spec.Domain.CPU; cpu != nil {
-		p := domain.Child("cpu")
-		forbid(cpu.Cores > 0, p.Child("cores"))
-		forbid(cpu.Sockets > 0, p.Child("sockets"))
-		forbid(cpu.Threads > 0, p.Child("threads"))
-		forbid(cpu.Model != "" && it.CPU.Model != nil, p.Child("model"))
-		forbid(cpu.DedicatedCPUPlacement && it.CPU.DedicatedCPUPlacement != nil, p.Child("dedicatedCpuPlacement"))
-		forbid(cpu.IsolateEmulatorThread && it.CPU.IsolateEmulatorThread != nil, p.Child("isolateEmulatorThread"))
-		forbid(cpu.NUMA != nil && it.CPU.NUMA != nil, p.Child("numa"))
-		forbid(cpu.Realtime != nil && it.CPU.Realtime != nil, p.Child("realtime"))
-	}
+	cpuConflicts(spec.Domain.CPU, &it.CPU, domain.Child("cpu"), forbid)
 	if memory := spec.Domain.Memory; memory != nil {
 		forbid(memory.Guest != nil, domain.Child("memory", "guest"))
 		forbid(memory.Hugepages != nil, domain.Child("memory", "hugepages"))
@@ -73,6 +63,21 @@ func conflicts(spec *virtv1.VirtualMachineInstanceSpec, it *v1beta1.VirtualMachi
 	forbid(spec.Domain.IOThreadsPolicy != nil && it.IOThreadsPolicy != nil, domain.Child("ioThreadsPolicy"))
 	forbid(spec.Domain.LaunchSecurity != nil && it.LaunchSecurity != nil, domain.Child("launchSecurity"))
 	return errs
+}
+
+// cpuConflicts calls forbid with the fields of cpu, which is at p, and whether both set them.
+func cpuConflicts(cpu *virtv1.CPU, it *v1beta1.CPUInstancetype, p *field.Path, forbid func(bool, *field.Path)) {
+	if cpu == nil {
+		return
+	}
+	forbid(cpu.Cores > 0, p.Child("cores"))
+	forbid(cpu.Sockets > 0, p.Child("sockets"))
+	forbid(cpu.Threads > 0, p.Child("threads"))
+	forbid(cpu.Model != "" && it.Model != nil, p.Child("model"))
+	forbid(cpu.DedicatedCPUPlacement && it.DedicatedCPUPlacement != nil, p.Child("dedicatedCpuPlacement"))
+	forbid(cpu.IsolateEmulatorThread && it.IsolateEmulatorThread != nil, p.Child("isolateEmulatorThread"))
+	forbid(cpu.NUMA != nil && it.NUMA != nil, p.Child("numa"))
+	forbid(cpu.Realtime != nil && it.Realtime != nil, p.Child("realtime"))
 }
 
 func applyInstancetype(vmi *virtv1.VirtualMachineInstance, it *v1beta1.VirtualMachineInstancetypeSpec, preference *v1beta1.VirtualMachinePreferenceSpec) {

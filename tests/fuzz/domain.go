@@ -45,29 +45,33 @@ func input(vmi *virtv1.VirtualMachineInstance, kvm bool, turn int) domain.Input 
 	return in
 }
 
-// processors are as many as the pod would have for itself, two of a core: on two NUMA nodes with
-// KVM, and else on one, for libvirt asks the machine that it runs on.
+// processors are as many as the pod would have for itself. With KVM they are two of a core, on two
+// NUMA nodes; else they are all the first, for libvirt asks the machine that it runs on about them.
 func processors(vmi *virtv1.VirtualMachineInstance, kvm bool) []domain.HostCPU {
 	if !dedicated.Asked(vmi) {
 		return nil
 	}
 	cpus := make([]domain.HostCPU, dedicated.CPUs(vmi, int64(domain.VCPUs(vmi))))
+	if !kvm {
+		return cpus
+	}
 	for i := range cpus {
 		id := uint(i)
 		cpus[i] = domain.HostCPU{ID: id, Core: id / 2 * 2}
-		if kvm && i >= len(cpus)/4*2 {
+		if i >= len(cpus)/4*2 {
 			cpus[i].Node = 1
 		}
 	}
 	return cpus
 }
 
-// kind is one of the kinds of disks that a volume can be: that of a claim is no overlay.
+// kind is one of the kinds of disks that a volume can be: an overlay only what is made for its
+// guest alone.
 func kind(volume *virtv1.Volume, turn int) int {
-	if volume.PersistentVolumeClaim != nil || volume.DataVolume != nil {
-		return 1 + turn%3
+	if volume.ContainerDisk != nil || volume.EmptyDisk != nil || volume.Ephemeral != nil {
+		return turn
 	}
-	return turn
+	return 1 + turn%3
 }
 
 // prepared is one of the kinds of disks that there are.

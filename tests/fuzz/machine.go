@@ -224,22 +224,23 @@ func placed(domain map[string]any) {
 	}
 }
 
-// tables has the firmware's tables in a volume that is a Secret, or leaves them out.
+// tables has the firmware's tables in the first volume, which becomes a Secret.
 func tables(domain map[string]any, volumes []map[string]any) {
 	firmware, isThere := domain["firmware"].(map[string]any)
 	if !isThere || firmware["acpi"] == nil {
 		return
 	}
-	for _, volume := range volumes {
-		if volume["secret"] != nil {
-			firmware["acpi"] = map[string]any{"slicNameRef": volume["name"], "msdmNameRef": volume["name"]}
-			return
-		}
+	if len(volumes) == 0 {
+		delete(firmware, "acpi")
+		return
 	}
-	delete(firmware, "acpi")
+	name := volumes[0]["name"]
+	clear(volumes[0])
+	volumes[0]["name"], volumes[0]["secret"] = name, map[string]any{"secretName": "s"}
+	firmware["acpi"] = map[string]any{"slicNameRef": name, "msdmNameRef": name}
 }
 
-// onPCI leaves places on the PCI bus to disks that are there, each its own.
+// onPCI puts disks that ask for a place on the PCI bus there, each on its own.
 func onPCI(disks []map[string]any) {
 	taken := map[any]bool{}
 	for _, disk := range disks {
@@ -247,10 +248,10 @@ func onPCI(disks []map[string]any) {
 		if !isDisk {
 			continue
 		}
-		if address := target["pciAddress"]; target["bus"] != "virtio" || taken[address] {
+		if address := target["pciAddress"]; taken[address] {
 			delete(target, "pciAddress")
 		} else if address != nil {
-			taken[address] = true
+			target["bus"], taken[address] = "virtio", true
 		}
 	}
 }
