@@ -10,13 +10,17 @@ import (
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	apijson "k8s.io/apimachinery/pkg/util/json"
 	virtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	admissionserver "github.com/slipway-vm/slipway/controllers/admission"
+	"github.com/slipway-vm/slipway/controllers/featuregate"
 )
 
 // errUnspoken is a refusal that does not say of which field it is.
@@ -34,7 +38,24 @@ func newGate() (*gate, error) {
 		return nil, err
 	}
 	now := func() time.Time { return time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC) }
-	return &gate{definition: definition, handlers: admissionserver.Handlers(nil, nil, "slipway", now)}, nil
+	return &gate{definition: definition, handlers: admissionserver.Handlers(open{}, nil, "slipway", now)}, nil
+}
+
+// open is a cluster with nothing in it but a KubeVirt object that has every feature gate on.
+type open struct{}
+
+// Get finds nothing.
+func (open) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	return apierrors.NewNotFound(schema.GroupResource{Resource: fmt.Sprintf("%T", object)}, key.Name)
+}
+
+// List finds the KubeVirt object.
+func (open) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	if kubevirts, ok := list.(*virtv1.KubeVirtList); ok {
+		kubevirts.Items = make([]virtv1.KubeVirt, 1)
+		kubevirts.Items[0].Spec.Configuration.DeveloperConfiguration = &virtv1.DeveloperConfiguration{FeatureGates: featuregate.Known()}
+	}
+	return nil
 }
 
 // pass returns object as it is stored, nil when it is refused, and an error when that is not as it
