@@ -10,8 +10,10 @@ import (
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	apijson "k8s.io/apimachinery/pkg/util/json"
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,18 +38,22 @@ func newGate() (*gate, error) {
 		return nil, err
 	}
 	now := func() time.Time { return time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC) }
-	return &gate{definition: definition, handlers: admissionserver.Handlers(openGates{}, nil, "slipway", now)}, nil
+	return &gate{definition: definition, handlers: admissionserver.Handlers(open{}, nil, "slipway", now)}, nil
 }
 
-// openGates is a cluster whose KubeVirt object opens every feature gate, and that has nothing else.
-type openGates struct{ client.Reader }
+// open is a cluster with nothing in it but a KubeVirt object that has every feature gate on.
+type open struct{}
 
-// List lists the KubeVirt object.
-func (openGates) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+// Get finds nothing.
+func (open) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	return apierrors.NewNotFound(schema.GroupResource{Resource: fmt.Sprintf("%T", object)}, key.Name)
+}
+
+// List finds the KubeVirt object.
+func (open) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	if kubevirts, ok := list.(*virtv1.KubeVirtList); ok {
-		kv := virtv1.KubeVirt{}
-		kv.Spec.Configuration.DeveloperConfiguration = &virtv1.DeveloperConfiguration{FeatureGates: featuregate.Known()}
-		kubevirts.Items = []virtv1.KubeVirt{kv}
+		kubevirts.Items = make([]virtv1.KubeVirt, 1)
+		kubevirts.Items[0].Spec.Configuration.DeveloperConfiguration = &virtv1.DeveloperConfiguration{FeatureGates: featuregate.Known()}
 	}
 	return nil
 }
