@@ -73,11 +73,8 @@ func (s *Server) start(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := leaving(vm); err != nil {
+	if err := startable(vm, vmi); err != nil {
 		return err
-	}
-	if vmi != nil && !vmi.IsFinal() && vmi.Status.Phase != virtv1.Unknown && vmi.Status.Phase != virtv1.VmPhaseUnset {
-		return conflict(kindVM, vm.Name, "VM is already running")
 	}
 	options := &virtv1.StartOptions{}
 	if err := decode(r, options); err != nil {
@@ -104,6 +101,17 @@ func (s *Server) start(w http.ResponseWriter, r *http.Request) error {
 		err = conflict(kindVM, vm.Name, "%v does not support manual start requests", strategy)
 	}
 	return accepted(w, err)
+}
+
+// startable refuses the start of a VM that runs, or is being renamed.
+func startable(vm *virtv1.VirtualMachine, vmi *virtv1.VirtualMachineInstance) error {
+	if err := leaving(vm); err != nil {
+		return err
+	}
+	if vmi != nil && !vmi.IsFinal() && vmi.Status.Phase != virtv1.Unknown && vmi.Status.Phase != virtv1.VmPhaseUnset {
+		return conflict(kindVM, vm.Name, "VM is already running")
+	}
+	return nil
 }
 
 // startAgain is what is needed to start a VM that keeps its run strategy.

@@ -7,10 +7,10 @@ import (
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/internal/apply"
 	"github.com/slipway-vm/slipway/internal/names"
@@ -23,8 +23,12 @@ func (r *Reconciler) updateStatus(ctx context.Context, s *scope) error {
 	if equality.Semantic.DeepEqual(status, old) {
 		return nil
 	}
-	if err := apply.StatusAsRead(ctx, r.Client, s.snapshot, names.ManagerController, status); err != nil {
-		return client.IgnoreNotFound(err) // deleted meanwhile
+	err := apply.StatusAsRead(ctx, r.Client, s.snapshot, names.ManagerController, status)
+	if apierrors.IsNotFound(err) {
+		return nil // deleted meanwhile
+	}
+	if err != nil {
+		return err
 	}
 	switch {
 	case status.Error != nil && message(status.Error) != message(old.Error):

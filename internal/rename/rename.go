@@ -24,10 +24,10 @@ const (
 )
 
 // Condition of a VM: True while it is being renamed, False when that failed, with the reason ReasonFailed.
-const (
-	Condition    virtv1.VirtualMachineConditionType = "Renaming"
-	ReasonFailed                                    = "RenameFailed"
-)
+const Condition virtv1.VirtualMachineConditionType = "Renaming"
+
+// ReasonFailed is the reason of that condition, and of an event.
+const ReasonFailed = "RenameFailed"
 
 // Options are the body of the subresource rename, with the names of fields that KubeVirt's had.
 type Options struct {

@@ -75,6 +75,7 @@ func newSchemas(kinds []Kind) (*schemas, error) {
 		AllowDangerousTypes: true,
 	}
 	crd.AddKnownTypes(parser)
+	refuseOddDurations(parser)
 	byPath := map[string]*loader.Package{}
 	for _, root := range roots {
 		parser.NeedPackage(root)

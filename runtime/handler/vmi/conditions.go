@@ -121,10 +121,8 @@ func ready(s *scope, phase v1.VirtualMachineInstancePhase) v1.VirtualMachineInst
 		condition.Reason, condition.Message = s.failure.reason, s.failure.message
 	case silent(s) && (phase == v1.Running || phase == v1.Scheduled):
 		condition.Status, condition.Reason, condition.Message = silence(s)
-	case phase == v1.Running && s.view.State != nil && s.view.State.Phase == protocol.PhasePaused:
-		condition.Reason, condition.Message = v1.GuestNotRunningReason, "the guest is paused"
 	case phase == v1.Running:
-		condition.Status, condition.Reason, condition.Message = probed(s)
+		condition.Status, condition.Reason, condition.Message = running(s)
 	case phase == v1.Succeeded:
 		condition.Reason = cmp.Or(s.view.State.Reason, ReasonGuestShutDown)
 		condition.Message = cmp.Or(s.view.State.Message, "the guest was shut down")
@@ -143,6 +141,14 @@ func ready(s *scope, phase v1.VirtualMachineInstancePhase) v1.VirtualMachineInst
 		condition.Reason, condition.Message = v1.GuestNotRunningReason, "the guest is starting"
 	}
 	return condition
+}
+
+// running says whether a guest that has started is ready.
+func running(s *scope) (status corev1.ConditionStatus, reason, message string) {
+	if s.view.State != nil && s.view.State.Phase == protocol.PhasePaused {
+		return corev1.ConditionFalse, v1.GuestNotRunningReason, "the guest is paused"
+	}
+	return probed(s)
 }
 
 // probed says whether a running guest is ready: as its readiness probe finds, whose result
