@@ -4,6 +4,7 @@ package launcher_test
 
 import (
 	"debug/elf"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -44,8 +45,7 @@ func TestTheGuestsMemoryIsDumped(t *testing.T) {
 		}
 	}
 	p.mu.Unlock()
-	p.retry("the guest goes on", func() error { return p.conn.Call(t.Context(), protocol.TypeUnpause, nil, nil) })
-	p.inGuest("cat /tmp/secret", "the-42-secret")
+	p.goesOn("cat /tmp/secret", "the-42-secret")
 	p.dump(dir, first) // which changes nothing
 
 	const full = "tiny-dumps-20260102-040404.memory.dump"
@@ -57,7 +57,7 @@ func TestTheGuestsMemoryIsDumped(t *testing.T) {
 	if entries, err := os.ReadDir(small); err != nil || len(entries) != 0 {
 		t.Errorf("the claim that is too small holds %v, %v", entries, err)
 	}
-	p.inGuest("cat /tmp/secret", "the-42-secret")
+	p.goesOn("cat /tmp/secret", "the-42-secret")
 
 	const last = "tiny-dumps-20260102-050505.memory.dump"
 	p.dump(dir, last)
@@ -68,7 +68,24 @@ func TestTheGuestsMemoryIsDumped(t *testing.T) {
 		t.Errorf("without libvirtd: %+v", dump)
 	}
 	holds(t, filepath.Join(dir, last), "the-42-secret")
-	p.inGuest("cat /tmp/secret", "the-42-secret")
+	p.goesOn("cat /tmp/secret", "the-42-secret")
+}
+
+// goesOn waits until the guest runs a command again, a moment after the dump has ended, with the
+// words in what that says.
+func (p *pod) goesOn(command, want string) {
+	p.t.Helper()
+	p.retry("the guest goes on", func() error {
+		var result protocol.GuestExecResult
+		run := protocol.GuestExec{Command: "/bin/sh", Args: []string{"-c", command}, TimeoutSeconds: 20}
+		if err := p.conn.Call(p.t.Context(), protocol.TypeGuestExec, run, &result); err != nil {
+			return err
+		}
+		if !strings.Contains(result.Stdout, want) {
+			return fmt.Errorf("%s said %+v", command, result)
+		}
+		return nil
+	})
 }
 
 // dump asks for a dump to the claim in dir.
