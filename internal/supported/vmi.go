@@ -135,7 +135,7 @@ var diskFields = join(
 		"blockSize.custom.logical blockSize.custom.physical blockSize.custom.discardGranularity shareable errorPolicy"),
 	[]Field{
 		{Path: "domain.devices.disks[].cdrom.tray", Only: []string{"open", "closed"}},
-		{Path: "domain.devices.disks[].disk.pciAddress", Note: "Such as 0000:00:08.0; with the bus virtio. Slots 01 to 1e of bus 00, or slot 00 of another bus."},
+		{Path: "domain.devices.disks[].disk.pciAddress", Note: "Such as 0000:00:08.0; with the bus virtio. Slots 01 to 1e of bus 00, or, but for old devices, slot 00 of another bus up to 3f."},
 		{Path: "domain.devices.disks[].disk.bus", Only: []string{"virtio", "sata", "scsi", "usb"}, Note: "sata when left out; virtio is several times as fast."},
 		{Path: "domain.devices.disks[].lun.bus", Only: []string{"scsi"}, Note: "scsi when left out. The claim has volumeMode Block and is a SCSI device of the node; the guest's commands go to that."},
 		{Path: "domain.devices.disks[].lun.readonly"},

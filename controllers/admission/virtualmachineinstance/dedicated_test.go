@@ -56,6 +56,8 @@ func TestProcessorsAndMemoryOfItsOwn(t *testing.T) {
 		"a slot that a port has not":            {nic, "masquerade: {}, pciAddress: \"0000:03:01.0\"", "spec.domain.devices.interfaces[0].pciAddress: Invalid value"},
 		"a domain that the machine has not":     {nic, "masquerade: {}, pciAddress: \"0001:03:00.0\"", "spec.domain.devices.interfaces[0].pciAddress: Invalid value"},
 		"an interface at no place":              {nic, "masquerade: {}, pciAddress: here", "spec.domain.devices.interfaces[0].pciAddress: Invalid value: \"here\": interface spec.domain.devices.interfaces[0].name has malformed PCI address (here)."},
+		"a bus that is too far off":             {nic, "masquerade: {}, pciAddress: \"0000:40:00.0\"", "spec.domain.devices.interfaces[0].pciAddress: Invalid value"},
+		"an old device on a port":               {nic, "masquerade: {}, model: rtl8139, pciAddress: \"0000:03:00.0\"", "spec.domain.devices.interfaces[0].pciAddress: Invalid value"},
 		"two disks at one place":                {disk + "}, {name: raw, disk: {bus: scsi}}", "name: root, disk: {bus: virtio, pciAddress: \"0000:00:0a.0\"}}, {name: raw, disk: {bus: virtio, pciAddress: \"0000:00:0A.0\"}}", "spec.domain.devices.disks[1].disk.pciAddress: Duplicate value"},
 	} {
 		t.Run(name, func(t *testing.T) {

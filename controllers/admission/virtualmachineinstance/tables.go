@@ -49,10 +49,12 @@ func notSecret(spec *virtv1.VirtualMachineInstanceSpec, name string) string {
 // pciPlaces are domain, bus, slot and function on a PCI bus.
 var pciPlaces = regexp.MustCompile(`^([0-9a-fA-F]{4}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])$`)
 
-// Slots of bus 0 that are the machine's own: the root, and the chipset's.
+// Slots of bus 0 that are not the machine's own, which are the root's and the chipset's; and the
+// last bus: there is a port for each below it, and all of these are on bus 0.
 const (
 	firstSlot = 0x01
 	lastSlot  = 0x1e
+	lastBus   = 0x3f
 )
 
 // pciAddresses checks the places on the guest's PCI bus that devices ask for.
@@ -60,12 +62,12 @@ func pciAddresses(spec *virtv1.VirtualMachineInstanceSpec, path *field.Path) fie
 	var errs field.ErrorList
 	devices := path.Child("domain", "devices")
 	taken := map[string]bool{}
-	check := func(address, what string, at *field.Path) {
+	check := func(address, what string, old bool, at *field.Path) {
 		if address == "" {
 			return
 		}
 		key := strings.ToLower(address)
-		switch message := misplaced(address); {
+		switch message := misplaced(address, old); {
 		case message != "":
 			errs = append(errs, field.Invalid(at, address, fmt.Sprintf("%s %s", what, message)))
 		case taken[key]:
@@ -73,6 +75,7 @@ func pciAddresses(spec *virtv1.VirtualMachineInstanceSpec, path *field.Path) fie
 		}
 		taken[key] = true
 	}
+	transitional := ptr.Deref(spec.Domain.Devices.UseVirtioTransitional, false)
 	for i, disk := range spec.Domain.Devices.Disks {
 		if disk.Disk == nil || disk.Disk.PciAddress == "" {
 			continue
@@ -83,17 +86,22 @@ func pciAddresses(spec *virtv1.VirtualMachineInstanceSpec, path *field.Path) fie
 			errs = append(errs, field.Invalid(here, disk.Disk.PciAddress, what+" - setting a PCI address is only possible with bus type virtio."))
 			continue
 		}
-		check(disk.Disk.PciAddress, what, here)
+		check(disk.Disk.PciAddress, what, transitional, here)
 	}
 	for i, iface := range spec.Domain.Devices.Interfaces {
 		here := devices.Child("interfaces").Index(i)
-		check(iface.PciAddress, "interface "+here.Child("name").String(), here.Child("pciAddress"))
+		old := iface.Model != "e1000e" // the only one besides virtio that is PCI Express
+		if iface.Model == "" || iface.Model == virtv1.VirtIO {
+			old = transitional
+		}
+		check(iface.PciAddress, "interface "+here.Child("name").String(), old, here.Child("pciAddress"))
 	}
 	return errs
 }
 
-// misplaced says why no device can be at address; empty when one can.
-func misplaced(address string) string {
+// misplaced says why no device can be at address; empty when one can. An old one is of the PCI that
+// has no ports.
+func misplaced(address string, old bool) string {
 	parts := pciPlaces.FindStringSubmatch(address)
 	if parts == nil {
 		return fmt.Sprintf("has malformed PCI address (%s).", address)
@@ -107,6 +115,10 @@ func misplaced(address string) string {
 		return "has a PCI address in another domain than 0000, which is the machine's only one"
 	case bus == 0 && (slot < firstSlot || slot > lastSlot):
 		return fmt.Sprintf("has a PCI address of the machine's own devices; on bus 00 use the slots %02x to %02x", firstSlot, lastSlot)
+	case bus > lastBus:
+		return fmt.Sprintf("has a PCI address on a bus that is too far off; use one up to %02x", lastBus)
+	case bus != 0 && old:
+		return "has a PCI address on a port of PCI Express, and is no such device; on bus 00 all have their place"
 	case bus != 0 && slot != 0:
 		return "has a PCI address that no port has; on a bus other than 00 use slot 00"
 	}
