@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 )
 
 const (
@@ -43,7 +44,7 @@ func CreateDisk(path string) error {
 
 // WriteDisk puts document on the disk. Whoever reads meanwhile is told to read again.
 func WriteDisk(disk io.WriterAt, document []byte) error {
-	body := append(document[:len(document):len(document)], '\n')
+	body := slices.Concat(document, []byte{'\n'})
 	if len(body) > DiskSize-reserved {
 		return fmt.Errorf("the metrics are %d bytes long; the disk holds %d", len(body), DiskSize-reserved)
 	}
