@@ -147,7 +147,7 @@ func TestPrepareSaysWhatIsWrong(t *testing.T) {
 		want   string
 	}{
 		"no image came":              {source: v1.VolumeSource{ContainerDisk: &v1.ContainerDiskSource{}}, want: "virt-handler sent no image"},
-		"a source of later versions": {source: v1.VolumeSource{DownwardMetrics: &v1.DownwardMetricsVolumeSource{}}, want: "not supported yet"},
+		"a source of later versions": {source: v1.VolumeSource{ContainerPath: &v1.ContainerPathVolumeSource{}}, want: "not supported yet"},
 		"other files on the claim": {
 			source: dataVolume(), want: "holds no disk.img but other files (notes.txt)",
 			set: func(t *testing.T, paths Paths) {
