@@ -47,7 +47,7 @@ func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Un
 				"imagePullPolicy":   "IfNotPresent",
 				"uninstallStrategy": string(hcov1.BlockUninstall),
 				"configuration": map[string]any{
-					"developerConfiguration":        map[string]any{},
+					"developerConfiguration":        map[string]any{"useEmulation": false}, // never empty, see updatesAsked
 					"commonInstancetypesDeployment": map[string]any{"enabled": sizesEnabled(hco)},
 				},
 				"workloadUpdateStrategy": updatesAsked(hco),

@@ -64,11 +64,11 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 	if err != nil {
 		return err
 	}
-	sized, err := sizesServed(direct)
+	known, err := kindsServed(direct)
 	if err != nil {
 		return err
 	}
-	mgr, err := newManager(config, options, hooks, sized)
+	mgr, err := newManager(config, options, hooks, known)
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,8 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 		return fmt.Errorf("adding webhooks: %w", err)
 	}
 	reconciler := &Reconciler{
-		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Cache: mgr.GetCache(), Clock: time.Now, Options: options, SizesFiltered: !sized,
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Cache: mgr.GetCache(), Clock: time.Now, Options: options,
+		SizesFiltered: !known.sizes, InstancesFiltered: !known.instances,
 	}
 	if err := reconciler.SetupWithManager(mgr); err != nil {
 		return err
@@ -150,22 +151,35 @@ func withKubeletRoot(options Options) (Options, error) {
 	return options, nil
 }
 
-// sizesServed says whether the API server knows instance types and preferences. Beside another
-// installation it may not, and a cache of what is not served cannot be made.
-func sizesServed(c client.Client) (bool, error) {
-	for _, kind := range []schema.GroupVersionKind{instancetypeKind, preferenceKind} {
-		if _, err := c.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version); meta.IsNoMatchError(err) {
-			return false, nil
-		} else if err != nil {
-			return false, fmt.Errorf("asking whether the API server knows %s: %w", kind.Kind, err)
+// served are the kinds of users' objects that the API server knows. Beside another installation it
+// may not know all, and a cache of what is not served cannot be made.
+type served struct {
+	// sizes are instance types and preferences, instances VMIs.
+	sizes, instances bool
+}
+
+func kindsServed(c client.Client) (served, error) {
+	all := func(kinds ...schema.GroupVersionKind) (bool, error) {
+		for _, kind := range kinds {
+			if _, err := c.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version); meta.IsNoMatchError(err) {
+				return false, nil
+			} else if err != nil {
+				return false, fmt.Errorf("asking whether the API server knows %s: %w", kind.Kind, err)
+			}
 		}
+		return true, nil
 	}
-	return true, nil
+	sizes, err := all(instancetypeKind, preferenceKind)
+	if err != nil {
+		return served{}, err
+	}
+	instances, err := all(virtv1.VirtualMachineInstanceGroupVersionKind)
+	return served{sizes: sizes, instances: instances}, err
 }
 
 // newManager returns a manager whose cache holds only what the operator installed and what it has
-// to see; if sized, that is all instance types and preferences, too.
-func newManager(config *rest.Config, options Options, hooks *webhooks, sized bool) (manager.Manager, error) {
+// to see, of the kinds that are known.
+func newManager(config *rest.Config, options Options, hooks *webhooks, known served) (manager.Manager, error) {
 	installed, err := labels.NewRequirement(LabelComponent, selection.Exists, nil)
 	if err != nil {
 		return nil, fmt.Errorf("selecting what is installed: %w", err)
@@ -184,10 +198,12 @@ func newManager(config *rest.Config, options Options, hooks *webhooks, sized boo
 		&hcov1.HyperConverged{}:                     {Namespaces: here, Label: labels.Everything()},
 		&corev1.Pod{}:                               {Namespaces: here, Label: labels.NewSelector().Add(*parts)},
 		&corev1.Namespace{}:                         everything,
-		&virtv1.VirtualMachineInstance{}:            {Label: labels.NewSelector().Add(*former)},
 		&apiextensionsv1.CustomResourceDefinition{}: everything,
 	}
-	if sized { // others' too, whose names are taken
+	if known.instances {
+		byObject[&virtv1.VirtualMachineInstance{}] = cache.ByObject{Label: labels.NewSelector().Add(*former)}
+	}
+	if known.sizes { // others' too, whose names are taken
 		byObject[&v1beta1.VirtualMachineClusterInstancetype{}] = everything
 		byObject[&v1beta1.VirtualMachineClusterPreference{}] = everything
 	}

@@ -23,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	virtv1 "kubevirt.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -54,6 +55,7 @@ func TestOperator(t *testing.T) {
 		{"the older version brings everything up", bringsUp},
 		{"conditions name what is not ready, then say that all is", followsRollout},
 		{"an edit from outside is overwritten", overwritesEdits},
+		{"a patch that is taken back leaves nothing behind", takesPatchBack},
 		{"definitions of snapshots that another brought are left alone", leavesSnapshotsToOthers},
 		{"rules for Prometheus come when it does", installsRules},
 		{"and go with it", goesOnWithoutRules},
@@ -154,6 +156,19 @@ func followsRollout(t *testing.T, c client.WithWatch, options Options) {
 	})
 	wait(t, c, &cdiv1.CDIList{}, client.ObjectKey{Name: names.CDIName}, "CDI is deployed", func(d *cdiv1.CDI) bool {
 		return d.Status.Phase == "Deployed" && d.Status.ObservedVersion == options.Version
+	})
+}
+
+func takesPatchBack(t *testing.T, c client.WithWatch, options Options) {
+	t.Helper()
+	change := `{"metadata":{"annotations":{"` + hcov1.AnnotationKubeVirtPatch + `":null}}}`
+	if err := c.Patch(t.Context(), theObject(options), client.RawPatch(types.MergePatchType, []byte(change))); err != nil {
+		t.Fatal(err)
+	}
+	key := client.ObjectKey{Namespace: options.Namespace, Name: names.KubeVirtName}
+	wait(t, c, &virtv1.KubeVirtList{}, key, "KubeVirt allows no emulation any more", func(k *virtv1.KubeVirt) bool {
+		developer := k.Spec.Configuration.DeveloperConfiguration
+		return developer == nil || !developer.UseEmulation
 	})
 }
 

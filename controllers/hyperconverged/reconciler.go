@@ -41,6 +41,8 @@ type Reconciler struct {
 	// SizesFiltered says that the cache has of instance types and preferences only what the
 	// operator installed.
 	SizesFiltered bool
+	// InstancesFiltered says that it does not have the VMIs with a former launcher.
+	InstancesFiltered bool
 
 	controller controller.Controller // set by SetupWithManager
 

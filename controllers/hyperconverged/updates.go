@@ -82,14 +82,18 @@ func checkUpdates(kubevirt *unstructured.Unstructured) error {
 	return nil
 }
 
-// countOutdated counts the VMIs with a former launcher, which are all that the cache has.
+// countOutdated counts the VMIs with a former launcher, which are all that the cache has, if any.
 func (r *Reconciler) countOutdated(ctx context.Context, s *scope) error {
 	if err := r.watch(ctx, virtv1.VirtualMachineInstanceGroupVersionKind); err != nil {
 		return err
 	}
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(virtv1.VirtualMachineInstanceGroupVersionKind)
-	if err := r.Client.List(ctx, list, client.HasLabels{virtv1.OutdatedLauncherImageLabel}); err != nil {
+	reader := client.Reader(r.Client)
+	if r.InstancesFiltered {
+		reader = r.Reader
+	}
+	if err := reader.List(ctx, list, client.HasLabels{virtv1.OutdatedLauncherImageLabel}); err != nil {
 		return fmt.Errorf("counting the VMIs with a former launcher: %w", err)
 	}
 	s.outdated = new(len(list.Items))
