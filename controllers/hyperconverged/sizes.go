@@ -162,6 +162,9 @@ func (r *Reconciler) settleSize(ctx context.Context, wanted *unstructured.Unstru
 	if err != nil {
 		return false, fmt.Errorf("reading %s %s: %w", wanted.GetKind(), wanted.GetName(), err)
 	}
+	if !bearsOurName(live) {
+		return true, nil // taken over since the cache heard of it; the event of that brings the next pass
+	}
 	if sameJSON(live.Object["spec"], wanted.Object["spec"]) {
 		settled := !isCopy(live) && covers(live.GetLabels(), wanted.GetLabels()) && covers(live.GetAnnotations(), wanted.GetAnnotations())
 		if settled {
@@ -169,7 +172,10 @@ func (r *Reconciler) settleSize(ctx context.Context, wanted *unstructured.Unstru
 		}
 		return settled, nil
 	}
-	patch, err := json.Marshal([]map[string]any{{"op": "add", "path": "/spec", "value": wanted.Object["spec"]}})
+	patch, err := json.Marshal([]map[string]any{
+		{"op": "replace", "path": "/metadata/resourceVersion", "value": live.GetResourceVersion()}, // as it was read, or not at all
+		{"op": "add", "path": "/spec", "value": wanted.Object["spec"]},
+	})
 	if err != nil {
 		return false, fmt.Errorf("encoding the spec of %s %s: %w", wanted.GetKind(), wanted.GetName(), err)
 	}
