@@ -2,6 +2,7 @@ package declare
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -131,7 +132,7 @@ func (t *Task) resultSpecs() []tektonv1.TaskResult {
 }
 
 func (t *Task) step() tektonv1.Step {
-	step := tektonv1.Step{
+	return tektonv1.Step{
 		Name:         t.Name,
 		Image:        string(t.Image),
 		Command:      []string{t.binary(), "task", t.Name},
@@ -146,18 +147,20 @@ func (t *Task) step() tektonv1.Step {
 			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 			SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
-		ComputeResources: corev1.ResourceRequirements{
-			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("48Mi")},
-		},
+		ComputeResources: corev1.ResourceRequirements{Requests: t.requests()},
 	}
-	memory := t.Memory
-	if memory == "" && t.Image == Guestfs {
-		memory = "1Gi" // the appliance in which the tools work on a disk
+}
+
+// requests are what the step asks the cluster for. With the image Guestfs the tools work on a disk in
+// an appliance, which gets of a busy node what a VM of one processor gets.
+func (t *Task) requests() corev1.ResourceList {
+	cpu, memory := "10m", "48Mi"
+	if t.Image == Guestfs {
+		cpu, memory = "100m", "1Gi"
 	}
-	if memory != "" {
-		step.ComputeResources.Requests[corev1.ResourceMemory] = resource.MustParse(memory)
+	return corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(cmp.Or(t.Memory, memory)),
 	}
-	return step
 }
 
 func (t *Task) binary() string {
