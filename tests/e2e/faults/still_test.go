@@ -20,9 +20,9 @@ import (
 )
 
 // noticed bounds the time in which a part that stands still is told.
-const noticed = 45 * time.Second
+const noticed = 90 * time.Second
 
-var _ = Describe("a part of a VM that stands still", func() {
+var _ = Describe("a part of a VM that stands still", Label("still"), func() {
 	It("is named, recovers by itself, and holds up no end", func(ctx context.Context) {
 		if suite.World.Existing {
 			Skip("the node of an existing cluster is out of reach")
