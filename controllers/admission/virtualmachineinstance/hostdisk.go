@@ -39,8 +39,10 @@ func hostPath(file string, at *field.Path) field.ErrorList {
 	switch {
 	case !path.IsAbs(file) || path.Clean(file) != file || file == "/" || strings.ContainsFunc(file, unicode.IsControl):
 		return field.ErrorList{field.Invalid(at, file, "must be the absolute path of a file on the node, such as /data/vm/disk.img, without '..'")}
-	case len(file) > maxPath || len(path.Base(file)) > maxFileName:
+	case len(file) > maxPath:
 		return field.ErrorList{field.TooLong(at, "", maxPath)}
+	case len(path.Base(file)) > maxFileName:
+		return field.ErrorList{field.Invalid(at, file, fmt.Sprintf("the file's name is longer than %d bytes, which no file system takes", maxFileName))}
 	}
 	return nil
 }
