@@ -14,6 +14,10 @@ import (
 // tinyPassword is root's in the tiny guest.
 const tinyPassword = "slipway"
 
+// guestAlive finds out that a guest is gone, or has booted again, while a session waits for its
+// answer: nothing is on its way to it then, so that only a probe can be refused.
+var guestAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 5 * time.Second, Count: 8}
+
 // Shell runs script as root in a tiny guest and returns what it printed. It waits until the
 // guest's SSH server answers, at most for bound.
 func Shell(ctx context.Context, address, script string, bound time.Duration) (string, error) {
@@ -75,7 +79,7 @@ func dialGuest(ctx context.Context, target string) (*ssh.Client, error) {
 	defer ticker.Stop()
 	for {
 		var last error
-		dialer := net.Dialer{Timeout: 5 * time.Second}
+		dialer := net.Dialer{Timeout: 5 * time.Second, KeepAliveConfig: guestAlive}
 		socket, err := dialer.DialContext(ctx, "tcp", target)
 		if err == nil {
 			_ = socket.SetDeadline(time.Now().Add(30 * time.Second))
