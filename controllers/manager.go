@@ -33,8 +33,8 @@ const (
 
 // Client rate limits: enough for a burst of starts, below what troubles an API server.
 const (
-	clientQPS   = 100
-	clientBurst = 200
+	clientQPS   = 200
+	clientBurst = 400
 )
 
 // Run runs all controllers against the cluster of config until ctx ends.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/watch"
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,6 +24,9 @@ const (
 	burst   = 20
 	spacing = 100 * time.Millisecond
 )
+
+// share is what each machine asks for of the node's processors: all of them have room on two.
+var share = resource.MustParse("20m")
 
 // stages of a start, in their order: of the launcher pod, then phases.
 var stages = []string{"pod made", "pod placed", "Scheduling", "Scheduled", "Running"}
@@ -41,7 +45,9 @@ func BenchmarkBurst(b *testing.B) {
 			<-ticker.C
 			name := fmt.Sprintf("burst-%d", i)
 			made[name] = time.Now()
-			must(b, c.Client.Create(ctx, instance(ns, name)))
+			machine := instance(ns, name)
+			machine.Spec.Domain.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: share}
+			must(b, c.Client.Create(ctx, machine))
 		}
 		ticker.Stop()
 		reached := seen.all(ctx, b)

@@ -23,6 +23,8 @@ type metrics struct {
 	// heap is what is allocated, in bytes; writes is how often the API was written to.
 	heap, writes float64
 	waits        histogram
+	// waited is the sum of the waits, in seconds.
+	waited float64
 }
 
 // bucket counts the values up to a bound in seconds.
@@ -54,12 +56,20 @@ func (h histogram) since(before histogram) histogram {
 	return out
 }
 
+// count is how many values there are.
+func (h histogram) count() float64 {
+	if len(h) == 0 {
+		return 0
+	}
+	return h[len(h)-1].count
+}
+
 // percentile is the bound, in seconds, within which so many of a hundred values are.
 func (h histogram) percentile(percent float64) float64 {
 	if len(h) == 0 {
 		return 0
 	}
-	wanted := h[len(h)-1].count * percent / 100
+	wanted := h.count() * percent / 100
 	for _, b := range h {
 		if b.count >= wanted {
 			return b.bound
@@ -91,6 +101,8 @@ func (w *world) metrics(b *testing.B) metrics {
 			found.heap = value
 		case strings.HasPrefix(name, "rest_client_requests_total{") && !strings.Contains(name, `method="GET"`):
 			found.writes += value
+		case strings.HasPrefix(name, "workqueue_queue_duration_seconds_sum{") && strings.Contains(name, queue):
+			found.waited += value
 		case strings.HasPrefix(name, "workqueue_queue_duration_seconds_bucket{") && strings.Contains(name, queue):
 			bound, err := strconv.ParseFloat(label(name, "le"), 64)
 			must(b, err)

@@ -23,6 +23,13 @@ import (
 // machines is how many virtual machines there are unless VMIS says another number.
 const machines = 1000
 
+// later is how many more come afterwards, one each pace: what a controller with so many to look
+// after needs for one more.
+const (
+	later = 100
+	pace  = 100 * time.Millisecond
+)
+
 // creators is how many of them are being created at a time.
 const creators = 8
 
@@ -43,10 +50,10 @@ func BenchmarkSimulated(b *testing.B) {
 	}
 	for b.Loop() {
 		w := start(b)
-		w.bring(b, 0, 1) // what there is one of: caches, connections, code
+		w.bring(b, 0, 1, 0) // what there is one of: caches, connections, code
 		empty, before := w.memory(b), w.metrics(b)
 		begun, writes := time.Now(), w.instanceWrites.Load()
-		w.bring(b, 1, count)
+		w.bring(b, 1, count, 0)
 		took := time.Since(begun)
 		after, full := w.metrics(b), w.memory(b)
 		fmt.Printf("  %d virtual machines on %d simulated nodes Running in %s\n", count, nodes, took.Round(time.Second))
@@ -56,15 +63,26 @@ func BenchmarkSimulated(b *testing.B) {
 		report(b, "virt-controller with no VMI (PSS)", float64(empty.pss)/(1<<20), "MiB", "-")
 		report(b, "virt-controller's API writes per VMI", (after.writes-before.writes)/float64(count), "writes", "-")
 		report(b, "writes to the VMI until Running, its creation and virt-handler's included", float64(w.instanceWrites.Load()-writes)/float64(count), "writes", "<= 4")
-		for _, percent := range []float64{50, 95, 99} {
-			report(b, fmt.Sprintf("wait in the queue of VMIs, P%.0f at most", percent), after.waits.since(before.waits).percentile(percent)*1000, "ms", "-")
-		}
+		reportWaits(b, "all at once", before, after)
+		before = w.metrics(b)
+		w.bring(b, 1+count, later, pace)
+		reportWaits(b, fmt.Sprintf("one each %s, beside them", pace), before, w.metrics(b))
 		w.stop()
 	}
 }
 
-// bring creates count machines, the first of number first, and waits until all run.
-func (w *world) bring(b *testing.B, first, count int) {
+// reportWaits tells how long VMIs waited in virt-controller's queue between two measurements.
+func reportWaits(b *testing.B, how string, before, after metrics) {
+	b.Helper()
+	waits := after.waits.since(before.waits)
+	for _, percent := range []float64{50, 95, 99} {
+		report(b, fmt.Sprintf("wait in the queue of VMIs, %s, P%.0f at most", how, percent), waits.percentile(percent)*1000, "ms", "-")
+	}
+	report(b, fmt.Sprintf("wait in the queue of VMIs, %s, mean", how), (after.waited-before.waited)/waits.count()*1000, "ms", "-")
+}
+
+// bring creates count machines, the first of number first, one each pace, and waits until all run.
+func (w *world) bring(b *testing.B, first, count int, pace time.Duration) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), 2*time.Minute+time.Duration(count)*200*time.Millisecond)
 	defer cancel()
@@ -80,7 +98,10 @@ func (w *world) bring(b *testing.B, first, count int) {
 			failed <- nil
 		}()
 	}
+	ticker := time.NewTicker(max(pace, time.Nanosecond))
+	defer ticker.Stop()
 	for number := first; number < first+count; number++ {
+		<-ticker.C
 		select {
 		case numbers <- number:
 		case err := <-failed:
