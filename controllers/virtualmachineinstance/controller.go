@@ -49,7 +49,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) er
 		options: options,
 		now:     time.Now,
 	}
-	if err := indexClaims(ctx, mgr); err != nil {
+	if err := index(ctx, mgr); err != nil {
 		return err
 	}
 	err := ctrl.NewControllerManagedBy(mgr).

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	virtv1 "kubevirt.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,10 +15,17 @@ import (
 	"github.com/slipway-vm/slipway/controllers/node"
 )
 
-// claimIndex finds VMIs by the names of the claims that they use.
-const claimIndex = "spec.volumes.claim"
+// claimIndex finds VMIs by the names of the claims that they use, podIndex pods by the UID of
+// what controls them.
+const (
+	claimIndex = "spec.volumes.claim"
+	podIndex   = "metadata.ownerReferences.controller"
+)
 
-func indexClaims(ctx context.Context, mgr ctrl.Manager) error {
+func index(ctx context.Context, mgr ctrl.Manager) error {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, podIndex, controllerOf); err != nil {
+		return fmt.Errorf("indexing pods by controller: %w", err)
+	}
 	err := mgr.GetFieldIndexer().IndexField(ctx, &virtv1.VirtualMachineInstance{}, claimIndex, func(obj client.Object) []string {
 		vmi, ok := obj.(*virtv1.VirtualMachineInstance)
 		if !ok {
@@ -33,6 +41,14 @@ func indexClaims(ctx context.Context, mgr ctrl.Manager) error {
 	})
 	if err != nil {
 		return fmt.Errorf("indexing VirtualMachineInstances by claim: %w", err)
+	}
+	return nil
+}
+
+// controllerOf is the UID of what controls obj.
+func controllerOf(obj client.Object) []string {
+	if owner := metav1.GetControllerOfNoCopy(obj); owner != nil {
+		return []string{string(owner.UID)}
 	}
 	return nil
 }
@@ -71,7 +87,7 @@ func every(*virtv1.VirtualMachineInstance) bool { return true }
 // requests lists the VMIs that options select and keep approves, from the cache.
 func (r *Reconciler) requests(ctx context.Context, keep func(*virtv1.VirtualMachineInstance) bool, options ...client.ListOption) []reconcile.Request {
 	list := &virtv1.VirtualMachineInstanceList{}
-	if err := r.List(ctx, list, options...); err != nil {
+	if err := r.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
 		log.FromContext(ctx).Error(err, "Listing VirtualMachineInstances failed")
 		return nil
 	}

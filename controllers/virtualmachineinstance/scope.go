@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	virtv1 "kubevirt.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,15 +35,12 @@ type scope struct {
 func (r *Reconciler) newScope(ctx context.Context, vmi *virtv1.VirtualMachineInstance) (*scope, error) {
 	s := &scope{vmi: vmi, now: r.now(), wanted: statusOf(vmi)}
 	pods := &corev1.PodList{}
-	err := r.List(ctx, pods, client.InNamespace(vmi.Namespace), client.MatchingLabels{virtv1.CreatedByLabel: string(vmi.UID)})
+	err := r.List(ctx, pods, client.InNamespace(vmi.Namespace), client.MatchingFields{podIndex: string(vmi.UID)})
 	if err != nil {
 		return nil, fmt.Errorf("listing the pods of %s/%s: %w", vmi.Namespace, vmi.Name, err)
 	}
 	for i := range pods.Items {
 		s.take(&pods.Items[i])
-	}
-	if s.attachments, err = r.readAttachments(ctx, r, vmi); err != nil {
-		return nil, err
 	}
 	return s, nil
 }
@@ -52,15 +48,15 @@ func (r *Reconciler) newScope(ctx context.Context, vmi *virtv1.VirtualMachineIns
 // take sorts a pod of the VMI into the scope. Of several launcher pods, which only a
 // stale cache can bring about, the oldest counts.
 func (s *scope) take(p *corev1.Pod) {
-	if !metav1.IsControlledBy(p, s.vmi) {
-		return
-	}
-	if p.Labels[names.LabelPod] == pod.KindProvisioner {
+	switch p.Labels[names.LabelPod] {
+	case pod.KindProvisioner:
 		s.provisioner = p
-		return
-	}
-	if s.pod == nil || p.CreationTimestamp.Before(&s.pod.CreationTimestamp) {
-		s.pod = p
+	case pod.KindAttachment, pod.KindAttachmentTrigger:
+		s.attachments = append(s.attachments, p)
+	case pod.KindLauncher:
+		if s.pod == nil || p.CreationTimestamp.Before(&s.pod.CreationTimestamp) {
+			s.pod = p
+		}
 	}
 }
 

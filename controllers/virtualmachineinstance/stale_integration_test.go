@@ -70,12 +70,17 @@ func (w *world) must(err error) {
 func (w *world) pass(unseen ...client.Object) {
 	w.t.Helper()
 	r := &Reconciler{
-		Client: &lagging.Client{Client: w.Client, Unseen: unseen}, live: w.Client, events: w.recorder, now: time.Now,
+		Client: w.cache(unseen...), live: w.Client, events: w.recorder, now: time.Now,
 		options: Options{LauncherImage: "launcher", ProvisionerImage: "slipway"},
 	}
 	_, err := r.Reconcile(w.t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.vmi)})
 	w.must(err)
 	w.must(client.IgnoreNotFound(w.Get(w.t.Context(), client.ObjectKeyFromObject(w.vmi), w.vmi)))
+}
+
+// cache is one that lacks some objects.
+func (w *world) cache(unseen ...client.Object) client.Client {
+	return &lagging.Client{Client: w.Client, Unseen: unseen, Indexes: map[string]client.IndexerFunc{podIndex: controllerOf}}
 }
 
 func (w *world) pods() []corev1.Pod {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/tests/fixture"
-	"github.com/slipway-vm/slipway/tests/fixture/lagging"
 )
 
 // talkative makes another VMI with sockets to its node.
@@ -46,7 +45,7 @@ func addressesOfGuests(t *testing.T, w *world) {
 	}
 	controller := func(unseen ...client.Object) *Reconciler {
 		return &Reconciler{
-			Client: &lagging.Client{Client: w.Client, Unseen: unseen}, live: w.Client, events: w.recorder, now: time.Now,
+			Client: w.cache(unseen...), live: w.Client, events: w.recorder, now: time.Now,
 			options: Options{LauncherImage: "launcher", ProvisionerImage: "slipway"},
 		}
 	}
