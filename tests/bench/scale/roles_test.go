@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -35,9 +36,10 @@ func (w *world) role(ctx context.Context, b *testing.B, list client.ObjectList, 
 	b.Helper()
 	events, err := w.client.Watch(ctx, list)
 	must(b, err)
+	waiting := queued(ctx, events.ResultChan())
 	for range players {
 		go func() {
-			for event := range events.ResultChan() {
+			for event := range waiting {
 				err := act(ctx, event.Object)
 				if err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 					w.fail(err)
@@ -48,6 +50,37 @@ func (w *world) role(ctx context.Context, b *testing.B, list client.ObjectList, 
 			}
 		}()
 	}
+}
+
+// queued takes events at once, for an API server ends a watch whose reader is slow, and gives them
+// on in their order.
+func queued(ctx context.Context, events <-chan watch.Event) <-chan watch.Event {
+	out := make(chan watch.Event)
+	go func() {
+		defer close(out)
+		var waiting []watch.Event
+		for {
+			var (
+				next chan<- watch.Event
+				head watch.Event
+			)
+			if len(waiting) > 0 {
+				next, head = out, waiting[0]
+			}
+			select {
+			case event, more := <-events:
+				if !more {
+					return
+				}
+				waiting = append(waiting, event)
+			case next <- head:
+				waiting = waiting[1:]
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return out
 }
 
 func (w *world) fail(err error) {
@@ -85,7 +118,7 @@ func (w *world) launch(ctx context.Context, object runtime.Object) error {
 	if !ok {
 		return nil
 	}
-	w.instanceWrites.Add(1) // a watch tells of each, unless its reader is slow
+	w.instanceWrites.Add(1) // a watch tells of each
 	switch vmi.Status.Phase {
 	case virtv1.Running:
 		w.running.Add(1)
