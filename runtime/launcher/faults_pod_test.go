@@ -108,6 +108,19 @@ func TestAGuestOutlivesItsHandlerAndLibvirt(t *testing.T) {
 	}
 }
 
+func TestTheFirstLibvirtdMayDieBeforeItIsUsed(t *testing.T) {
+	t.Setenv("POD_LIBVIRTD_DIES", "1")
+	p := start(t)
+	p.connected()
+	if _, err := p.sync(unbootable()); err != nil {
+		t.Fatal(err)
+	}
+	p.until("the guest", time.Minute, phase(protocol.PhaseRunning))
+	if _, err := os.Stat(filepath.Join(p.dir, "libvirt", "died")); err != nil {
+		t.Errorf("the first libvirtd did not die: %v", err)
+	}
+}
+
 func TestSIGTERMShutsTheGuestDown(t *testing.T) {
 	p := booted(t, "--grace-period-seconds", "60")
 	p.kill("virt-launcher", syscall.SIGTERM)

@@ -66,7 +66,7 @@ func (h *Hypervisor) Run(ctx context.Context) error {
 	var starts []time.Time
 	for {
 		starts = append(starts, time.Now())
-		err := h.runDaemon(ctx, len(starts) > 1)
+		err := h.runDaemon(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -88,7 +88,7 @@ func (h *Hypervisor) loop(ctx context.Context) {
 }
 
 // runDaemon starts the daemon, connects, and returns when it ended.
-func (h *Hypervisor) runDaemon(ctx context.Context, again bool) error {
+func (h *Hypervisor) runDaemon(ctx context.Context) error {
 	d, err := startDaemon(h.options.Children, h.options.Program, h.options.Dir, h.options.Log)
 	if err != nil {
 		return err
@@ -98,12 +98,13 @@ func (h *Hypervisor) runDaemon(ctx context.Context, again bool) error {
 		return err
 	}
 	defer h.disconnect()
-	if again {
-		if err := h.adopt(); err != nil {
-			return err
-		}
+	if err := h.adopt(); err != nil {
+		return err
+	}
+	select {
+	case <-h.ready:
 		h.events <- Event{Kind: Reconnected}
-	} else {
+	default:
 		close(h.ready)
 	}
 	select {

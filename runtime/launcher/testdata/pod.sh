@@ -31,6 +31,17 @@ if [ -n "$POD_HUGEPAGES" ]; then # with the pod's group, as the kubelet gives it
   mkdir "$R/dev/hugepages"
   mount -t hugetlbfs -o pagesize=2M,gid=107,mode=2775 hugetlbfs "$R/dev/hugepages"
 fi
+if [ -n "$POD_LIBVIRTD_DIES" ]; then # before it can be used, the first time
+  touch "$R/dev/libvirtd"
+  mount --bind "$R/usr/sbin/libvirtd" "$R/dev/libvirtd"
+  cat >"$R/dev/dies" <<'SCRIPT'
+#!/bin/sh
+mkdir /run/libvirt/died 2>/dev/null && kill -KILL $$
+exec /dev/libvirtd "$@"
+SCRIPT
+  chmod 0755 "$R/dev/dies"
+  mount --bind "$R/dev/dies" "$R/usr/sbin/libvirtd"
+fi
 ln -s /proc/self/fd "$R/dev/fd"
 touch "$R/dev/termination-log"
 mount --bind "$POD/termination-log" "$R/dev/termination-log"

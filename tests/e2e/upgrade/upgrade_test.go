@@ -24,6 +24,8 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
+	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/tests/e2e/suite"
 	"github.com/slipway-vm/slipway/tests/env"
 	"github.com/slipway-vm/slipway/tests/fixture"
@@ -90,8 +92,10 @@ var _ = Describe("a VM of a former build", func() {
 		ns := suite.Namespace(ctx)
 		suite.Create(ctx, fixture.DataVolume(ns, "data", "64Mi"))
 		suite.DataVolume(ctx, ns, "data", cdiv1.Succeeded)
-		suite.Create(ctx, fixture.VM(ns, "elder", fixture.ContainerDisk(suite.TinyImage()), fixture.Claim("data", "data")))
+		suite.Create(ctx, fixture.VM(ns, "elder", fixture.ContainerDisk(suite.TinyImage()), fixture.Claim("data", "data")),
+			fixture.VM(ns, "idle", fixture.ContainerDisk(suite.TinyImage())))
 		before := suite.RunningVMI(ctx, ns, "elder")
+		idle := suite.RunningVMI(ctx, ns, "idle")
 		boot := suite.Shell(ctx, before, "cat /proc/sys/kernel/random/boot_id")
 		suite.Shell(ctx, before, "set -e; mkfs.ext2 /dev/vdb; mkdir -p /mnt; mount /dev/vdb /mnt; echo kept > /mnt/file; sync")
 		launcher := launcherOf(ctx, before)
@@ -134,6 +138,21 @@ var _ = Describe("a VM of a former build", func() {
 		Expect(answer(ask(ctx, ns, "pause"))).To(Equal("done"))
 		Eventually(ctx, func() string { return answer(ask(ctx, ns, "unpause")) }, suite.BoundEnd, time.Second).Should(Equal("done"), "once its status says that it is paused")
 		Expect(suite.Shell(ctx, fresh, "mkdir -p /mnt; mount /dev/vdb /mnt; cat /mnt/file; umount /mnt")).To(Equal("kept\non"))
+
+		By("having those with a former launcher restarted")
+		left := suite.RunningVMI(ctx, ns, "idle")
+		Expect(left.UID).To(Equal(idle.UID), "nobody has asked for that yet")
+		outdated(ctx, left, true)
+		hco := &hcov1.HyperConverged{ObjectMeta: metav1.ObjectMeta{Namespace: names.InstallNamespace, Name: names.HyperConvergedName}}
+		evict := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"virtualization":{"workloadUpdateStrategy":{"workloadUpdateMethods":["Evict"]}}}}`))
+		Expect(suite.World.Client.Patch(ctx, hco, evict)).To(Succeed())
+		err := suite.World.Await(ctx, GinkgoWriter, left.DeepCopy(), suite.BoundBoot, func(obj client.Object) (string, bool, error) {
+			now := obj.(*virtv1.VirtualMachineInstance)
+			return fmt.Sprintf("%.8s %s", now.UID, now.Status.Phase), now.UID != left.UID && now.Status.Phase == virtv1.Running, nil
+		})
+		Expect(err).NotTo(HaveOccurred())
+		outdated(ctx, suite.RunningVMI(ctx, ns, "idle"), false)
+		Expect(suite.RunningVMI(ctx, ns, "elder").UID).To(Equal(fresh.UID), "it had this build's launcher")
 	}, SpecTimeout(30*time.Minute))
 })
 
