@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"io"
+	"math/rand/v2"
 	"runtime"
 	"strings"
 	"testing"
@@ -153,7 +154,7 @@ func TestImagesThatLie(t *testing.T) {
 		"vmdk delta":                    {VMDK, vmdk, bytes.Index(vmdk, []byte("parentCID=")) + 10, []byte("12345678"), refused, "difference"},
 		"vmdk of another kind":          {VMDK, vmdk, bytes.Index(vmdk, []byte("monolithic")), []byte("monolythic"), refused, "monolythicSparse"},
 		"vmdk with a flat extent":       {VMDK, vmdk, bytes.Index(vmdk, []byte(" SPARSE")), []byte(" FLAT  "), refused, "another file"},
-		"vmdk with no extent":           {VMDK, vmdk, bytes.Index(vmdk, []byte("\nRW ")), []byte("\n## "), refused, "0 extents"},
+		"vmdk with no extent":           {VMDK, vmdk, bytes.Index(vmdk, []byte("\nRW ")), []byte("\n## "), refused, "several files"},
 		"vmdk directory behind its end": {VMDK, vmdk, 56, le64(1 << 40), broken, "truncated"},
 		"vmdk directory on its header":  {VMDK, vmdk, 56, le64(0), broken, "overlaps"},
 		"vmdk table behind its end":     {VMDK, vmdk, directory, le32(1 << 30), broken, "truncated"},
@@ -281,5 +282,51 @@ func TestOrderedOutOfOrder(t *testing.T) {
 	}
 	if _, err = io.Copy(io.Discard, from); err == nil || !strings.Contains(err.Error(), "truncated") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestImagesWithRandomChanges puts numbers of all kinds anywhere into the headers and tables of
+// good images, always the same ones: what comes of it is a disk, or an error that has a reason.
+func TestImagesWithRandomChanges(t *testing.T) {
+	disk := smallDisk()
+	random := rand.New(rand.NewPCG(1, 2))
+	vhdx := made(t, disk, "vhdx", "-o", "block_size=1M,log_size=1M")
+	items, table := int64(region(vhdx, vhdxMetadata)), int64(region(vhdx, vhdxBAT))
+	for name, c := range map[string]struct {
+		format Format
+		file   []byte
+		mend   func([]byte)
+		parts  []extent // where changes go
+	}{
+		"vdi":   {VDI, made(t, disk, "vdi"), nil, []extent{{"", 0x40, 0x200}, {"", 0x200, 0x10}}},
+		"vhd":   {VHD, made(t, disk, "vpc"), mendVHD, []extent{{"", 0, 0x60}, {"", 0x200, 0x30}, {"", 0x600, 0x20}}},
+		"vmdk":  {VMDK, made(t, disk, "vmdk"), nil, []extent{{"", 0, 0x50}, {"", 0x200, 0x200}, {"", 0x2a00, 0x1000}}},
+		"vmdk2": {VMDK, diskimage.StreamVMDK(disk, nil), nil, []extent{{"", 0, 0x50}, {"", 0x10000, 0x20}, {"", 0x12000, 0x1800}}},
+		"vhdx": {VHDX, vhdx, mendVHDX, []extent{
+			{"", vhdxHeader1, 0x60}, {"", vhdxHeader2, 0x60}, {"", vhdxRegions1, 0x60}, {"", items, 0x100}, {"", items + vhdxTableSize, 0x40}, {"", table, 0x20},
+		}},
+		"qcow2": {QCOW2, made(t, disk, "qcow2", "-o", "cluster_size=4k"), nil, []extent{{"", 0, 0x70}, {"", 0x1000, 0x4000}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 2000 {
+				file := bytes.Clone(c.file)
+				for range 1 + random.IntN(3) {
+					part := c.parts[random.IntN(len(c.parts))]
+					at := min(part.offset+random.Int64N(part.length), int64(len(file)-8))
+					number := random.Uint64() >> random.IntN(64) << random.IntN(24)
+					word := be64(number)
+					if random.IntN(2) == 0 {
+						word = le64(number)
+					}
+					copy(file[at:], word[:1+random.IntN(8)])
+				}
+				if c.mend != nil && random.IntN(8) > 0 {
+					c.mend(file)
+				}
+				if _, err := readDisk(c.format, file, MaxCluster); err != nil {
+					wantReason(t, err)
+				}
+			}
+		})
 	}
 }

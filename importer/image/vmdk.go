@@ -15,7 +15,7 @@ const (
 	vmdkEnd           = 3 * vmdkSector // the last sectors of a stream: a marker, the footer, the mark of the end
 	vmdkAtEnd         = 1<<64 - 1      // the directory's place is only known to the footer
 	vmdkMaxTable      = 512
-	vmdkMaxDirectory  = 4 << 20 // entries
+	vmdkMaxDirectory  = 2 << 20 // entries
 	vmdkMaxDescriptor = 1 << 20
 	vmdkMinGrain      = 8 * vmdkSector
 )
@@ -118,7 +118,7 @@ func (v *vmdk) checkHeader() error {
 	case v.perTable < 1 || v.perTable > vmdkMaxTable:
 		return VMDK.invalid("its tables are said to have %d entries", v.perTable)
 	case v.descriptor.offset == 0:
-		return VMDK.unsupported("is a part of a disk in several files")
+		return errVMDKPart
 	case v.descriptor.length <= 0 || v.descriptor.length > vmdkMaxDescriptor:
 		return VMDK.invalid("its descriptor is said to have %d bytes", v.descriptor.length)
 	}
@@ -156,6 +156,9 @@ func parseVMDKFooter(first *vmdk, meta io.ReaderAt, fileSize int64) (*vmdk, erro
 	return v, nil
 }
 
+// errVMDKPart refuses an extent whose descriptor is in another file.
+var errVMDKPart = VMDK.unsupported("is a part of a disk in several files")
+
 // checkVMDKDescriptor refuses disks that are in several files, or are a difference to another.
 func checkVMDKDescriptor(text []byte) error {
 	extents := 0
@@ -184,7 +187,10 @@ func checkVMDKDescriptor(text []byte) error {
 			}
 		}
 	}
-	if extents != 1 {
+	switch {
+	case extents == 0:
+		return errVMDKPart
+	case extents > 1:
 		return VMDK.unsupported("consists of %d extents", extents)
 	}
 	return nil
