@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/slipway-vm/slipway/importer/image"
@@ -35,16 +36,16 @@ type part struct {
 	io.Closer
 }
 
-// layers is what was taken off around the disk's file, the last first: .tar, .gz.
+// layers is what was taken off around the disk's file, the outermost first: gz, tar.
 type layers []image.Format
 
 // name is the format of a disk within the layers: vmdk+tar+gz.
 func (l layers) name(format image.Format) string {
-	name := string(format)
-	for n := len(l) - 1; n >= 0; n-- {
-		name += "+" + string(l[n])
+	names := []string{string(format)}
+	for _, outer := range slices.Backward(l) {
+		names = append(names, string(outer))
 	}
-	return name
+	return strings.Join(names, "+")
 }
 
 // add takes one more layer off, of each kind at most one.

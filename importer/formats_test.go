@@ -179,7 +179,6 @@ func TestImagesOfOtherHypervisorsThatAreRefused(t *testing.T) {
 	shorter := slices.Concat(fixed[:5<<20], fixed[len(fixed)-512:])
 	vmdk := readFile(t, base)
 	stream := diskimage.StreamVMDK(newDisk(), nil)
-	ova := func(members ...diskimage.Member) []byte { return diskimage.Tar(members...) }
 	disk := diskimage.Member{Name: "disk.vmdk", Data: vmdk}
 	for name, c := range map[string]struct {
 		file   []byte
@@ -199,10 +198,10 @@ func TestImagesOfOtherHypervisorsThatAreRefused(t *testing.T) {
 		"a truncated vhdx":                  {readFile(t, convert(t, raw, at("x.vhdx"), "vhdx"))[:3<<20], transfer.InvalidImage, "truncated"},
 		"a bzip2 stream that ends early":    {readFile(t, pack(t, raw, at("x.bz2"), "bzip2", "-c"))[:1<<20], transfer.InvalidImage, "too early"},
 		"a broken bzip2 stream":             {append([]byte("BZh9"), vmdk[:5000]...), transfer.InvalidImage, "bz2"},
-		"an archive with two disks":         {ova(disk, diskimage.Member{Name: "other.vmdk", Data: vmdk}), transfer.WrongFormat, "other.vmdk"},
-		"an archive without a disk":         {ova(diskimage.Member{Name: "box.ovf", Data: []byte("<x/>")}, diskimage.Member{Name: "empty.vmdk"}), transfer.WrongFormat, "no disk"},
-		"an archive in an archive":          {ova(diskimage.Member{Name: "box.ova", Data: ova(disk)}), transfer.WrongFormat, "inside of a tar"},
-		"a truncated archive":               {ova(disk)[:len(vmdk)-1<<20], transfer.InvalidImage, "too early"},
+		"an archive with two disks":         {diskimage.Tar(disk, diskimage.Member{Name: "other.vmdk", Data: vmdk}), transfer.WrongFormat, "other.vmdk"},
+		"an archive without a disk":         {diskimage.Tar(diskimage.Member{Name: "box.ovf", Data: []byte("<x/>")}, diskimage.Member{Name: "empty.vmdk"}), transfer.WrongFormat, "no disk"},
+		"an archive in an archive":          {diskimage.Tar(diskimage.Member{Name: "box.ova", Data: diskimage.Tar(disk)}), transfer.WrongFormat, "inside of a tar"},
+		"a truncated archive":               {diskimage.Tar(disk)[:len(vmdk)-1<<20], transfer.InvalidImage, "too early"},
 		"bzip2 in gzip":                     {readFile(t, pack(t, pack(t, raw, at("y.bz2"), "bzip2", "-c"), at("y.gz"), "gzip", "-c")), transfer.WrongFormat, "pack it once"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -152,7 +152,7 @@ func TestImagesThatLie(t *testing.T) {
 		"vmdk with a huge descriptor":   {VMDK, vmdk, 36, le64(1 << 30), broken, "descriptor"},
 		"vmdk descriptor behind end":    {VMDK, vmdk, 28, le64(1 << 40), broken, "truncated"},
 		"vmdk delta":                    {VMDK, vmdk, bytes.Index(vmdk, []byte("parentCID=")) + 10, []byte("12345678"), refused, "difference"},
-		"vmdk of another kind":          {VMDK, vmdk, bytes.Index(vmdk, []byte("monolithic")), []byte("monolythic"), refused, "monolythicSparse"},
+		"vmdk of another kind":          {VMDK, vmdk, bytes.Index(vmdk, []byte("monolithicSparse")), []byte("twoGbMaxExtents\"\n"), refused, "twoGbMaxExtents"},
 		"vmdk with a flat extent":       {VMDK, vmdk, bytes.Index(vmdk, []byte(" SPARSE")), []byte(" FLAT  "), refused, "another file"},
 		"vmdk with no extent":           {VMDK, vmdk, bytes.Index(vmdk, []byte("\nRW ")), []byte("\n## "), refused, "several files"},
 		"vmdk directory behind its end": {VMDK, vmdk, 56, le64(1 << 40), broken, "truncated"},

@@ -183,26 +183,29 @@ func (u *Unfooted) Footed() bool { return u.footed }
 
 // Read keeps what may be a footer back until it knows what follows.
 func (u *Unfooted) Read(p []byte) (int, error) {
+	if !u.ended {
+		if err := u.look(); err != nil {
+			return 0, err
+		}
+	}
 	if u.footed {
 		return 0, io.EOF
 	}
-	room := len(p)
 	if !u.ended {
-		last, err := u.stream.Peek(vhdFooterSize + 1)
-		switch {
-		case err == nil:
-			room = min(room, u.stream.Buffered()-vhdFooterSize)
-		case err == io.EOF: //nolint:errorlint // only io.EOF itself is the stream's end
-			u.ended = true
-			if _, u.footed, err = FixedVHD(last, u.given+int64(len(last))); err != nil {
-				return 0, err
-			}
-			return u.Read(p)
-		default:
-			return 0, err //nolint:wrapcheck // the caller says what it was reading
-		}
+		p = p[:min(len(p), u.stream.Buffered()-vhdFooterSize)]
 	}
-	n, err := u.stream.Read(p[:room])
+	n, err := u.stream.Read(p)
 	u.given += int64(n)
 	return n, err //nolint:wrapcheck // io.Reader's contract: io.EOF as it is
+}
+
+// look makes more bytes ready than a footer has, or finds the stream's end and what stands there.
+func (u *Unfooted) look() error {
+	last, err := u.stream.Peek(vhdFooterSize + 1)
+	if err != io.EOF { //nolint:errorlint // only io.EOF itself is the stream's end
+		return err //nolint:wrapcheck // the caller says what it was reading
+	}
+	u.ended = true
+	_, u.footed, err = FixedVHD(last, u.given+int64(len(last)))
+	return err
 }

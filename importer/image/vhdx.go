@@ -130,20 +130,25 @@ func vhdxSumIsRight(p []byte, mark string) bool {
 	return crc32.Update(sum, castagnoli, p[8:]) == binary.LittleEndian.Uint32(p[4:])
 }
 
-// parseRegions finds the block table, and returns where the metadata stands.
-func (v *vhdx) parseRegions() (metadata extent, err error) {
-	var p []byte
+// readRegions returns the table of regions, or its copy when that alone has a right checksum.
+func (v *vhdx) readRegions() ([]byte, error) {
 	for _, offset := range []int64{vhdxRegions1, vhdxRegions2} {
-		if p, err = v.read(extent{"its table of regions", offset, vhdxTableSize}); err != nil {
-			return extent{}, err
+		p, err := v.read(extent{"its table of regions", offset, vhdxTableSize})
+		if err != nil {
+			return nil, err
 		}
 		if vhdxSumIsRight(p, "regi") {
-			break
+			return p, nil
 		}
-		p = nil
 	}
-	if p == nil {
-		return extent{}, VHDX.invalid("neither of its tables of regions has a right checksum")
+	return nil, VHDX.invalid("neither of its tables of regions has a right checksum")
+}
+
+// parseRegions finds the block table, and returns where the metadata stands.
+func (v *vhdx) parseRegions() (metadata extent, err error) {
+	p, err := v.readRegions()
+	if err != nil {
+		return extent{}, err
 	}
 	count := binary.LittleEndian.Uint32(p[8:])
 	if count > vhdxMaxEntries {
@@ -151,32 +156,39 @@ func (v *vhdx) parseRegions() (metadata extent, err error) {
 	}
 	for n := range count {
 		entry := p[16+32*n:]
-		found := extent{"a region", int64(binary.LittleEndian.Uint64(entry[16:])), int64(binary.LittleEndian.Uint32(entry[24:]))}
-		switch id := guid(entry[:16]); {
-		case id == vhdxBAT && v.table.length == 0:
-			found.what, v.table = "its table", found
-		case id == vhdxMetadata && metadata.length == 0:
-			found.what = "its metadata"
-			metadata = found
-		case id == vhdxBAT || id == vhdxMetadata:
-			return extent{}, VHDX.invalid("it has two regions of one kind")
-		case binary.LittleEndian.Uint32(entry[28:])&1 != 0:
+		place := &v.table
+		switch id, required := guid(entry[:16]), binary.LittleEndian.Uint32(entry[28:])&1 != 0; {
+		case id == vhdxMetadata:
+			place = &metadata
+		case id != vhdxBAT && required:
 			return extent{}, VHDX.unsupported("needs an unknown region")
-		default:
+		case id != vhdxBAT:
 			continue
 		}
-		if err := VHDX.within(found, v.fileSize); err != nil {
+		if place.length > 0 {
+			return extent{}, VHDX.invalid("it has two regions of one kind")
+		}
+		*place = extent{"its table or its metadata", int64(binary.LittleEndian.Uint64(entry[16:])), int64(binary.LittleEndian.Uint32(entry[24:]))}
+		if err := v.checkRegion(*place); err != nil {
 			return extent{}, err
 		}
-		if found.length == 0 || found.offset%vhdxUnit != 0 {
-			return extent{}, VHDX.invalid("%s is said to stand at byte %d and to have %d", found.what, found.offset, found.length)
-		}
-		v.metadata = append(v.metadata, found)
 	}
 	if v.table.length == 0 || metadata.length < vhdxTableSize {
 		return extent{}, VHDX.invalid("it has no table of blocks or no metadata")
 	}
 	return metadata, nil
+}
+
+// checkRegion refuses a region that cannot be one, and notes it as what no block may lie on.
+func (v *vhdx) checkRegion(e extent) error {
+	if err := VHDX.within(e, v.fileSize); err != nil {
+		return err
+	}
+	if e.length == 0 || e.offset%vhdxUnit != 0 {
+		return VHDX.invalid("%s is said to stand at byte %d and to have %d", e.what, e.offset, e.length)
+	}
+	v.metadata = append(v.metadata, e)
+	return nil
 }
 
 // parseMetadata reads what the disk is like.
@@ -209,18 +221,7 @@ func (v *vhdx) parseMetadata(at extent) error {
 func (v *vhdx) parseItem(id guid, at extent, required bool) error {
 	switch id {
 	case vhdxParameters:
-		p, err := v.word(at, 8)
-		if err != nil {
-			return err
-		}
-		if p>>32&2 != 0 {
-			return VHDX.unsupported("holds only the difference to another image")
-		}
-		v.block = int64(p & 0xffffffff)
-		if v.block < vhdxMinBlock {
-			return VHDX.invalid("its blocks are said to have %d bytes", v.block)
-		}
-		return VHDX.blockSize(v.block)
+		return v.parseParameters(at)
 	case vhdxDiskSize:
 		size, err := v.word(at, 8)
 		if err != nil {
@@ -241,7 +242,7 @@ func (v *vhdx) parseItem(id guid, at extent, required bool) error {
 		}
 		v.sector = int64(sector)
 	case vhdxParent:
-		return VHDX.unsupported("holds only the difference to another image")
+		return errVHDXDifference
 	case vhdxPhysical, vhdxDiskID:
 	default:
 		if required {
@@ -249,6 +250,24 @@ func (v *vhdx) parseItem(id guid, at extent, required bool) error {
 		}
 	}
 	return nil
+}
+
+// errVHDXDifference refuses a disk that has a parent.
+var errVHDXDifference = VHDX.unsupported("holds only the difference to another image")
+
+func (v *vhdx) parseParameters(at extent) error {
+	p, err := v.word(at, 8)
+	if err != nil {
+		return err
+	}
+	if p>>32&2 != 0 {
+		return errVHDXDifference
+	}
+	v.block = int64(p & 0xffffffff)
+	if v.block < vhdxMinBlock {
+		return VHDX.invalid("its blocks are said to have %d bytes", v.block)
+	}
+	return VHDX.blockSize(v.block)
 }
 
 // word reads a number of 4 or 8 bytes, the first of an item.
