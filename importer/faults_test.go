@@ -190,8 +190,6 @@ func TestImagesThatAreRefused(t *testing.T) {
 	run(t, "qemu-img", "create", "-f", "qcow2", "-F", "qcow2", "-b", base, overlay)
 	data := filepath.Join(t.TempDir(), "data.qcow2")
 	run(t, "qemu-img", "create", "-f", "qcow2", "-o", "data_file="+data+".raw", data, "10M")
-	vmdk := filepath.Join(t.TempDir(), "disk.vmdk")
-	run(t, "qemu-img", "convert", "-O", "vmdk", raw, vmdk)
 	read := func(name string) []byte {
 		b, err := os.ReadFile(name)
 		if err != nil {
@@ -214,7 +212,7 @@ func TestImagesThatAreRefused(t *testing.T) {
 		"a backing file":                       {read(overlay), transfer.WrongFormat, base},
 		"an external data file":                {read(data), transfer.WrongFormat, "another file"},
 		"encryption":                           {put(32, 2<<32|uint64(binary.BigEndian.Uint32(good[36:]))), transfer.WrongFormat, "encrypted"},
-		"VMDK":                                 {read(vmdk), transfer.WrongFormat, "VMDK"},
+		"a zip archive":                        {append([]byte("PK\x03\x04"), good...), transfer.WrongFormat, "zip"},
 		"a text":                               {[]byte(strings.Repeat("Moved to another place.\n", 40)), transfer.WrongFormat, "Moved to another"},
 		"a truncated qcow2":                    {good[:len(good)/2], transfer.InvalidImage, "truncated"},
 		"a qcow2 cut inside of its header":     {good[:80], transfer.InvalidImage, "header"},

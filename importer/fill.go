@@ -145,19 +145,55 @@ func (j *job) fillStream(ctx context.Context, stream *bufio.Reader, head []byte,
 	if size >= 0 && text && size%512 != 0 {
 		return image.TextError(head, size)
 	}
-	if err := j.disk.Begin(max(size, 0)); err != nil {
+	if err := j.disk.Begin(j.streamSize(size)); err != nil {
 		return fmt.Errorf("preparing the volume: %w", err)
 	}
-	total, err := j.copyStream(ctx, stream)
+	content := image.NewUnfooted(stream)
+	total, err := j.copyStream(ctx, content)
 	if err != nil {
 		return err
 	}
-	if size >= 0 && total != size {
-		return transfer.Errorf(transfer.ConnectionLost, "the file ended after %d of its %d bytes; the import begins anew", total, size)
+	came := total
+	if content.Footed() {
+		came += image.VHDFooterSize
+		j.isFixedVHD()
+	}
+	if size >= 0 && came != size {
+		return transfer.Errorf(transfer.ConnectionLost, "the file ended after %d of its %d bytes; the import begins anew", came, size)
 	}
 	if text && total%512 != 0 {
 		return image.TextError(head, total)
 	}
+	return j.endStream(total)
+}
+
+// streamSize is the size to begin a raw stream of size bytes with. One that the volume cannot
+// hold but for its last sector may be a fixed VHD, which has a footer there.
+func (j *job) streamSize(size int64) int64 {
+	if j.disk.Check(size) != nil && j.disk.Check(size-image.VHDFooterSize) == nil {
+		size -= image.VHDFooterSize
+	}
+	return max(size, 0)
+}
+
+// fromOrdered writes a VMDK whose grains come in order.
+func (j *job) fromOrdered(ctx context.Context, stream *bufio.Reader) error {
+	from, err := image.NewOrdered(stream)
+	if err != nil {
+		return fmt.Errorf("reading the image's header: %w", err)
+	}
+	if err := j.disk.Begin(from.DiskSize()); err != nil {
+		return fmt.Errorf("preparing the volume: %w", err)
+	}
+	total, err := j.copyStream(ctx, from)
+	if err != nil {
+		return err
+	}
+	return j.endStream(total)
+}
+
+// endStream makes the rest of the disk zero once total bytes are there.
+func (j *job) endStream(total int64) error {
 	j.result.VirtualSize = total
 	if err := j.disk.Grow(total); err != nil {
 		return fmt.Errorf("finishing the disk: %w", err)

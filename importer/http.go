@@ -12,6 +12,9 @@ import (
 	"github.com/slipway-vm/slipway/internal/transfer"
 )
 
+// streamBuffer is the buffer of a stream in bytes.
+const streamBuffer = 256 << 10
+
 // fromHTTP chooses how the file is read. At any offset, by several connections, when its
 // server can and no checksum asks for the bytes in order; otherwise as one stream.
 func (j *job) fromHTTP(ctx context.Context) (err error) {
@@ -32,27 +35,8 @@ func (j *job) read(ctx context.Context) error {
 	}
 	meta := j.http.Cursor(ctx)
 	defer meta.Close()
-	head := make([]byte, min(image.HeadSize, j.http.Size()))
-	if n, err := meta.ReadAt(head, 0); n < len(head) {
-		return fmt.Errorf("reading the file's beginning: %w", err)
-	}
-	format, err := image.Detect(head)
-	if err != nil {
-		return fmt.Errorf("looking at the file: %w", err)
-	}
 	open := func(ctx context.Context) reader { return j.http.Cursor(ctx) }
-	switch {
-	case format.Compressed():
-		return j.fromStream(ctx)
-	case format == image.QCOW2:
-		j.result.Format = string(format)
-		return j.fromQCOW2(ctx, head, meta, open, j.http.Size())
-	}
-	j.result.Format = string(format)
-	if size := j.http.Size(); image.LooksLikeText(head) && size%512 != 0 {
-		return image.TextError(head, size)
-	}
-	return j.fillRandom(ctx, rawImage(j.http.Size()), open)
+	return j.fromFile(ctx, file{meta, open, j.http.Size()}, nil)
 }
 
 // fromStream reads the file once, from its first byte to its last.
@@ -64,41 +48,62 @@ func (j *job) fromStream(ctx context.Context) error {
 	if j.checksum != nil {
 		stream = hashing(stream, j.checksum)
 	}
-	err = j.unpack(ctx, bufio.NewReaderSize(stream, 256<<10), j.http.Size())
+	err = j.unpack(ctx, bufio.NewReaderSize(stream, streamBuffer), j.http.Size())
 	if sum, ok := stream.(*hashed); ok && err == nil {
 		err = sum.finish()
 	}
 	return errors.Join(err, stream.Close())
 }
 
-// unpack takes the compression off, once, and reads what is inside.
+// unpack takes compression and archive off and reads what is inside of them.
 func (j *job) unpack(ctx context.Context, stream *bufio.Reader, size int64) error {
+	return j.unwrap(ctx, stream, size, nil)
+}
+
+// unwrap reads a stream of size bytes, -1 when that is not known, from which outer was taken off.
+func (j *job) unwrap(ctx context.Context, stream *bufio.Reader, size int64, outer layers) error {
 	format, head, err := detect(stream)
 	if err != nil {
 		return err
 	}
-	if format.Compressed() {
+	j.result.Format = outer.name(format)
+	if format.Compressed() || format == image.Tar {
+		if outer, err = outer.add(format); err != nil {
+			return err
+		}
+	}
+	switch {
+	case format.Compressed():
 		content, err := image.Decode(format, stream)
 		if err != nil {
 			return fmt.Errorf("unpacking the file: %w", err)
 		}
 		defer content.Close()
-		outer := format
-		stream, size = bufio.NewReaderSize(content, 256<<10), -1
-		if format, head, err = detect(stream); err != nil {
-			return err
-		}
-		if format.Compressed() {
-			return transfer.Errorf(transfer.WrongFormat, "the file is a %s stream inside of a %s stream; pack it once", format, outer)
-		}
-		j.result.Format = string(format) + "+" + string(outer)
-	} else {
-		j.result.Format = string(format)
-	}
-	if format == image.QCOW2 {
-		return j.spoolQCOW2(ctx, stream, head, size)
+		return j.unwrap(ctx, bufio.NewReaderSize(content, streamBuffer), -1, outer)
+	case format == image.Tar:
+		return j.fromArchive(ctx, stream, outer)
+	case format == image.VMDK && image.InOrder(head):
+		return j.fromOrdered(ctx, stream)
+	case format.Mapped():
+		return j.spool(ctx, format, stream, head, size)
 	}
 	return j.fillStream(ctx, stream, head, size)
+}
+
+// fromArchive writes the one disk in a tar archive that comes in order.
+func (j *job) fromArchive(ctx context.Context, stream io.Reader, outer layers) error {
+	archive := image.NewArchive(stream)
+	content, size, _, err := archive.Disk()
+	if err != nil {
+		return fmt.Errorf("looking into the archive: %w", err)
+	}
+	if err := j.unwrap(ctx, bufio.NewReaderSize(content, streamBuffer), size, outer); err != nil {
+		return err
+	}
+	if err := archive.Finish(); err != nil {
+		return fmt.Errorf("looking into the archive: %w", err)
+	}
+	return nil
 }
 
 func detect(stream *bufio.Reader) (image.Format, []byte, error) {

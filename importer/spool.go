@@ -90,8 +90,8 @@ func (s *spool) ReadAt(p []byte, off int64) (int, error) {
 // Close does nothing, for many readers share the spool.
 func (s *spool) Close() error { return nil }
 
-// spoolQCOW2 writes a qcow2 image of fileSize bytes (-1 when not known) that comes as a stream.
-func (j *job) spoolQCOW2(ctx context.Context, stream io.Reader, head []byte, fileSize int64) error {
+// spool writes an image with tables, of fileSize bytes (-1 when not known), that comes as a stream.
+func (j *job) spool(ctx context.Context, format image.Format, stream io.Reader, head []byte, fileSize int64) error {
 	if fileSize < 0 {
 		fileSize = image.UnknownSize
 	}
@@ -105,7 +105,7 @@ func (j *job) spoolQCOW2(ctx context.Context, stream io.Reader, head []byte, fil
 	defer stop()
 	group.Go(func() error { return scratch.fill(&interrupted{stream, ctx.Err}) })
 	group.Go(func() error {
-		return j.fromQCOW2(ctx, head, scratch, func(context.Context) reader { return scratch }, fileSize)
+		return j.fromMapped(ctx, format, head, file{scratch, func(context.Context) reader { return scratch }, fileSize})
 	})
 	return group.Wait() //nolint:wrapcheck // both say what they were doing
 }

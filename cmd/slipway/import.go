@@ -15,8 +15,9 @@ func newImportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import",
 		Short: "Fills a volume from a disk image",
-		Long: `Fills a block device or a disk file from a raw or qcow2 image at a URL, which may be
-packed with gzip, xz or zstd; without a URL it makes a blank disk. One pass, in bounded memory.`,
+		Long: `Fills a block device or a disk file from an image at a URL: raw, qcow2, VMDK, VHD, VHDX or VDI,
+which may be packed with gzip, xz, zstd or bzip2 and lie in a tar archive, as in an OVA; without a URL
+it makes a blank disk. One pass, in bounded memory.`,
 		Example: `  slipway import --url https://example.com/debian.qcow2 --checksum sha512:… --target ./disk.img --size 21474836480`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

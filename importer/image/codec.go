@@ -2,7 +2,6 @@ package image
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"io"
 	"sync"
@@ -71,47 +70,4 @@ func (c *codec) unpack(part, packed []byte) error {
 		return fmt.Errorf("zstd, after its first bytes: %w", err)
 	}
 	return nil
-}
-
-// tableCacheBytes bounds the memory of second-level tables.
-const tableCacheBytes = 16 << 20
-
-// tableCache keeps the second-level tables that were used last.
-type tableCache struct {
-	image *Image
-	limit int
-
-	mu     sync.Mutex
-	meta   io.ReaderAt
-	tables map[int64][]uint64
-	order  []int64 // the oldest first
-}
-
-func newTableCache(meta io.ReaderAt, i *Image) *tableCache {
-	limit := max(4, int(tableCacheBytes/i.clusterSize()))
-	return &tableCache{image: i, limit: limit, meta: meta, tables: map[int64][]uint64{}}
-}
-
-// get returns the table at offset. Readers in ascending order hit the cache but once per table.
-func (c *tableCache) get(offset int64) ([]uint64, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if table, ok := c.tables[offset]; ok {
-		return table, nil
-	}
-	raw := make([]byte, c.image.clusterSize())
-	if err := readFull(c.meta, raw, offset); err != nil {
-		return nil, c.image.cut(err, "a table", offset)
-	}
-	table := make([]uint64, len(raw)/8)
-	for n := range table {
-		table[n] = binary.BigEndian.Uint64(raw[8*n:])
-	}
-	if len(c.order) >= c.limit {
-		delete(c.tables, c.order[0])
-		c.order = c.order[1:]
-	}
-	c.tables[offset] = table
-	c.order = append(c.order, offset)
-	return table, nil
 }

@@ -2,6 +2,7 @@ package image
 
 import (
 	"bufio"
+	"compress/bzip2"
 	"errors"
 	"fmt"
 	"io"
@@ -27,6 +28,8 @@ func Decode(format Format, r *bufio.Reader) (io.ReadCloser, error) {
 		return &decoder{Reader: reader, format: format, close: reader.Close}, nil
 	case XZ:
 		return &decoder{Reader: xz.NewReader(r, maxWindow), format: format, close: func() error { return nil }}, nil
+	case Bzip2:
+		return &decoder{Reader: bzip2.NewReader(r), format: format, close: func() error { return nil }}, nil
 	case Zstd:
 		reader, err := zstd.NewReader(r, zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderConcurrency(2))
 		if err != nil {

@@ -1,5 +1,6 @@
-// Package image knows the forms in which disks are published: raw and qcow2, either of
-// them also packed with gzip, xz or zstd. Other forms are refused by name.
+// Package image knows the forms in which disks are published: raw, qcow2, VMDK, VHD, VHDX
+// and VDI, each of them also packed with gzip, xz, zstd or bzip2, or alone in a tar archive, as
+// an OVA is. Other forms are refused by name.
 package image
 
 import (
@@ -17,25 +18,41 @@ type Format string
 const (
 	Raw   Format = "raw"
 	QCOW2 Format = "qcow2"
+	VMDK  Format = "vmdk"
+	VHD   Format = "vhd"
+	VHDX  Format = "vhdx"
+	VDI   Format = "vdi"
 	Gzip  Format = "gz"
 	XZ    Format = "xz"
 	Zstd  Format = "zst"
+	Bzip2 Format = "bz2"
+	Tar   Format = "tar"
 )
 
 // HeadSize is how many first bytes Detect looks at.
 const HeadSize = 4 << 10
 
 // Compressed reports whether f wraps another format.
-func (f Format) Compressed() bool { return f == Gzip || f == XZ || f == Zstd }
+func (f Format) Compressed() bool { return f == Gzip || f == XZ || f == Zstd || f == Bzip2 }
+
+// Mapped reports whether f has tables that say where in the file the disk's parts are, which Parse reads.
+func (f Format) Mapped() bool { return f == QCOW2 || f == VMDK || f == VHD || f == VHDX || f == VDI }
 
 var magics = []struct {
 	format Format
+	at     int
 	magic  string
 }{
-	{QCOW2, "QFI\xfb"},
-	{Gzip, "\x1f\x8b"},
-	{XZ, "\xfd7zXZ\x00"},
-	{Zstd, "\x28\xb5\x2f\xfd"},
+	{QCOW2, 0, "QFI\xfb"},
+	{VMDK, 0, "KDMV"},
+	{VHD, 0, vhdFooterMagic},
+	{VHDX, 0, "vhdxfile"},
+	{VDI, 0x40, "\x7f\x10\xda\xbe"},
+	{Gzip, 0, "\x1f\x8b"},
+	{XZ, 0, "\xfd7zXZ\x00"},
+	{Zstd, 0, "\x28\xb5\x2f\xfd"},
+	{Bzip2, 0, "BZh"},
+	{Tar, 0x101, "ustar"},
 }
 
 // refused are the formats that are known and not read: where their mark stands, and what they are.
@@ -44,26 +61,22 @@ var refused = []struct {
 	magic string
 	name  string
 }{
-	{0, "KDMV", "a VMDK disk"},
-	{0, "# Disk DescriptorFile", "a VMDK descriptor"},
-	{0x40, "\x7f\x10\xda\xbe", "a VDI disk"},
-	{0, "conectix", "a VHD disk"},
-	{0, "vhdxfile", "a VHDX disk"},
+	{0, "# Disk DescriptorFile", "the descriptor of a VMDK disk whose data is in other files"},
+	{0, "COWD", "a VMDK disk of the kind vmfsSparse"},
+	{0, "\xbe\xba\xfe\xca\x00\x00\x00\x00", "a VMDK disk of the kind seSparse"},
 	{0, "QED\x00", "a QED disk"},
 	{0, "WithoutFreeSpace", "a Parallels disk"},
 	{0, "WithouFreSpacExt", "a Parallels disk"},
 	{0, "PK\x03\x04", "a zip archive"},
-	{0, "BZh", "a bzip2 stream"},
 	{0, "7z\xbc\xaf\x27\x1c", "a 7-Zip archive"},
 	{0, "\x04\x22\x4d\x18", "an LZ4 stream"},
-	{0x101, "ustar", "a tar archive"},
 }
 
 // Detect tells the format from a file's first bytes, of which it wants HeadSize or all.
 // Whatever has no mark is raw, for a raw disk may begin with anything.
 func Detect(head []byte) (Format, error) {
 	for _, m := range magics {
-		if bytes.HasPrefix(head, []byte(m.magic)) {
+		if len(head) > m.at && bytes.HasPrefix(head[m.at:], []byte(m.magic)) {
 			return m.format, nil
 		}
 	}

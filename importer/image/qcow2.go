@@ -2,14 +2,10 @@ package image
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
-	"math"
 	"math/bits"
 	"slices"
-
-	"github.com/slipway-vm/slipway/internal/transfer"
 )
 
 // Bounds of what a qcow2 header may say; QEMU has the same.
@@ -166,11 +162,19 @@ type Image struct {
 	codecs   codecPool
 }
 
-// UnknownSize is the size of a file whose end has not been seen.
-const UnknownSize = math.MaxInt64
+// DiskSize is the disk's size in bytes.
+func (h *QCOW2Header) DiskSize() int64 { return h.Size }
 
-// OpenQCOW2 reads the image's first table. Meta is used for tables, by one goroutine at a time.
-func OpenQCOW2(header *QCOW2Header, meta io.ReaderAt, fileSize int64) (*Image, error) {
+// Open reads the image's first table.
+func (h *QCOW2Header) Open(meta io.ReaderAt, fileSize int64) (Disk, error) {
+	i, err := openQCOW2(h, meta, fileSize)
+	if err != nil {
+		return nil, err
+	}
+	return i, nil
+}
+
+func openQCOW2(header *QCOW2Header, meta io.ReaderAt, fileSize int64) (*Image, error) {
 	if end := header.l1Offset + int64(8*header.l1Entries); end > fileSize {
 		return nil, invalid("its table ends at byte %d, the file has only %d; it is truncated", end, fileSize)
 	}
@@ -188,7 +192,7 @@ func OpenQCOW2(header *QCOW2Header, meta io.ReaderAt, fileSize int64) (*Image, e
 	if err := i.checkTables(); err != nil {
 		return nil, err
 	}
-	i.cache = newTableCache(meta, i)
+	i.cache = newTableCache(meta, i.clusterSize())
 	i.codecs.zstd = header.zstd
 	return i, nil
 }
@@ -232,27 +236,7 @@ func (i *Image) checkCluster(offset int64, what string) error {
 	return nil
 }
 
-// cut is the error of bytes that the file should have and has not.
-func (i *Image) cut(err error, what string, at int64) error {
-	if _, ok := errors.AsType[*transfer.Error](err); ok {
-		return err // a broken connection, say, which may have io.EOF in its chain
-	}
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return invalid("%s stands at byte %d, the file ends before; it is truncated", what, at)
-	}
-	return fmt.Errorf("reading a qcow2 image: %w", err)
-}
-
-func readFull(r io.ReaderAt, p []byte, off int64) error {
-	n, err := r.ReadAt(p, off)
-	if n == len(p) {
-		return nil
-	}
-	if err == nil {
-		return io.ErrUnexpectedEOF
-	}
-	return err //nolint:wrapcheck // the caller says what it was reading
-}
+func (i *Image) cut(err error, what string, at int64) error { return QCOW2.cut(err, what, at) }
 
 // backingName is the name of the file that the image is based on, as far as head holds it.
 func backingName(head []byte) string {
@@ -263,10 +247,6 @@ func backingName(head []byte) string {
 	return string(head[offset : offset+length])
 }
 
-func invalid(format string, args ...any) error {
-	return transfer.Errorf(transfer.InvalidImage, "the qcow2 image is broken: %w; publish it anew (qemu-img check names more)", fmt.Errorf(format, args...))
-}
+func invalid(format string, args ...any) error { return QCOW2.invalid(format, args...) }
 
-func unsupported(format string, args ...any) error {
-	return transfer.Errorf(transfer.WrongFormat, "the qcow2 image %w, which is not supported; publish it as one file (qemu-img convert -O qcow2)", fmt.Errorf(format, args...))
-}
+func unsupported(format string, args ...any) error { return QCOW2.unsupported(format, args...) }

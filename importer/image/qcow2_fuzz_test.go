@@ -57,7 +57,7 @@ func FuzzQCOW2(f *testing.F) {
 			return // the volume refuses it
 		}
 		reader := bytes.NewReader(file)
-		i, err := OpenQCOW2(header, reader, int64(len(file)))
+		i, err := openQCOW2(header, reader, int64(len(file)))
 		if err != nil {
 			wantReason(t, err)
 			return
@@ -94,7 +94,7 @@ func TestALyingHeaderCostsNoMemory(t *testing.T) {
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	if _, err := OpenQCOW2(header, bytes.NewReader(head), int64(len(head))); err == nil {
+	if _, err := openQCOW2(header, bytes.NewReader(head), int64(len(head))); err == nil {
 		t.Error("a table outside of the file was accepted")
 	}
 	runtime.ReadMemStats(&after)

@@ -2,7 +2,7 @@ package image
 
 import (
 	"cmp"
-	"fmt"
+	"encoding/binary"
 	"io"
 	"slices"
 )
@@ -14,32 +14,15 @@ const MaxCluster = 1 << maxClusterBits
 // the file. Off is a multiple of MaxCluster, p at most that long. It reports whether
 // anything is allocated there; where nothing is, p is left as it was.
 func (i *Image) Read(r io.ReaderAt, p []byte, off int64) (allocated bool, err error) {
-	size := i.clusterSize()
-	pending := stretch{reader: r, image: i}
-	for at := int64(0); at < int64(len(p)); at += size {
-		part := p[at:min(at+size, int64(len(p)))]
-		entry, bitmap, err := i.entry(off + at)
-		if err != nil {
-			return false, err
-		}
-		if i.holdsNothing(entry, bitmap) {
-			if allocated {
-				clear(part)
-			}
-			continue
-		}
-		if !allocated {
-			allocated = true
-			clear(p[:at])
-		}
-		if err := i.readEntry(&pending, part, entry, bitmap); err != nil {
-			return false, fmt.Errorf("reading the disk at %d: %w", off+at, err)
-		}
+	return readClusters(i, r, p, off)
+}
+
+func (i *Image) readCluster(pending *stretch, part []byte, off int64) (bool, error) {
+	entry, bitmap, err := i.entry(off)
+	if err != nil || i.holdsNothing(entry, bitmap) {
+		return false, err
 	}
-	if err := pending.flush(); err != nil {
-		return false, fmt.Errorf("reading the disk at %d: %w", off, err)
-	}
-	return allocated, nil
+	return true, i.readEntry(pending, part, entry, bitmap)
 }
 
 // holdsNothing reports whether a cluster reads as zeros for want of anything else.
@@ -75,15 +58,15 @@ func (i *Image) entry(off int64) (entry, bitmap uint64, err error) {
 	if table == 0 {
 		return 0, 0, nil
 	}
-	words, err := i.cache.get(int64(table))
+	raw, err := i.cache.get(int64(table), i.clusterSize())
 	if err != nil {
-		return 0, 0, err
+		return 0, 0, i.cut(err, "a table", int64(table))
 	}
-	n := int(index%int64(i.l2Entries())) * i.l2Words()
+	n := 8 * int(index%int64(i.l2Entries())) * i.l2Words()
 	if i.extended {
-		bitmap = words[n+1]
+		bitmap = binary.BigEndian.Uint64(raw[n+8:])
 	}
-	return words[n], bitmap, nil
+	return binary.BigEndian.Uint64(raw[n:]), bitmap, nil
 }
 
 // checkData refuses a data cluster that cannot be one.
@@ -147,40 +130,5 @@ func (i *Image) readCompressed(r io.ReaderAt, part []byte, entry uint64) error {
 	if err := codec.unpack(part, packed); err != nil {
 		return invalid("the compressed cluster at byte %d cannot be unpacked (%w)", host, err)
 	}
-	return nil
-}
-
-// stretch joins reads of neighbouring clusters into one.
-type stretch struct {
-	reader io.ReaderAt
-	image  *Image
-	dest   []byte
-	host   int64
-}
-
-// add notes that part is to be filled from host on. Parts are neighbours in memory when
-// they come one after the other.
-func (s *stretch) add(part []byte, host int64) error {
-	joined := len(s.dest) + len(part)
-	if len(s.dest) > 0 && s.host+int64(len(s.dest)) == host && cap(s.dest) >= joined && &s.dest[:joined][len(s.dest)] == &part[0] {
-		s.dest = s.dest[:joined]
-		return nil
-	}
-	if err := s.flush(); err != nil {
-		return err
-	}
-	s.dest, s.host = part, host
-	return nil
-}
-
-func (s *stretch) flush() error {
-	if len(s.dest) == 0 {
-		return nil
-	}
-	err := readFull(s.reader, s.dest, s.host)
-	if err != nil {
-		return s.image.cut(err, "a data cluster", s.host)
-	}
-	s.dest = nil
 	return nil
 }

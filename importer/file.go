@@ -1,0 +1,127 @@
+package importer
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/slipway-vm/slipway/importer/image"
+	"github.com/slipway-vm/slipway/internal/transfer"
+)
+
+// file is a file, or a part of one, that can be read at any offset.
+type file struct {
+	meta io.ReaderAt                      // for one goroutine at a time
+	open func(ctx context.Context) reader // for each worker
+	size int64
+}
+
+// section is the part of f that begins at off and has size bytes.
+func (f file) section(off, size int64) file {
+	return file{
+		meta: io.NewSectionReader(f.meta, off, size),
+		open: func(ctx context.Context) reader {
+			whole := f.open(ctx)
+			return part{io.NewSectionReader(whole, off, size), whole}
+		},
+		size: size,
+	}
+}
+
+// part reads a part of a file and closes the whole.
+type part struct {
+	io.ReaderAt
+	io.Closer
+}
+
+// layers is what was taken off around the disk's file, the outermost first: gz, tar.
+type layers []image.Format
+
+// name is the format of a disk within the layers: vmdk+tar+gz.
+func (l layers) name(format image.Format) string {
+	names := []string{string(format)}
+	for _, outer := range slices.Backward(l) {
+		names = append(names, string(outer))
+	}
+	return strings.Join(names, "+")
+}
+
+// add takes one more layer off, of each kind at most one.
+func (l layers) add(format image.Format) (layers, error) {
+	for _, outer := range l {
+		if format == image.Tar && outer == image.Tar {
+			return nil, transfer.Errorf(transfer.WrongFormat, "the file is a tar archive inside of a tar archive; put the disk into one")
+		}
+		if format.Compressed() && outer.Compressed() {
+			return nil, transfer.Errorf(transfer.WrongFormat, "the file is a %s stream inside of a %s stream; pack it once", format, outer)
+		}
+	}
+	return append(l, format), nil
+}
+
+// fromFile writes the disk in a file that can be read at any offset. What is packed in it is
+// read as one stream, from the source's first byte.
+func (j *job) fromFile(ctx context.Context, f file, outer layers) error {
+	head := make([]byte, min(image.HeadSize, f.size))
+	if n, err := f.meta.ReadAt(head, 0); n < len(head) {
+		return fmt.Errorf("reading the file's beginning: %w", err)
+	}
+	format, err := image.Detect(head)
+	if err != nil {
+		return fmt.Errorf("looking at the file: %w", err)
+	}
+	j.result.Format = outer.name(format)
+	switch {
+	case format.Compressed():
+		return j.fromStream(ctx)
+	case format == image.Tar:
+		return j.fromArchiveFile(ctx, f, outer)
+	case format.Mapped():
+		return j.fromMapped(ctx, format, head, f)
+	}
+	return j.fromRawFile(ctx, f, head)
+}
+
+// fromArchiveFile writes the disk in a tar archive.
+func (j *job) fromArchiveFile(ctx context.Context, f file, outer layers) error {
+	outer, err := outer.add(image.Tar)
+	if err != nil {
+		return err
+	}
+	member, err := image.FindDisk(f.meta, f.size)
+	if err != nil {
+		return fmt.Errorf("looking into the archive: %w", err)
+	}
+	if !member.Plain {
+		return j.fromStream(ctx)
+	}
+	return j.fromFile(ctx, f.section(member.Offset, member.Size), outer)
+}
+
+// fromRawFile writes a raw disk, or a fixed VHD, which is one with a footer.
+func (j *job) fromRawFile(ctx context.Context, f file, head []byte) error {
+	if image.LooksLikeText(head) && f.size%512 != 0 {
+		return image.TextError(head, f.size)
+	}
+	tail := make([]byte, min(image.VHDFooterSize, f.size))
+	if n, err := f.meta.ReadAt(tail, f.size-int64(len(tail))); n < len(tail) {
+		return fmt.Errorf("reading the file's end: %w", err)
+	}
+	size, footed, err := image.FixedVHD(tail, f.size)
+	switch {
+	case err != nil:
+		return fmt.Errorf("reading the file's end: %w", err)
+	case footed:
+		j.isFixedVHD()
+	default:
+		size = f.size
+	}
+	return j.fillRandom(ctx, rawImage(size), f.open)
+}
+
+// isFixedVHD notes that what began as a raw disk ended as a VHD.
+func (j *job) isFixedVHD() {
+	j.result.Format = string(image.VHD) + strings.TrimPrefix(j.result.Format, string(image.Raw))
+}
