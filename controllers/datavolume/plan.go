@@ -82,17 +82,19 @@ func newPlan(dv *cdiv1.DataVolume) (p plan, refused string) {
 		}
 		return p, "spec has no source; set spec.source or spec.sourceRef"
 	}
-	if message := unsupported(spec.Source); message != "" {
+	return ofSource(spec.Source)
+}
+
+// ofSource reads the source of a spec, as newPlan does the rest.
+func ofSource(source *cdiv1.DataVolumeSource) (p plan, refused string) {
+	if message := unsupported(source); message != "" {
 		return p, message
 	}
-	switch source := spec.Source; {
+	switch {
 	case source.HTTP != nil:
 		return plan{kind: kindImport}, ""
 	case source.Registry != nil:
-		if message := refusedRegistry(source.Registry); message != "" {
-			return p, message
-		}
-		return plan{kind: kindImport}, ""
+		return plan{kind: kindImport}, refusedRegistry(source.Registry)
 	case source.Blank != nil:
 		return plan{kind: kindBlank}, ""
 	case source.PVC != nil:

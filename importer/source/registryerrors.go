@@ -24,30 +24,36 @@ func (r *Registry) classify(ctx context.Context, err error) error {
 		return typed
 	}
 	err = because(context.Cause(ctx), err)
-	switch status := statusOf(err); {
-	case status == http.StatusNotFound || status == http.StatusGone:
-		return transfer.Errorf(transfer.NotFound, "the registry has no image %s: %w; correct the URL or push the image", r.Name(), err)
-	case status == http.StatusUnauthorized || status == http.StatusForbidden || status == http.StatusProxyAuthRequired:
-		return transfer.Errorf(transfer.Unauthorized, "the registry does not give %s: %w; check secretRef and the image's permissions", r.Name(), err)
-	case status >= 500 || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout:
-		return &temporary{transfer.Errorf(transfer.SourceFailed, "the registry of %s answers with an error: %w; look into its log", r.Name(), err)}
-	case status != 0:
-		return transfer.Errorf(transfer.SourceFailed, "the registry of %s answers with an error: %w; check the URL", r.Name(), err)
+	if status := statusOf(err); status != 0 {
+		return r.answered(status, err)
+	}
+	var dns *net.DNSError
+	switch {
 	case errors.Is(err, http.ErrSchemeMismatch):
 		return transfer.Errorf(transfer.TLSFailure, "the registry of %s has no TLS; give it a certificate, and its authority in certConfigMap", r.Name())
 	case isTLS(err):
 		return transfer.Errorf(transfer.TLSFailure, "TLS with the registry of %s fails: %w; give its certificate authority in certConfigMap, or correct the URL", r.Name(), err)
 	case errors.Is(err, context.Canceled):
 		return transfer.Errorf(transfer.ConnectionLost, "reading %s was cut off: %w", r.Name(), err)
-	}
-	var dns *net.DNSError
-	if errors.As(err, &dns) && dns.IsNotFound {
+	case errors.As(err, &dns) && dns.IsNotFound:
 		return transfer.Errorf(transfer.ConnectionLost, "the registry of %s is not known: %w; check the URL", r.Name(), err)
-	}
-	if network(err) {
+	case network(err):
 		return &temporary{r.lost("the connection fails", err)}
 	}
 	return transfer.Errorf(transfer.SourceFailed, "%s cannot be read as an image: %w; check the URL", r.Name(), err)
+}
+
+// answered gives an answer that is no success its reason.
+func (r *Registry) answered(status int, err error) error {
+	switch {
+	case status == http.StatusNotFound || status == http.StatusGone:
+		return transfer.Errorf(transfer.NotFound, "the registry has no image %s: %w; correct the URL or push the image", r.Name(), err)
+	case status == http.StatusUnauthorized || status == http.StatusForbidden || status == http.StatusProxyAuthRequired:
+		return transfer.Errorf(transfer.Unauthorized, "the registry does not give %s: %w; check secretRef and the image's permissions", r.Name(), err)
+	case status >= 500 || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout:
+		return &temporary{transfer.Errorf(transfer.SourceFailed, "the registry of %s answers with an error: %w; look into its log", r.Name(), err)}
+	}
+	return transfer.Errorf(transfer.SourceFailed, "the registry of %s answers with an error: %w; check the URL", r.Name(), err)
 }
 
 func (r *Registry) lost(what string, err error) error {
@@ -65,8 +71,8 @@ func because(cause, err error) error {
 	return err
 }
 
-// answered is how the library prints the status of an answer that is no JSON.
-var answered = regexp.MustCompile(`StatusCode: ([0-9]{3})\b`)
+// statusText is how the library prints the status of an answer that is no JSON.
+var statusText = regexp.MustCompile(`StatusCode: ([0-9]{3})\b`)
 
 // statusOf returns the status of a registry's answer, or 0 when err is something else.
 func statusOf(err error) int {
@@ -83,7 +89,7 @@ func statusOf(err error) int {
 	if errors.As(err, &coded) {
 		return coded.ErrorCode().Descriptor().HTTPStatusCode
 	}
-	if match := answered.FindStringSubmatch(err.Error()); match != nil {
+	if match := statusText.FindStringSubmatch(err.Error()); match != nil {
 		status, _ := strconv.Atoi(match[1]) // three digits
 		return status
 	}
