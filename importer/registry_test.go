@@ -11,7 +11,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -30,22 +29,21 @@ import (
 	"github.com/slipway-vm/slipway/internal/transfer"
 )
 
-// registryServer is a registry with TLS. Fault, when set, may answer in its place.
+// fault may answer a request in a registry's place; it returns whether it did.
+type fault func(w http.ResponseWriter, r *http.Request, real http.Handler) bool
+
+// registryServer is a registry with TLS.
 type registryServer struct {
 	*httptest.Server
 	real  http.Handler
-	fault func(w http.ResponseWriter, r *http.Request, real http.Handler) bool
-	blobs atomic.Int64 // requests for layers and configurations
+	fault atomic.Pointer[fault]
 }
 
 func serveRegistry(t *testing.T) *registryServer {
 	t.Helper()
 	s := &registryServer{real: registry.New(registry.Logger(log.New(io.Discard, "", 0)))}
 	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.Contains(r.URL.Path, "/blobs/") && r.Method == http.MethodGet {
-			s.blobs.Add(1)
-		}
-		if s.fault == nil || !s.fault(w, r, s.real) {
+		if f := s.fault.Load(); f == nil || !(*f)(w, r, s.real) {
 			s.real.ServeHTTP(w, r)
 		}
 	}))
@@ -55,12 +53,15 @@ func serveRegistry(t *testing.T) *registryServer {
 	return s
 }
 
+// fail lets f answer from now on.
+func (s *registryServer) fail(f fault) { s.fault.Store(&f) }
+
 // url is the importer's address of an image.
 func (s *registryServer) url(image string) string {
 	return source.SchemeDocker + s.Listener.Addr().String() + "/" + image
 }
 
-// push puts an image into the registry, before any fault is set.
+// push puts an image into the registry, before anything fails.
 func (s *registryServer) push(t *testing.T, image string, what remote.Taggable) {
 	t.Helper()
 	tag, err := name.NewTag(s.Listener.Addr().String() + "/" + image)

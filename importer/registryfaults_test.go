@@ -36,7 +36,7 @@ func pushed(t *testing.T) (*registryServer, v1.Layer) {
 }
 
 // ofLayer makes a fault of requests for a layer, of the real answer to them.
-func ofLayer(t *testing.T, layer v1.Layer, fault func(w http.ResponseWriter, answer *httptest.ResponseRecorder)) func(http.ResponseWriter, *http.Request, http.Handler) bool {
+func ofLayer(t *testing.T, layer v1.Layer, fault func(w http.ResponseWriter, answer *httptest.ResponseRecorder)) fault {
 	t.Helper()
 	digest, err := layer.Digest()
 	if err != nil {
@@ -87,9 +87,9 @@ func TestALayerThatIsNotWhatItsDigestSays(t *testing.T) {
 			s := serveRegistry(t)
 			layer := layerOf(t, nil, c.entries...)
 			s.push(t, "team/disk:v1", imageOf(t, v1.ConfigFile{}, layer))
-			s.fault = ofLayer(t, layer, func(w http.ResponseWriter, answer *httptest.ResponseRecorder) {
+			s.fail(ofLayer(t, layer, func(w http.ResponseWriter, answer *httptest.ResponseRecorder) {
 				_, _ = w.Write(c.damage(answer.Body.Bytes()))
-			})
+			}))
 			s.pull(t, "team/disk:v1", nil).wantFailure(t, c.reason, c.words)
 		})
 	}
@@ -140,7 +140,7 @@ func TestALayerWhoseDownloadBreaksIsResumed(t *testing.T) {
 		return true
 	}
 	deaths.Store(3)
-	s.fault = serve
+	s.fail(serve)
 	got := s.pull(t, "team/disk:v1", nil)
 	got.wantDisk(t, newDisk(), diskSize)
 	if size, _ := layer.Size(); ranges.Load() != 3 || got.result.Downloaded != size {
@@ -148,10 +148,10 @@ func TestALayerWhoseDownloadBreaksIsResumed(t *testing.T) {
 	}
 
 	deaths.Store(100)
-	s.fault = func(w http.ResponseWriter, r *http.Request, real http.Handler) bool {
+	s.fail(func(w http.ResponseWriter, r *http.Request, real http.Handler) bool {
 		r.Header.Del("Range")
 		return serve(w, r, real)
-	}
+	})
 	s.pull(t, "team/disk:v1", nil).wantFailure(t, transfer.ConnectionLost, "broke at byte 4194304")
 }
 
@@ -169,19 +169,19 @@ func TestARegistryThatStalls(t *testing.T) {
 	short := func(o *importer.Options) {
 		o.Registry.IdleTimeout, o.Registry.RetryFor = 500*time.Millisecond, time.Second
 	}
-	s.fault = ofLayer(t, layer, func(w http.ResponseWriter, answer *httptest.ResponseRecorder) {
+	s.fail(ofLayer(t, layer, func(w http.ResponseWriter, answer *httptest.ResponseRecorder) {
 		_, _ = w.Write(answer.Body.Bytes()[:3<<20])
 		_ = http.NewResponseController(w).Flush()
 		select { // as long as the importer may wait
 		case <-t.Context().Done():
 		case <-time.After(5 * time.Second):
 		}
-	})
+	}))
 	s.pull(t, "team/disk:v1", short).wantFailure(t, transfer.ConnectionLost, "nothing for too long")
-	s.fault = func(http.ResponseWriter, *http.Request, http.Handler) bool {
+	s.fail(func(http.ResponseWriter, *http.Request, http.Handler) bool {
 		<-time.After(time.Second)
 		return false
-	}
+	})
 	s.pull(t, "team/disk:v1", short).wantFailure(t, transfer.ConnectionLost, "nothing for too long")
 }
 
@@ -200,23 +200,23 @@ func TestARegistryThatRefuses(t *testing.T) {
 		http.StatusTeapot:              {transfer.SourceFailed, "418"},
 		http.StatusInternalServerError: {transfer.SourceFailed, "tried again"},
 	} {
-		s.fault = func(w http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+		s.fail(func(w http.ResponseWriter, r *http.Request, _ http.Handler) bool {
 			if strings.Contains(r.URL.Path, "/manifests/") {
 				http.Error(w, "no", status)
 				return true
 			}
 			return false
-		}
+		})
 		s.pull(t, "team/disk:v1", nil).wantFailure(t, want.reason, want.words)
 	}
 	var refusals atomic.Int64
-	s.fault = func(w http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+	s.fail(func(w http.ResponseWriter, r *http.Request, _ http.Handler) bool {
 		if !isBlob(r) || refusals.Add(1) > 2 {
 			return false
 		}
 		http.Error(w, "later", http.StatusServiceUnavailable)
 		return true
-	}
+	})
 	s.pull(t, "team/disk:v1", nil).wantDisk(t, newDisk(), diskSize)
 	s.Close()
 	s.pull(t, "team/disk:v1", nil).wantFailure(t, transfer.ConnectionLost, "tried again")
@@ -252,9 +252,9 @@ func TestCredentialsOfARegistry(t *testing.T) {
 	as := func(password string) func(*importer.Options) {
 		return func(o *importer.Options) { o.Registry.Username, o.Registry.Password = "me", password }
 	}
-	for name, fault := range map[string]func(http.ResponseWriter, *http.Request, http.Handler) bool{"by password": basic, "by token": bearer} {
+	for name, fault := range map[string]fault{"by password": basic, "by token": bearer} {
 		t.Run(name, func(t *testing.T) {
-			s.fault = fault
+			s.fail(fault)
 			s.pull(t, "team/disk:v1", as("secret")).wantDisk(t, newDisk(), diskSize)
 			for _, refused := range []imported{s.pull(t, "team/disk:v1", nil), s.pull(t, "team/disk:v1", as("wrong"))} {
 				refused.wantFailure(t, transfer.Unauthorized, "secretRef")
@@ -268,10 +268,10 @@ func TestCredentialsOfARegistry(t *testing.T) {
 
 func TestAddressesThatARegistryRedirectsToAreNotTold(t *testing.T) {
 	s, layer := pushed(t)
-	s.fault = ofLayer(t, layer, func(w http.ResponseWriter, _ *httptest.ResponseRecorder) {
+	s.fail(ofLayer(t, layer, func(w http.ResponseWriter, _ *httptest.ResponseRecorder) {
 		w.Header().Set("Location", "https://127.0.0.1:1/layer?signature=hidden")
 		w.WriteHeader(http.StatusTemporaryRedirect)
-	})
+	}))
 	got := s.pull(t, "team/disk:v1", nil)
 	got.wantFailure(t, transfer.ConnectionLost)
 	if strings.Contains(got.err.Error(), "hidden") {
@@ -296,14 +296,14 @@ func TestTLSOfARegistry(t *testing.T) {
 
 func TestAnImportOfAnImageAsItsPodDoesIt(t *testing.T) {
 	s, _ := pushed(t)
-	s.fault = func(w http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+	s.fail(func(w http.ResponseWriter, r *http.Request, _ http.Handler) bool {
 		if user, password, _ := r.BasicAuth(); user == "me" && password == "secret" {
 			return false
 		}
 		w.Header().Set("WWW-Authenticate", `Basic realm="registry"`)
 		w.WriteHeader(http.StatusUnauthorized)
 		return true
-	}
+	})
 	login := t.TempDir()
 	for name, value := range map[string]string{"accessKeyId": "me", "secretKey": "secret"} {
 		if err := os.WriteFile(filepath.Join(login, name), []byte(value), 0o600); err != nil {
