@@ -4,7 +4,7 @@ go 1.26.4
 
 require (
 	github.com/container-storage-interface/spec v1.13.0 // the CSI driver of node storage speaks it
-	github.com/containers/image/v5 v5.36.2
+	github.com/containers/image/v5 v5.36.2 // images of registries, as sources of disks; hack: pushes them
 	github.com/diskfs/go-diskfs v1.9.4 // cloud-init discs: ISO 9660 with Rock Ridge
 	github.com/fsnotify/fsnotify v1.9.0 // sockets and folders are watched, not polled
 	github.com/google/go-containerregistry v0.22.1 // hack: writes image archives without a daemon
@@ -45,12 +45,15 @@ require (
 )
 
 require (
+	github.com/docker/distribution v2.8.3+incompatible // errors of registries, in the types that containers/image gives them
 	github.com/evanphx/json-patch/v5 v5.9.11 // the jsonpatch annotations of HyperConverged
 	github.com/go-logr/logr v1.4.3 // the logger of controller-runtime
 	github.com/google/cel-go v0.29.2 // conditions of wait-for-vmi-status
 	github.com/google/uuid v1.6.0 // firmware identities
 	github.com/klauspost/pgzip v1.2.6 // parallel gzip of uploaded disks
 	github.com/moby/sys/mountinfo v0.7.2 // reads what is mounted
+	github.com/opencontainers/go-digest v1.0.0 // digests of layers
+	github.com/opencontainers/image-spec v1.1.1 // types of an image's configuration
 	github.com/openshift/custom-resource-status v1.1.2 // conditions of the CDI object are of its types
 	github.com/prometheus/client_golang v1.24.0 // metrics
 	github.com/spf13/pflag v1.0.10 // flags of `virtctl create vm`
@@ -86,7 +89,6 @@ require (
 	github.com/distribution/reference v0.6.0 // indirect
 	github.com/djherbis/times v1.6.0 // indirect
 	github.com/docker/cli v29.7.2+incompatible // indirect
-	github.com/docker/distribution v2.8.3+incompatible // indirect
 	github.com/docker/docker v28.3.2+incompatible // indirect
 	github.com/docker/docker-credential-helpers v0.9.5 // indirect
 	github.com/docker/go-connections v0.7.0 // indirect
@@ -136,8 +138,6 @@ require (
 	github.com/modern-go/reflect2 v1.0.3-0.20250322232337-35a7c28c31ee // indirect
 	github.com/monochromegane/go-gitignore v0.0.0-20200626010858-205db1a8cc00 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
-	github.com/opencontainers/go-digest v1.0.0 // indirect
-	github.com/opencontainers/image-spec v1.1.1 // indirect
 	github.com/opencontainers/runtime-spec v1.2.1 // indirect
 	github.com/pierrec/lz4/v4 v4.1.26 // indirect
 	github.com/pmezard/go-difflib v1.0.1-0.20181226105442-5d4384ee4fb2 // indirect

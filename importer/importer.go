@@ -18,8 +18,9 @@ import (
 
 // Options describe one import.
 type Options struct {
-	// Source is the file; nil makes a blank disk.
-	Source *source.Options
+	// Source is the file on a web server, Registry the image; without either the disk is blank.
+	Source   *source.Options
+	Registry *source.RegistryOptions
 	// Checksum is "algorithm:hex" of the file as it is published; empty checks nothing.
 	Checksum string
 	// Target is the volume.
@@ -73,10 +74,13 @@ func (j *job) run(ctx context.Context) (err error) {
 	if j.disk, err = target.Open(j.options.Target); err != nil {
 		return fmt.Errorf("opening the volume: %w", err)
 	}
-	if j.options.Source == nil {
-		err = j.blank()
-	} else {
+	switch {
+	case j.options.Registry != nil:
+		err = j.fromRegistry(ctx)
+	case j.options.Source != nil:
 		err = j.fromHTTP(ctx)
+	default:
+		err = j.blank()
 	}
 	if err != nil {
 		return err
@@ -111,4 +115,8 @@ func scratchPath(options Options) string {
 // removeScratch leaves no scratch behind, not even that of an earlier attempt.
 func removeScratch(options Options) {
 	_ = os.Remove(scratchPath(options)) // most imports have none
+	_ = os.RemoveAll(certPath(options)) // likewise
 }
+
+// certPath is the folder for certificates, while a registry's image is opened.
+func certPath(options Options) string { return scratchPath(options) + ".certs" }

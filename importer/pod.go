@@ -20,8 +20,10 @@ import (
 // PodOptions are what an importer pod is told by flags, mounts and environment.
 type PodOptions struct {
 	Options
-	// URL is the source; empty makes a blank disk.
+	// URL is the source: http, https, or docker for an image in a registry; empty makes a blank disk.
 	URL string
+	// Architecture is that of the image, as in source.RegistryOptions.
+	Architecture string
 	// Headers are extra headers, CertDir authorities, SkipVerify takes any certificate: as in source.Options.
 	Headers    []string
 	CertDir    string
@@ -63,7 +65,14 @@ func RunPod(ctx context.Context, options PodOptions) error {
 }
 
 func run(ctx context.Context, options PodOptions, progress *Progress) (transfer.Result, error) {
-	if options.URL != "" {
+	switch {
+	case strings.HasPrefix(options.URL, source.SchemeDocker):
+		from, err := options.registry()
+		if err != nil {
+			return transfer.Result{}, err
+		}
+		options.Registry = &from
+	case options.URL != "":
 		from, err := options.source()
 		if err != nil {
 			return transfer.Result{}, err
@@ -76,17 +85,12 @@ func run(ctx context.Context, options PodOptions, progress *Progress) (transfer.
 // source reads credentials and secret headers from their mounts.
 func (o PodOptions) source() (source.Options, error) {
 	from := source.Options{URL: o.URL, Headers: o.Headers, CertDir: o.CertDir, SkipVerify: o.SkipVerify}
-	if o.CredentialsDir != "" {
-		for name, to := range map[string]*string{"accessKeyId": &from.Username, "secretKey": &from.Password} {
-			data, err := os.ReadFile(filepath.Join(o.CredentialsDir, name))
-			if err != nil {
-				return from, transfer.Errorf(transfer.BadRequest, "the Secret of secretRef has no %s: %w", name, err)
-			}
-			*to = string(data)
-		}
+	if o.Architecture != "" {
+		return from, transfer.Errorf(transfer.BadRequest, "an architecture chooses among images of a registry; the URL does not begin with %s", source.SchemeDocker)
 	}
-	if o.SecretHeadersDir == "" {
-		return from, nil
+	var err error
+	if from.Username, from.Password, err = o.credentials(); err != nil || o.SecretHeadersDir == "" {
+		return from, err
 	}
 	names, err := filepath.Glob(filepath.Join(o.SecretHeadersDir, "*", "[^.]*"))
 	if err != nil {
@@ -100,6 +104,32 @@ func (o PodOptions) source() (source.Options, error) {
 		from.SecretHeaders = append(from.SecretHeaders, strings.TrimSpace(string(data)))
 	}
 	return from, nil
+}
+
+// registry is source for an image in a registry.
+func (o PodOptions) registry() (source.RegistryOptions, error) {
+	from := source.RegistryOptions{URL: o.URL, Architecture: o.Architecture, CertDir: o.CertDir, SkipVerify: o.SkipVerify}
+	if o.Checksum != "" || len(o.Headers) > 0 || o.SecretHeadersDir != "" {
+		return from, transfer.Errorf(transfer.BadRequest, "an image of a registry takes no checksum and no headers; name it by its digest: docker://host/name@sha256:…")
+	}
+	var err error
+	from.Username, from.Password, err = o.credentials()
+	return from, err
+}
+
+// credentials reads the user and the password, which are empty where none are mounted.
+func (o PodOptions) credentials() (username, password string, err error) {
+	if o.CredentialsDir == "" {
+		return "", "", nil
+	}
+	for name, to := range map[string]*string{"accessKeyId": &username, "secretKey": &password} {
+		data, err := os.ReadFile(filepath.Join(o.CredentialsDir, name))
+		if err != nil {
+			return "", "", transfer.Errorf(transfer.BadRequest, "the Secret of secretRef has no %s: %w", name, err)
+		}
+		*to = string(data)
+	}
+	return username, password, nil
 }
 
 // serve begins to serve the progress; stop lets listeners have the last line.

@@ -16,7 +16,8 @@ func newImportCommand() *cobra.Command {
 		Use:   "import",
 		Short: "Fills a volume from a disk image",
 		Long: `Fills a block device or a disk file from an image at a URL: raw, qcow2, VMDK, VHD, VHDX or VDI,
-which may be packed with gzip, xz, zstd or bzip2 and lie in a tar archive, as in an OVA; without a URL
+which may be packed with gzip, xz, zstd or bzip2 and lie in a tar archive, as in an OVA; or from the
+disk of a container image in a registry; without a URL
 it makes a blank disk. One pass, in bounded memory.`,
 		Example: `  slipway import --url https://example.com/debian.qcow2 --checksum sha512:… --target ./disk.img --size 21474836480`,
 		Args:    cobra.NoArgs,
@@ -26,7 +27,8 @@ it makes a blank disk. One pass, in bounded memory.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.URL, "url", "", "http or https address of the image; empty makes a blank disk")
+	flags.StringVar(&o.URL, "url", "", "http or https address of the disk image, or docker://host/name:tag of a container image with a disk; empty makes a blank disk")
+	flags.StringVar(&o.Architecture, "architecture", "", "architecture of the container image (default: this machine's, where there are several)")
 	flags.StringVar(&o.Checksum, "checksum", "", "algorithm:hex of the file at the URL (md5, sha1, sha256, sha512)")
 	flags.StringVar(&o.Target.Path, "target", "", "block device, or the file of the disk")
 	flags.Int64Var(&o.Target.Size, "size", 0, "size of the disk in bytes; 0 is the image's own")

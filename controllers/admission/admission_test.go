@@ -204,7 +204,10 @@ func TestBadVirtualMachinesAreRefusedWithThePath(t *testing.T) {
 }
 
 func TestBadDataVolumesAreRefused(t *testing.T) {
-	const good = `spec: {source: {http: {url: "https://example.com/disk.qcow2"}}, storage: {resources: {requests: {storage: 1Gi}}}}`
+	const (
+		good  = `spec: {source: {http: {url: "https://example.com/disk.qcow2"}}, storage: {resources: {requests: {storage: 1Gi}}}}`
+		image = `spec: {source: {registry: {%s}}, storage: {resources: {requests: {storage: 1Gi}}}}`
+	)
 	for name, c := range map[string]struct {
 		text string
 		want []string
@@ -219,6 +222,15 @@ func TestBadDataVolumesAreRefused(t *testing.T) {
 		"two sources":           {strings.Replace(good, "source: {", "source: {blank: {}, ", 1), []string{"spec.source"}},
 		"a source not acted on": {strings.Replace(good, "http:", "gcs:", 1), []string{"spec.source.gcs.url"}},
 		"a bad checksum":        {strings.Replace(good, "url:", "checksum: 'sha256:12', url:", 1), []string{"spec.source.http.checksum"}},
+		"an image":              {fmt.Sprintf(image, `url: "docker://registry.example.com:5000/team/disk:v1", pullMethod: pod, platform: {architecture: amd64}`), nil},
+		"an image by digest":    {fmt.Sprintf(image, `url: "docker://registry.example.com/disk@sha256:`+strings.Repeat("0a", 32)+`", secretRef: a, certConfigMap: b`), nil},
+		"tag and digest":        {fmt.Sprintf(image, `url: "docker://registry.example.com/disk:v1@sha256:`+strings.Repeat("0a", 32)+`"`), []string{"spec.source.registry.url"}},
+		"no image":              {fmt.Sprintf(image, `secretRef: a`), []string{"spec.source.registry.url"}},
+		"a bad image":           {fmt.Sprintf(image, `url: "docker://Registry/Disk"`), []string{"spec.source.registry.url"}},
+		"an image by http":      {fmt.Sprintf(image, `url: "http://registry.example.com/disk"`), []string{"spec.source.registry.url"}},
+		"an archive":            {fmt.Sprintf(image, `url: "oci-archive:/disk.tar"`), []string{"spec.source.registry.url"}},
+		"pulled by the node":    {fmt.Sprintf(image, `url: "docker://registry.example.com/disk", pullMethod: node`), []string{"spec.source.registry.pullMethod"}},
+		"an image stream":       {fmt.Sprintf(image, `imageStream: disk`), []string{"spec.source.registry.imageStream"}},
 		"no access mode":        {`spec: {source: {blank: {}}, pvc: {resources: {requests: {storage: 1Gi}}}}`, []string{"spec.pvc.accessModes"}},
 	} {
 		t.Run(name, func(t *testing.T) {

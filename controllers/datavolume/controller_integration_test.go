@@ -5,6 +5,7 @@ package datavolume_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,7 +35,8 @@ import (
 func TestController(t *testing.T) {
 	c := start(t)
 	for name, test := range map[string]func(*testing.T, *world){
-		"an import succeeds": importSucceeds,
+		"an import succeeds":                                 importSucceeds,
+		"an import from a registry gives its labels":         importsLabels,
 		"a failed import is tried again, a fatal one is not": importFails,
 		"a claim that waits for its consumer gets no pod":    waitsForConsumer,
 		"a claim of another is not touched until it may be":  foreignClaim,
@@ -263,6 +265,27 @@ func importSucceeds(t *testing.T, w *world) {
 		t.Errorf("the claim is %+v", claim.ObjectMeta)
 	}
 	w.podGone("disk")
+}
+
+func importsLabels(t *testing.T, w *world) {
+	from := &cdiv1.DataVolumeSource{Registry: &cdiv1.DataVolumeSourceRegistry{URL: new("docker://registry.example.com/debian:12")}}
+	const instanceType, preference = "instancetype.kubevirt.io/default-instancetype", "instancetype.kubevirt.io/default-preference"
+	w.create("disk", "fast", from, func(dv *cdiv1.DataVolume) { dv.Labels = map[string]string{preference: "mine"} })
+	w.bind("disk")
+	if args := w.pod("disk").Spec.Containers[0].Args; !slices.Contains(args, "--url=docker://registry.example.com/debian:12") {
+		t.Errorf("the importer is told %v", args)
+	}
+	w.play("disk", corev1.PodSucceeded, 0, &transfer.Result{Digest: "slipway1:00", Labels: map[string]string{
+		instanceType: "u1.small", preference: "debian", "kubevirt.io/flavor": "cloud",
+	}})
+	dv := w.phase("disk", cdiv1.Succeeded)
+	claim := w.claim("disk")
+	if claim.Labels[instanceType] != "u1.small" || claim.Labels[preference] != "mine" || claim.Labels["kubevirt.io/flavor"] != "cloud" {
+		t.Errorf("the claim has the labels %v", claim.Labels)
+	}
+	if dv.Labels[instanceType] != "u1.small" || dv.Labels[preference] != "mine" || dv.Labels["kubevirt.io/flavor"] != "" {
+		t.Errorf("the DataVolume has the labels %v", dv.Labels)
+	}
 }
 
 func importFails(t *testing.T, w *world) {

@@ -11,7 +11,7 @@ type kind int
 
 // Ways to fill a claim.
 const (
-	kindImport   kind = iota // by an importer pod, from a URL
+	kindImport   kind = iota // by an importer pod, from a URL or from an image in a registry
 	kindBlank                // by an importer pod, with zeros
 	kindClone                // by the CSI driver, from another claim
 	kindExternal             // by the CSI driver or a populator that the claim's own dataSource names
@@ -20,7 +20,6 @@ const (
 // plan is what a DataVolume's spec asks for, as far as the spec alone tells.
 type plan struct {
 	kind kind
-	http *cdiv1.DataVolumeSourceHTTP
 	// source is the claim to clone; sourceRef the DataSource that names it.
 	source    *cdiv1.DataVolumeSourcePVC
 	sourceRef *cdiv1.DataVolumeSourceRef
@@ -35,13 +34,27 @@ func unsupported(source *cdiv1.DataVolumeSource) string {
 		set  bool
 		name string
 	}{
-		{source.S3 != nil, "s3"}, {source.GCS != nil, "gcs"}, {source.Registry != nil, "registry"},
+		{source.S3 != nil, "s3"}, {source.GCS != nil, "gcs"},
 		{source.Upload != nil, "upload"}, {source.Imageio != nil, "imageio"}, {source.VDDK != nil, "vddk"},
 		{source.Snapshot != nil, "snapshot"},
 	} {
 		if s.set {
-			return fmt.Sprintf("spec.source.%s is not supported yet; use http, blank or pvc", s.name)
+			return fmt.Sprintf("spec.source.%s is not supported yet; use http, registry, blank or pvc", s.name)
 		}
+	}
+	return ""
+}
+
+// refusedRegistry says what of a registry's source cannot be done. Admission says it before,
+// of what comes by it.
+func refusedRegistry(from *cdiv1.DataVolumeSourceRegistry) string {
+	switch {
+	case from.ImageStream != nil:
+		return "spec.source.registry.imageStream is not supported yet; use url"
+	case from.URL == nil:
+		return "spec.source.registry has no url; set it"
+	case from.PullMethod != nil && *from.PullMethod != cdiv1.RegistryPullPod:
+		return fmt.Sprintf("spec.source.registry.pullMethod %s is not supported yet; use pod", *from.PullMethod)
 	}
 	return ""
 }
@@ -69,18 +82,25 @@ func newPlan(dv *cdiv1.DataVolume) (p plan, refused string) {
 		}
 		return p, "spec has no source; set spec.source or spec.sourceRef"
 	}
-	if message := unsupported(spec.Source); message != "" {
+	return ofSource(spec.Source)
+}
+
+// ofSource reads the source of a spec, as newPlan does the rest.
+func ofSource(source *cdiv1.DataVolumeSource) (p plan, refused string) {
+	if message := unsupported(source); message != "" {
 		return p, message
 	}
-	switch source := spec.Source; {
+	switch {
 	case source.HTTP != nil:
-		return plan{kind: kindImport, http: source.HTTP}, ""
+		return plan{kind: kindImport}, ""
+	case source.Registry != nil:
+		return plan{kind: kindImport}, refusedRegistry(source.Registry)
 	case source.Blank != nil:
 		return plan{kind: kindBlank}, ""
 	case source.PVC != nil:
 		return plan{kind: kindClone, source: source.PVC}, ""
 	}
-	return p, "spec.source names no source; set http, blank or pvc"
+	return p, "spec.source names no source; set http, registry, blank or pvc"
 }
 
 // dataSource reports whether the claim's own spec says what fills it.

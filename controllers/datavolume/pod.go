@@ -86,7 +86,9 @@ func buildPod(in podInput) *corev1.Pod {
 			pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: in.Affinity}
 		}
 	} else if source := dv.Spec.Source; source != nil && source.HTTP != nil {
-		addSource(source.HTTP, pod, &container)
+		addHTTP(source.HTTP, pod, &container)
+	} else if source != nil && source.Registry != nil {
+		addRegistry(source.Registry, pod, &container)
 	}
 	pod.Spec.Containers = []corev1.Container{container}
 	return pod
@@ -133,8 +135,18 @@ func addData(in podInput, pod *corev1.Pod, container *corev1.Container) {
 	}
 }
 
-// addSource tells the container its URL and mounts what it needs to read it.
-func addSource(http *cdiv1.DataVolumeSourceHTTP, pod *corev1.Pod, container *corev1.Container) {
+// addRegistry tells the container its image and mounts what it needs to read it.
+func addRegistry(registry *cdiv1.DataVolumeSourceRegistry, pod *corev1.Pod, container *corev1.Container) {
+	container.Args = append(container.Args, "--url="+ptr.Deref(registry.URL, ""))
+	if registry.Platform != nil && registry.Platform.Architecture != "" {
+		container.Args = append(container.Args, "--architecture="+registry.Platform.Architecture)
+	}
+	addCertificates(ptr.Deref(registry.CertConfigMap, ""), pod, container)
+	addCredentials(ptr.Deref(registry.SecretRef, ""), pod, container)
+}
+
+// addHTTP tells the container its URL and mounts what it needs to read it.
+func addHTTP(http *cdiv1.DataVolumeSourceHTTP, pod *corev1.Pod, container *corev1.Container) {
 	container.Args = append(container.Args, "--url="+http.URL)
 	if http.Checksum != "" {
 		container.Args = append(container.Args, "--checksum="+http.Checksum)
@@ -145,18 +157,8 @@ func addSource(http *cdiv1.DataVolumeSourceHTTP, pod *corev1.Pod, container *cor
 	for _, header := range http.ExtraHeaders {
 		container.Args = append(container.Args, "--header="+header)
 	}
-	if http.CertConfigMap != "" {
-		addVolume(pod, "certs", corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
-			LocalObjectReference: corev1.LocalObjectReference{Name: http.CertConfigMap},
-		}})
-		mount(container, "certs", certDir, true)
-		container.Args = append(container.Args, "--cert-dir="+certDir)
-	}
-	if http.SecretRef != "" {
-		addVolume(pod, "credentials", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: http.SecretRef}})
-		mount(container, "credentials", credentialsDir, true)
-		container.Args = append(container.Args, "--credentials-dir="+credentialsDir)
-	}
+	addCertificates(http.CertConfigMap, pod, container)
+	addCredentials(http.SecretRef, pod, container)
 	for n, secret := range http.SecretExtraHeaders {
 		name := fmt.Sprintf("extraheader-%d", n)
 		addVolume(pod, name, corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret}})
@@ -165,6 +167,28 @@ func addSource(http *cdiv1.DataVolumeSourceHTTP, pod *corev1.Pod, container *cor
 	if len(http.SecretExtraHeaders) > 0 {
 		container.Args = append(container.Args, "--secret-headers-dir="+headersDir)
 	}
+}
+
+// addCertificates gives the container the authorities of a ConfigMap; an empty name gives none.
+func addCertificates(configMap string, pod *corev1.Pod, container *corev1.Container) {
+	if configMap == "" {
+		return
+	}
+	addVolume(pod, "certs", corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+		LocalObjectReference: corev1.LocalObjectReference{Name: configMap},
+	}})
+	mount(container, "certs", certDir, true)
+	container.Args = append(container.Args, "--cert-dir="+certDir)
+}
+
+// addCredentials gives the container the user and the password of a Secret; an empty name gives none.
+func addCredentials(secret string, pod *corev1.Pod, container *corev1.Container) {
+	if secret == "" {
+		return
+	}
+	addVolume(pod, "credentials", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret}})
+	mount(container, "credentials", credentialsDir, true)
+	container.Args = append(container.Args, "--credentials-dir="+credentialsDir)
 }
 
 func addVolume(pod *corev1.Pod, name string, source corev1.VolumeSource) {

@@ -35,7 +35,7 @@ func (r *Reconciler) noteEnd(ctx context.Context, s *scope) error {
 		}
 	case s.pod == nil:
 	case s.pod.Status.Phase == corev1.PodSucceeded && s.last != nil:
-		return r.record(ctx, s, transfer.Result{Digest: s.last.Digest})
+		return r.record(ctx, s, transfer.Result{Digest: s.last.Digest, Labels: s.last.Labels})
 	case s.last != nil && s.last.Reason != "" && !s.last.Retryable:
 		s.failed = &obstacle{reasonError, failureText(*s.last)}
 		return r.record(ctx, s, *s.last)
@@ -80,16 +80,33 @@ func (r *Reconciler) record(ctx context.Context, s *scope, result transfer.Resul
 	if result.Digest != "" {
 		notes[names.AnnotationDigest] = result.Digest
 	}
+	labels := asked(s.claim.Labels, result.Labels)
 	log.FromContext(ctx).Info("Recording how the claim's filling ended", "phase", notes[AnnotationPodPhase], "digest", result.Digest, "reason", result.Reason)
+	setAll(&s.claim.Labels, labels)
 	if err := r.annotate(ctx, s, result.Digest); err != nil {
 		return err
 	}
-	err := apply.Fields(ctx, r.Client, s.claim, managerImporter, map[string]any{"metadata": map[string]any{"annotations": notes}})
+	meta := map[string]any{"annotations": notes}
+	if len(labels) > 0 {
+		meta["labels"] = labels
+	}
+	err := apply.Fields(ctx, r.Client, s.claim, managerImporter, map[string]any{"metadata": meta})
 	if err != nil {
 		return fmt.Errorf("recording the end of filling claim %s: %w", s.claim.Name, err)
 	}
 	setAll(&s.claim.Annotations, notes)
 	return nil
+}
+
+// asked returns the labels that an image asks for and nobody has set otherwise.
+func asked(have, wanted map[string]string) map[string]string {
+	labels := map[string]string{}
+	for name, value := range wanted {
+		if _, set := have[name]; !set {
+			labels[name] = value
+		}
+	}
+	return labels
 }
 
 // annotate puts the digest, and what the source says of the disk, onto the DataVolume.

@@ -89,6 +89,16 @@ func Detect(head []byte) (Format, error) {
 	return Raw, nil
 }
 
+// Packing tells the compression of a stream from its first bytes; it is empty when there is none.
+func Packing(head []byte) Format {
+	for _, m := range magics {
+		if m.format.Compressed() && bytes.HasPrefix(head, []byte(m.magic)) {
+			return m.format
+		}
+	}
+	return ""
+}
+
 // LooksLikeText reports whether head, the first bytes of a raw image, is text: an error
 // page, say, where a disk was meant.
 func LooksLikeText(head []byte) bool {

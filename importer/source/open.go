@@ -204,23 +204,28 @@ type temporary struct{ error }
 
 func (t *temporary) Unwrap() error { return t.error }
 
-// retry calls attempt until it succeeds, fails for good, or RetryFor has passed since the
-// last progress. Pauses grow from 0.2 s to 10 s.
+// retry is retry with the source's own patience.
 func (h *HTTP) retry(ctx context.Context, since time.Time, attempt func() error) error {
+	return retry(ctx, since, h.options.RetryFor, attempt)
+}
+
+// retry calls attempt until it succeeds, fails for good, or patience has passed since the
+// last progress. Pauses grow from 0.2 s to 10 s.
+func retry(ctx context.Context, since time.Time, patience time.Duration, attempt func() error) error {
 	for pause := 200 * time.Millisecond; ; pause = min(2*pause, 10*time.Second) {
 		err := attempt()
 		var again *temporary
 		if err == nil || !errors.As(err, &again) || ctx.Err() != nil {
 			return err
 		}
-		if time.Since(since)+pause > h.options.RetryFor {
-			return fmt.Errorf("%w (tried again for %s)", err, h.options.RetryFor)
+		if time.Since(since)+pause > patience {
+			return fmt.Errorf("%w (tried again for %s)", err, patience)
 		}
 		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return fmt.Errorf("reading %s: %w", h.Name(), ctx.Err())
+			return fmt.Errorf("reading the source: %w", ctx.Err())
 		case <-timer.C:
 		}
 	}

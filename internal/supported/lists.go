@@ -95,7 +95,8 @@ var poolFields = join(
 // dataVolumeFields are those of a DataVolume's spec.
 var dataVolumeFields = join(
 	each("source.http.", "url secretRef certConfigMap extraHeaders secretExtraHeaders checksum insecureSkipVerify"),
-	[]Field{{Path: "source.blank"}},
+	each("source.registry.", "url secretRef certConfigMap platform.architecture"),
+	[]Field{{Path: "source.registry.pullMethod", Only: []string{"pod"}}, {Path: "source.blank"}},
 	each("source.pvc.", "namespace name"),
 	each("sourceRef.", "kind namespace name"),
 	[]Field{

@@ -75,6 +75,8 @@ type Result struct {
 	// Downloaded and Written count bytes from the source and onto the volume.
 	Downloaded int64 `json:"downloaded,omitempty"`
 	Written    int64 `json:"written,omitempty"`
+	// Labels are those that the source asks for the disk's claim.
+	Labels map[string]string `json:"labels,omitempty"`
 	// Milliseconds is the time from the start to the disk's last byte being safe.
 	Milliseconds int64 `json:"milliseconds,omitempty"`
 	// Reason and Message say what went wrong; Retryable whether it is tried again. Empty on success.

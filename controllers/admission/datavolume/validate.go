@@ -81,6 +81,8 @@ func source(spec *cdiv1.DataVolumeSpec, path *field.Path) field.ErrorList {
 	switch {
 	case spec.Source.HTTP != nil:
 		return http(spec.Source.HTTP, at.Child("http"))
+	case spec.Source.Registry != nil:
+		return registry(spec.Source.Registry, at.Child("registry"))
 	case spec.Source.PVC != nil:
 		return clone(spec.Source.PVC, at.Child("pvc"))
 	}

@@ -1,0 +1,40 @@
+package datavolume
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/containers/image/v5/docker/reference"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+)
+
+// registry checks the address of an image. Of the other fields the list of supported ones says all.
+func registry(source *cdiv1.DataVolumeSourceRegistry, at *field.Path) field.ErrorList {
+	switch {
+	case source.ImageStream != nil:
+		return nil // it is on no list
+	case source.URL == nil || *source.URL == "":
+		return field.ErrorList{field.Required(at.Child("url"), "Source registry should have either URL or ImageStream; set url")}
+	}
+	address := *source.URL
+	refuse := func(detail string) field.ErrorList {
+		return field.ErrorList{field.Invalid(at.Child("url"), address, detail)}
+	}
+	name, ok := strings.CutPrefix(address, cdiv1.RegistrySchemeDocker+"://")
+	switch {
+	case strings.HasPrefix(address, cdiv1.RegistrySchemeOci+":"):
+		return refuse("an oci-archive would have to lie in the importer pod, where nobody can put it; push it to a registry (skopeo copy oci-archive:FILE docker://…), or publish its disk on a web server")
+	case !ok:
+		return refuse(fmt.Sprintf("Illegal registry source URL scheme %s; write docker://host/name:tag", address))
+	}
+	named, err := reference.ParseNormalizedNamed(name)
+	if err != nil {
+		return refuse(fmt.Sprintf("no image is named so: %v; write docker://host/name:tag or docker://host/name@sha256:…", err))
+	}
+	_, tagged := named.(reference.Tagged)
+	if _, digested := named.(reference.Digested); tagged && digested {
+		return refuse("name the image by its tag or by its digest, not both")
+	}
+	return nil
+}
