@@ -199,7 +199,7 @@ func (a admitter) restore(ctx context.Context, r *review[snapshotv1.VirtualMachi
 		return restore.ValidateUpdate(r.old, r.object), nil
 	}
 	others := &snapshotv1.VirtualMachineRestoreList{}
-	if err := a.resolver.Reader.List(ctx, others, client.InNamespace(r.request.Namespace)); err != nil {
+	if err := a.resolver.List(ctx, others, client.InNamespace(r.request.Namespace)); err != nil {
 		return nil, fmt.Errorf("listing the VirtualMachineRestores of %s: %w", r.request.Namespace, err)
 	}
 	return append(supported.Unsupported(supported.Restore, r.raw), restore.Validate(r.object, others.Items)...), nil

@@ -52,8 +52,9 @@ func volumeSnapshot(one snapshotv1.VolumeRestore) *corev1.TypedLocalObjectRefere
 	return &corev1.TypedLocalObjectReference{APIGroup: new(csiv1.GroupName), Kind: "VolumeSnapshot", Name: one.VolumeSnapshotName}
 }
 
-// newDataVolume makes the DataVolume of a template of vm, which takes over the claim that is filled already. It says from what that was.
-func newDataVolume(restore *snapshotv1.VirtualMachineRestore, vm *virtv1.VirtualMachine, template *virtv1.DataVolumeTemplateSpec, one snapshotv1.VolumeRestore) *cdiv1.DataVolume {
+// newDataVolume makes the DataVolume of a template of vm, which takes over the claim that is filled already. It says from what
+// that was, and how large the claim is: a template of a clone need not.
+func newDataVolume(restore *snapshotv1.VirtualMachineRestore, vm *virtv1.VirtualMachine, template *virtv1.DataVolumeTemplateSpec, one snapshotv1.VolumeRestore, size resource.Quantity) *cdiv1.DataVolume {
 	template = template.DeepCopy()
 	dv := &cdiv1.DataVolume{
 		ObjectMeta: metav1.ObjectMeta{
@@ -74,8 +75,10 @@ func newDataVolume(restore *snapshotv1.VirtualMachineRestore, vm *virtv1.Virtual
 	switch {
 	case dv.Spec.PVC != nil:
 		dv.Spec.PVC.DataSource, dv.Spec.PVC.DataSourceRef = volumeSnapshot(one), nil
+		dv.Spec.PVC.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: size}
 	case dv.Spec.Storage != nil:
 		dv.Spec.Storage.DataSource, dv.Spec.Storage.DataSourceRef = volumeSnapshot(one), nil
+		dv.Spec.Storage.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: size}
 	}
 	return dv
 }

@@ -32,7 +32,7 @@ func (r *Reconciler) protect(ctx context.Context, s *scope) error {
 // removeFinalizer lets the restore go.
 func (r *Reconciler) removeFinalizer(ctx context.Context, s *scope) error {
 	s.gone = true
-	return client.IgnoreNotFound(r.change(ctx, s.restore, func() { controllerutil.RemoveFinalizer(s.restore, Finalizer) }))
+	return ifThere(r.change(ctx, s.restore, func() { controllerutil.RemoveFinalizer(s.restore, Finalizer) }))
 }
 
 // findSnapshot finds what is to be restored. A VM that has its definition needs it no more.
@@ -169,7 +169,7 @@ func (r *Reconciler) unlock(ctx context.Context, s *scope) error {
 	if !s.locked() {
 		return nil
 	}
-	return client.IgnoreNotFound(r.setLock(ctx, s, nil))
+	return ifThere(r.setLock(ctx, s, nil))
 }
 
 // setLock writes who restores the VM. Of two that do it at once one fails, and reads again.
@@ -185,6 +185,14 @@ func (r *Reconciler) setLock(ctx context.Context, s *scope, by *string) error {
 	}
 	s.vm = changed
 	return nil
+}
+
+// ifThere is err, unless that says that the object has gone.
+func ifThere(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
 
 // change patches what edit changes of object, of the version that was read.

@@ -80,16 +80,20 @@ func (r *Reconciler) createDataVolume(ctx context.Context, s *scope, one snapsho
 	if template == nil {
 		return nil // somebody has taken it from the VM since
 	}
-	dv := newDataVolume(s.restore, s.vm, template, one)
-	err := r.Create(ctx, dv, client.FieldOwner(names.ManagerController))
+	claim := &corev1.PersistentVolumeClaim{}
+	found, err := r.get(ctx, client.ObjectKey{Namespace: s.restore.Namespace, Name: one.PersistentVolumeClaimName}, claim)
+	if err != nil || !found {
+		return err // somebody has deleted the disk since
+	}
+	dv := newDataVolume(s.restore, s.vm, template, one, *claim.Spec.Resources.Requests.Storage())
+	err = r.Create(ctx, dv, client.FieldOwner(names.ManagerController))
 	if err == nil {
 		return nil
 	}
 	if !apierrors.IsAlreadyExists(err) {
 		return refusal(fmt.Errorf("creating DataVolume %s: %w", client.ObjectKeyFromObject(dv), err))
 	}
-	found, err := r.get(ctx, client.ObjectKeyFromObject(dv), dv)
-	if err != nil {
+	if found, err = r.get(ctx, client.ObjectKeyFromObject(dv), dv); err != nil {
 		return err
 	}
 	if found && !metav1.IsControlledBy(dv, s.vm) {

@@ -160,5 +160,5 @@ func (r *Reconciler) removeContent(ctx context.Context, s *scope) error {
 	if !keep {
 		s.content = nil
 	}
-	return client.IgnoreNotFound(err)
+	return ifThere(err)
 }

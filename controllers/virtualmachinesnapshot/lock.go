@@ -3,10 +3,12 @@ package virtualmachinesnapshot
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,7 +28,7 @@ func (r *Reconciler) protect(ctx context.Context, s *scope) error {
 // removeFinalizer lets the snapshot go.
 func (r *Reconciler) removeFinalizer(ctx context.Context, s *scope) error {
 	s.gone = true
-	return client.IgnoreNotFound(r.change(ctx, s.snapshot, func() { controllerutil.RemoveFinalizer(s.snapshot, Finalizer) }))
+	return ifThere(r.change(ctx, s.snapshot, func() { controllerutil.RemoveFinalizer(s.snapshot, Finalizer) }))
 }
 
 // lock locks the VM, once its disks can be taken.
@@ -53,9 +55,9 @@ func (r *Reconciler) unlock(ctx context.Context, s *scope) error {
 	}
 	err := r.change(ctx, s.vm, func() { controllerutil.RemoveFinalizer(s.vm, FinalizerSource) })
 	if err != nil {
-		return client.IgnoreNotFound(err)
+		return ifThere(err)
 	}
-	return client.IgnoreNotFound(r.setLock(ctx, s, nil))
+	return ifThere(r.setLock(ctx, s, nil))
 }
 
 // setLock writes who takes a snapshot of the VM. Of two that do it at once one fails, and reads again.
@@ -159,16 +161,9 @@ func (r *Reconciler) users(ctx context.Context, namespace string, claims []strin
 }
 
 func uses(pod *corev1.Pod, claims []string) bool {
-	for _, volume := range pod.Spec.Volumes {
-		if source := volume.PersistentVolumeClaim; source != nil {
-			for _, claim := range claims {
-				if claim == source.ClaimName {
-					return true
-				}
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(pod.Spec.Volumes, func(volume corev1.Volume) bool {
+		return volume.PersistentVolumeClaim != nil && slices.Contains(claims, volume.PersistentVolumeClaim.ClaimName)
+	})
 }
 
 // ClaimOf is the claim that a volume of a VM is on and that a snapshot of the VM is also of, "" for none.
@@ -182,6 +177,14 @@ func ClaimOf(volume *virtv1.Volume) string {
 		return volume.MemoryDump.ClaimName
 	}
 	return ""
+}
+
+// ifThere is err, unless that says that the object has gone.
+func ifThere(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
 
 // change patches what edit changes of object, of the version that was read.

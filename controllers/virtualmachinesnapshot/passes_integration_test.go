@@ -258,8 +258,8 @@ func (w *world) taken(name string, indications ...snapshotv1.Indication) *snapsh
 	w.unlocked()
 	snapshot := w.snapshot(name)
 	got := status(snapshot)
-	if got.Phase != snapshotv1.Succeeded || !Ready(snapshot) || got.CreationTime == nil || got.Error != nil || !slices.Equal(got.Indications, indications) ||
-		len(got.SourceIndications) != len(indications) || *got.SourceUID != w.vm().UID {
+	if got.Phase != snapshotv1.Succeeded || !Ready(snapshot) || got.CreationTime == nil || got.Error != nil || !slices.Equal(namesOf(got.SourceIndications), indications) ||
+		*got.SourceUID != w.vm().UID {
 		w.t.Fatalf("the snapshot is %+v", got)
 	}
 	if lists := got.SnapshotVolumes; lists == nil || !slices.Equal(lists.IncludedVolumes, []string{"root", "data"}) || !slices.Equal(lists.ExcludedVolumes, []string{"scratch", "cloudinit"}) {

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	virtv1 "kubevirt.io/api/core/v1"
 	snapshotv1 "kubevirt.io/api/snapshot/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -122,18 +123,13 @@ func newStatus(s *scope) snapshotv1.VirtualMachineSnapshotStatus {
 	old := status(s.snapshot)
 	wanted := snapshotv1.VirtualMachineSnapshotStatus{
 		SourceUID: old.SourceUID, VirtualMachineSnapshotContentName: old.VirtualMachineSnapshotContentName, CreationTime: old.CreationTime,
-		Indications: indicated(s, old.Indications), SnapshotVolumes: old.SnapshotVolumes, ReadyToUse: new(false),
+		SourceIndications: indicated(s, old.SourceIndications), SnapshotVolumes: old.SnapshotVolumes, ReadyToUse: new(false),
 	}
+	wanted.Indications = namesOf(wanted.SourceIndications) //nolint:staticcheck // clients read it still
 	if s.vm != nil && wanted.SourceUID == nil && (s.locked() || s.succeeded()) {
 		wanted.SourceUID = &s.vm.UID
 	}
-	if s.content != nil && s.content.Status != nil && s.content.DeletionTimestamp == nil {
-		wanted.VirtualMachineSnapshotContentName = &s.content.Name
-		wanted.CreationTime, wanted.ReadyToUse, wanted.Error = s.content.Status.CreationTime, s.content.Status.ReadyToUse, s.content.Status.Error
-	}
-	if s.content != nil && made(s.content) {
-		wanted.SnapshotVolumes = volumesOf(s.content)
-	}
+	contained(s, &wanted)
 	if s.problem != nil {
 		wanted.Error = errorOf(s.problem.message, old.Error, s)
 	}
@@ -145,17 +141,25 @@ func newStatus(s *scope) snapshotv1.VirtualMachineSnapshotStatus {
 	}
 	if wanted.Error != nil && wanted.Phase != snapshotv1.Failed {
 		progressing = condition(snapshotv1.ConditionProgressing, false, inError)
-		progressing.Message = ptr.Deref(wanted.Error.Message, "")
+		progressing.Message = *wanted.Error.Message
 	}
 	isReady := condition(snapshotv1.ConditionReady, false, notReady)
 	if *wanted.ReadyToUse {
 		isReady = condition(snapshotv1.ConditionReady, true, ready)
 	}
 	wanted.Conditions = dated(append(wanted.Conditions, progressing, isReady), old.Conditions, metav1.NewTime(s.now).Rfc3339Copy())
-	for _, indication := range wanted.Indications {
-		wanted.SourceIndications = append(wanted.SourceIndications, snapshotv1.SourceIndication{Indication: indication, Message: indications[indication]})
-	}
 	return wanted
+}
+
+// contained takes over what is known of the content.
+func contained(s *scope, wanted *snapshotv1.VirtualMachineSnapshotStatus) {
+	if s.content != nil && s.content.Status != nil && s.content.DeletionTimestamp == nil {
+		wanted.VirtualMachineSnapshotContentName = &s.content.Name
+		wanted.CreationTime, wanted.ReadyToUse, wanted.Error = s.content.Status.CreationTime, s.content.Status.ReadyToUse, s.content.Status.Error
+	}
+	if made(s.content) {
+		wanted.SnapshotVolumes = volumesOf(s.content)
+	}
 }
 
 // phase is how far the snapshot is, in a word and as a condition.
@@ -177,17 +181,17 @@ func phase(s *scope) (snapshotv1.VirtualMachineSnapshotPhase, snapshotv1.Conditi
 }
 
 // indicated adds to what was said of a snapshot while it was taken; nothing is taken back.
-func indicated(s *scope, said []snapshotv1.Indication) []snapshotv1.Indication {
+func indicated(s *scope, said []snapshotv1.SourceIndication) []snapshotv1.SourceIndication {
 	all := map[snapshotv1.Indication]bool{}
 	for _, indication := range said {
-		all[indication] = true
+		all[indication.Indication] = true
 	}
 	if s.vmi != nil && s.locked() && !s.succeeded() && !s.expired() {
 		all[snapshotv1.VMSnapshotOnlineSnapshotIndication] = true
 		switch {
 		case s.quiesced():
 			all[snapshotv1.VMSnapshotGuestAgentIndication] = true
-		case s.has("Paused"):
+		case s.has(virtv1.VirtualMachineInstancePaused):
 			all[snapshotv1.VMSnapshotPausedIndication] = true
 		default:
 			all[snapshotv1.VMSnapshotNoGuestAgentIndication] = true
@@ -196,7 +200,19 @@ func indicated(s *scope, said []snapshotv1.Indication) []snapshotv1.Indication {
 	if s.cut {
 		all[snapshotv1.VMSnapshotQuiesceTimeoutIndication] = true
 	}
-	return slices.Sorted(maps.Keys(all))
+	var found []snapshotv1.SourceIndication
+	for _, indication := range slices.Sorted(maps.Keys(all)) {
+		found = append(found, snapshotv1.SourceIndication{Indication: indication, Message: indications[indication]})
+	}
+	return found
+}
+
+func namesOf(said []snapshotv1.SourceIndication) []snapshotv1.Indication {
+	var names []snapshotv1.Indication
+	for _, indication := range said {
+		names = append(names, indication.Indication)
+	}
+	return names
 }
 
 // volumesOf says which of the VM's volumes are in the content.

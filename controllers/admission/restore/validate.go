@@ -95,7 +95,7 @@ func overrides(given []snapshotv1.VolumeRestoreOverride, path *field.Path) field
 		case seen[override.VolumeName]:
 			errs = append(errs, field.Duplicate(at.Child("volumeName"), override.VolumeName))
 		case override.RestoreName == "" && override.Annotations == nil && override.Labels == nil:
-			errs = append(errs, field.Required(at, "must provide at least one overriden field"))
+			errs = append(errs, field.Required(at, "must provide at least one overriden field")) //nolint:misspell // the field's own words
 		}
 		if override.RestoreName != "" {
 			for _, problem := range validation.IsDNS1123Subdomain(override.RestoreName) {

@@ -41,7 +41,7 @@ func TestARestoreSaysWhatItMeans(t *testing.T) {
 		"a patch of nothing":          {patch(`{"op":"remove"}`), "patching is valid only"},
 		"what is no patch":            {patch(`op: add`), "spec.patches[0]: Invalid value"},
 		"an override of no volume":    {override(snapshotv1.VolumeRestoreOverride{RestoreName: "x"}), "spec.volumeRestoreOverrides[0].volumeName: Required value: must provide a volume name"},
-		"an override of nothing":      {override(snapshotv1.VolumeRestoreOverride{VolumeName: "root"}), "must provide at least one overriden field"},
+		"an override of nothing":      {override(snapshotv1.VolumeRestoreOverride{VolumeName: "root"}), "must provide at least one"},
 		"an override to no name":      {override(snapshotv1.VolumeRestoreOverride{VolumeName: "root", RestoreName: "A b"}), "spec.volumeRestoreOverrides[0].restoreName"},
 		"an override of a claim name": {override(snapshotv1.VolumeRestoreOverride{VolumeName: "root", RestoreName: "web-root"}), ""},
 	} {
