@@ -473,6 +473,13 @@ func ofState(t *testing.T, c client.WithWatch) {
 	if got := fmt.Sprint(status(w.snapshot("s")).Conditions); !strings.Contains(got, "keeps the state of its TPM or firmware in PVC persistent-state-for-web-x") {
 		t.Errorf("it says %s", got)
 	}
+	w.now = w.now.Add(6 * time.Minute)
+	w.settle("s")
+	for _, c := range status(w.snapshot("s")).Conditions {
+		if c.Type == snapshotv1.ConditionFailure && !strings.Contains(c.Message, "keeps the state of its TPM or firmware") {
+			t.Errorf("after the deadline it says %+v", c)
+		}
+	}
 }
 
 // revisionOf is what virt-controller notes of the VM when it starts it.

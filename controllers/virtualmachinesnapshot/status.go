@@ -137,7 +137,9 @@ func newStatus(s *scope) snapshotv1.VirtualMachineSnapshotStatus {
 	wanted.Phase, progressing = phase(s)
 	if wanted.Phase == snapshotv1.Failed {
 		wanted.ReadyToUse = new(false)
-		wanted.Conditions = append(wanted.Conditions, condition(snapshotv1.ConditionFailure, true, deadlineExceeded))
+		failure := condition(snapshotv1.ConditionFailure, true, deadlineExceeded)
+		failure.Message = lastObstacle(&old)
+		wanted.Conditions = append(wanted.Conditions, failure)
 	}
 	if wanted.Error != nil && wanted.Phase != snapshotv1.Failed {
 		progressing = condition(snapshotv1.ConditionProgressing, false, inError)
@@ -149,6 +151,23 @@ func newStatus(s *scope) snapshotv1.VirtualMachineSnapshotStatus {
 	}
 	wanted.Conditions = dated(append(wanted.Conditions, progressing, isReady), old.Conditions, metav1.NewTime(s.now).Rfc3339Copy())
 	return wanted
+}
+
+// lastObstacle is what stood in the way of a snapshot that has failed, "" where nothing was known of.
+func lastObstacle(old *snapshotv1.VirtualMachineSnapshotStatus) string {
+	obstacle := ""
+	if old.Error != nil {
+		obstacle = ptr.Deref(old.Error.Message, "")
+	}
+	for _, c := range old.Conditions {
+		switch {
+		case c.Type == snapshotv1.ConditionFailure:
+			return c.Message
+		case c.Type == snapshotv1.ConditionProgressing && c.Status == corev1.ConditionFalse && c.Reason != inError:
+			obstacle = c.Reason
+		}
+	}
+	return obstacle
 }
 
 // contained takes over what is known of the content.
