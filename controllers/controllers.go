@@ -20,6 +20,8 @@ import (
 	"github.com/slipway-vm/slipway/controllers/stepcache"
 	"github.com/slipway-vm/slipway/controllers/virtualmachine"
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance"
+	"github.com/slipway-vm/slipway/controllers/virtualmachinerestore"
+	"github.com/slipway-vm/slipway/controllers/virtualmachinesnapshot"
 	"github.com/slipway-vm/slipway/controllers/volumesnapshot"
 	"github.com/slipway-vm/slipway/controllers/workloadupdate"
 )
@@ -71,7 +73,13 @@ func setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		datavolume.SetupWithManager(mgr, datavolume.Options{ImporterImage: options.ImporterImage}),
 		datasource.SetupWithManager(mgr, datasource.Options{}),
 		hostpathprovisioner.SetupWithManager(mgr, hostpathprovisioner.Options{Version: options.Version}),
-		volumesnapshot.SetupWithManager(mgr, volumesnapshot.Options{WhereServed: hostpathprovisioner.SetupSnapshotClass}),
+		volumesnapshot.SetupWithManager(mgr, volumesnapshot.Options{WhereServed: func(snapshots ctrl.Manager) error {
+			return errors.Join(
+				hostpathprovisioner.SetupSnapshotClass(snapshots),
+				virtualmachinesnapshot.SetupWithManager(snapshots, mgr),
+				virtualmachinerestore.SetupWithManager(snapshots, mgr),
+			)
+		}}),
 		stepcache.SetupWithManager(mgr),
 		leftover.SetupWithManager(mgr),
 		metrics.SetupWithManager(ctx, mgr),

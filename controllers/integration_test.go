@@ -74,6 +74,7 @@ func start(t *testing.T) *cluster {
 	server := &envtest.Environment{
 		Scheme: scheme.New(), CRDDirectoryPaths: []string{"hyperconverged/components/crds"}, ErrorIfCRDPathMissing: true,
 		ControlPlaneStartTimeout: 3 * time.Minute, ControlPlaneStopTimeout: time.Minute,
+		CRDInstallOptions: envtest.CRDInstallOptions{MaxTime: 2 * time.Minute},
 	}
 	config, err := server.Start()
 	must(t, err)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	virtv1 "kubevirt.io/api/core/v1"
 	poolv1 "kubevirt.io/api/pool/v1beta1"
+	snapshotv1 "kubevirt.io/api/snapshot/v1beta1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/yaml"
 
@@ -22,6 +23,8 @@ import (
 	"github.com/slipway-vm/slipway/controllers/admission/datavolume"
 	"github.com/slipway-vm/slipway/controllers/admission/pool"
 	"github.com/slipway-vm/slipway/controllers/admission/replicaset"
+	"github.com/slipway-vm/slipway/controllers/admission/restore"
+	"github.com/slipway-vm/slipway/controllers/admission/snapshot"
 	"github.com/slipway-vm/slipway/controllers/admission/virtualmachine"
 	"github.com/slipway-vm/slipway/controllers/admission/virtualmachineinstance"
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/defaults"
@@ -131,6 +134,10 @@ func admit(object runtime.Object, text string) (field.ErrorList, error) {
 		return append(errs, virtualmachine.Validate(vm, referred, pool.TemplatePath())...), nil
 	case *cdiv1.DataVolume:
 		return append(supported.Unsupported(supported.DataVolume, raw), datavolume.Validate(&object.Spec, path)...), nil
+	case *snapshotv1.VirtualMachineSnapshot:
+		return append(supported.Unsupported(supported.Snapshot, raw), snapshot.Validate(object)...), nil
+	case *snapshotv1.VirtualMachineRestore:
+		return append(supported.Unsupported(supported.Restore, raw), restore.Validate(object, nil)...), nil
 	case *templatev1.Template:
 		return process(object)
 	}

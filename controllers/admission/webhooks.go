@@ -1,5 +1,5 @@
 // Package admission is virt-api: it serves the webhooks that complete and check
-// VirtualMachines, VirtualMachineInstances, their replica sets and pools and DataVolumes, with
+// VirtualMachines, VirtualMachineInstances, their replica sets, pools, snapshots and restores, and DataVolumes, with
 // certificates that it makes itself. What is checked is in a package for each kind.
 package admission
 
@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	virtv1 "kubevirt.io/api/core/v1"
 	poolv1 "kubevirt.io/api/pool/v1beta1"
+	snapshotv1 "kubevirt.io/api/snapshot/v1beta1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -23,6 +24,8 @@ import (
 	"github.com/slipway-vm/slipway/controllers/admission/datavolume"
 	"github.com/slipway-vm/slipway/controllers/admission/pool"
 	"github.com/slipway-vm/slipway/controllers/admission/replicaset"
+	"github.com/slipway-vm/slipway/controllers/admission/restore"
+	"github.com/slipway-vm/slipway/controllers/admission/snapshot"
 	"github.com/slipway-vm/slipway/controllers/admission/taskpod"
 	"github.com/slipway-vm/slipway/controllers/admission/virtualmachine"
 	"github.com/slipway-vm/slipway/controllers/admission/virtualmachineinstance"
@@ -47,6 +50,8 @@ func Handlers(reader client.Reader, reviews clone.Reviewer, namespace string, no
 		"/virtualmachinepools-validate":               validator(a.pool),
 		"/datavolumes-mutate":                         admission.HandlerFunc(a.authorizeClone),
 		"/datavolumes-validate":                       validator(a.dataVolume),
+		"/virtualmachinesnapshots-validate":           validator(a.snapshot),
+		"/virtualmachinerestores-validate":            validator(a.restore),
 		"/taskpods-mutate":                            taskpod.Handler(reader),
 	}
 }
@@ -71,6 +76,9 @@ func (a admitter) virtualMachine(ctx context.Context, r *review[virtv1.VirtualMa
 	var old *virtv1.VirtualMachineSpec
 	if r.old != nil {
 		old = &r.old.Spec
+		if errs := snapshot.ValidateMachine(r.old, vm); len(errs) > 0 {
+			return errs, nil
+		}
 	}
 	return a.machine(ctx, vm, old, field.NewPath("spec"))
 }
@@ -171,6 +179,30 @@ func (a admitter) pool(ctx context.Context, r *review[poolv1.VirtualMachinePool]
 	vm := &virtv1.VirtualMachine{Spec: r.object.Spec.VirtualMachineTemplate.Spec}
 	vm.Name, vm.Namespace = r.request.Name, r.request.Namespace
 	return a.machine(ctx, vm, old, pool.TemplatePath())
+}
+
+func (a admitter) snapshot(_ context.Context, r *review[snapshotv1.VirtualMachineSnapshot]) (field.ErrorList, error) {
+	switch {
+	case r.object.DeletionTimestamp != nil:
+		return nil, nil
+	case r.old != nil:
+		return snapshot.ValidateUpdate(r.old, r.object), nil
+	}
+	return append(supported.Unsupported(supported.Snapshot, r.raw), snapshot.Validate(r.object)...), nil
+}
+
+func (a admitter) restore(ctx context.Context, r *review[snapshotv1.VirtualMachineRestore]) (field.ErrorList, error) {
+	switch {
+	case r.object.DeletionTimestamp != nil:
+		return nil, nil
+	case r.old != nil:
+		return restore.ValidateUpdate(r.old, r.object), nil
+	}
+	others := &snapshotv1.VirtualMachineRestoreList{}
+	if err := a.resolver.List(ctx, others, client.InNamespace(r.request.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing the VirtualMachineRestores of %s: %w", r.request.Namespace, err)
+	}
+	return append(supported.Unsupported(supported.Restore, r.raw), restore.Validate(r.object, others.Items)...), nil
 }
 
 // authorizeClone lets a new DataVolume clone what its creator may.

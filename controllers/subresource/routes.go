@@ -81,7 +81,7 @@ var routes = []route{
 const (
 	noMigration  = "live migration is not built yet; stop the virtual machine and start it on another node"
 	noEvacuation = "an eviction cannot be taken back: live migration is not built yet, so it shuts the guest down at once"
-	noBackup     = "backups of virtual machines are not built yet; take a VolumeSnapshot of their disks"
+	noBackup     = "backups of virtual machines are not built yet; take a VirtualMachineSnapshot"
 	noSEV        = "launch security is not built yet"
 	noGuestfs    = "the image of the guestfs tools is not told; the tasks disk-virt-customize and disk-virt-sysprep run them in the cluster"
 	noProfiler   = "the cluster profiler is not built yet; /metrics of each component has its use of processor and memory"

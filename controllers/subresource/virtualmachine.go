@@ -103,10 +103,13 @@ func (s *Server) start(w http.ResponseWriter, r *http.Request) error {
 	return accepted(w, err)
 }
 
-// startable refuses the start of a VM that runs, or is being renamed.
+// startable refuses the start of a VM that runs, or is being renamed or restored.
 func startable(vm *virtv1.VirtualMachine, vmi *virtv1.VirtualMachineInstance) error {
 	if err := leaving(vm); err != nil {
 		return err
+	}
+	if by := vm.Status.RestoreInProgress; by != nil {
+		return conflict(kindVM, vm.Name, "Cannot start VM until restore %q completes", *by)
 	}
 	if vmi != nil && !vmi.IsFinal() && vmi.Status.Phase != virtv1.Unknown && vmi.Status.Phase != virtv1.VmPhaseUnset {
 		return conflict(kindVM, vm.Name, "VM is already running")

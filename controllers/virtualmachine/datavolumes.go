@@ -18,8 +18,12 @@ import (
 
 // createDataVolumes creates the DataVolumes of the VM's templates that do not exist. A
 // claim of the name counts as one: it outlives a DataVolume that was removed after
-// it was filled, and what is on a disk is never replaced.
+// it was filled, and what is on a disk is never replaced. Those of a VM that is being restored are
+// changed meanwhile.
 func (r *Reconciler) createDataVolumes(ctx context.Context, s *scope) error {
+	if s.vm.Status.RestoreInProgress != nil {
+		return nil
+	}
 	for _, template := range s.vm.Spec.DataVolumeTemplates {
 		if s.dataVolumes[template.Name] != nil {
 			continue

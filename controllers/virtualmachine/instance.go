@@ -100,9 +100,14 @@ func firmwareOf(firmware *virtv1.Firmware, vm *virtv1.VirtualMachine) *virtv1.Fi
 		firmware = &virtv1.Firmware{}
 	}
 	if firmware.UUID == "" {
-		firmware.UUID = types.UID(uuid.NewSHA1(firmwareSpace, []byte(vm.UID)).String())
+		firmware.UUID = FirmwareUUID(vm.UID)
 	}
 	return firmware
+}
+
+// FirmwareUUID is that of the guest of a VM of this uid that names none.
+func FirmwareUUID(vm types.UID) types.UID {
+	return types.UID(uuid.NewSHA1(firmwareSpace, []byte(vm)).String())
 }
 
 // templateDigest is the digest of what a running VMI cannot take up from its VM.

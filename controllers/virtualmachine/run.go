@@ -20,6 +20,8 @@ func (r *Reconciler) run(ctx context.Context, s *scope) error {
 	switch {
 	case s.strategyError != nil:
 		return s.strategyError
+	case s.vmi == nil && s.vm.Status.RestoreInProgress != nil:
+		return nil // its disks are being exchanged; the end of that brings another pass
 	case s.vmi == nil && s.wanted() && s.strategy.halts:
 		return r.letRun(ctx, s)
 	case s.vmi == nil && s.wanted():

@@ -13,6 +13,8 @@ func lists() map[string][]Field {
 		ReplicaSet:             replicaSet,
 		Pool:                   append(below("spec.", poolFields), below("spec.virtualMachineTemplate.spec.", machine)...),
 		DataVolume:             below("spec.", dataVolumeFields),
+		Snapshot:               below("spec.", snapshotFields),
+		Restore:                below("spec.", restoreFields),
 	}
 }
 
@@ -90,6 +92,28 @@ var poolFields = join(
 	each("nameGeneration.", "appendIndexToConfigMapRefs appendIndexToSecretRefs"),
 	each("scaleInStrategy.proactive.selectionPolicy.", "sortPolicy selectors.labelSelector"),
 	each("updateStrategy.proactive.selectionPolicy.", "sortPolicy selectors.labelSelector"),
+)
+
+// snapshotFields are those of a VirtualMachineSnapshot's spec.
+var snapshotFields = join(
+	each("source.", "apiGroup kind name"),
+	[]Field{
+		{Path: "deletionPolicy", Only: []string{"Delete", "Retain"}, Note: "Retain keeps a content that is ready, and its VolumeSnapshots, when the snapshot is deleted."},
+		{Path: "failureDeadline", Note: "Five minutes when left out; 0s for none."},
+	},
+)
+
+// restoreFields are those of a VirtualMachineRestore's spec.
+var restoreFields = join(
+	each("target.", "apiGroup kind name"),
+	[]Field{
+		{Path: "virtualMachineSnapshotName"},
+		{Path: "targetReadinessPolicy", Only: []string{"StopTarget", "WaitGracePeriod", "FailImmediate", "WaitEventually"}},
+		{Path: "volumeRestorePolicy", Only: []string{"RandomizeNames", "PrefixTargetName"}, Note: "What the new claims are named."},
+		{Path: "volumeOwnershipPolicy", Only: []string{"Vm"}, Note: "The new claims go with the VM."},
+		{Path: "patches", Note: "Of a VM that the restore makes: of its labels, its annotations, and its spec."},
+	},
+	each("volumeRestoreOverrides[].", "volumeName restoreName labels annotations"),
 )
 
 // dataVolumeFields are those of a DataVolume's spec.

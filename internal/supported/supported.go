@@ -21,6 +21,8 @@ const (
 	ReplicaSet             = "VirtualMachineInstanceReplicaSet"
 	Pool                   = "VirtualMachinePool"
 	DataVolume             = "DataVolume"
+	Snapshot               = "VirtualMachineSnapshot"
+	Restore                = "VirtualMachineRestore"
 )
 
 // Field is a field that Slipway acts on, with all that is below it.

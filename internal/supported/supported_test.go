@@ -9,9 +9,14 @@ import (
 
 // Every path of a list must be one of the type's: a leaf, or above one.
 func TestListsNameOnlyFieldsOfTheTypes(t *testing.T) {
+	small := map[string]int{Snapshot: 5, Restore: 12}
 	for kind, list := range lists() {
 		leaves := leavesOf(kind)
-		if len(leaves) < 40 {
+		least := 40
+		if few, ok := small[kind]; ok {
+			least = few
+		}
+		if len(leaves) < least {
 			t.Fatalf("%s: only %d leaves were found in its type", kind, len(leaves))
 		}
 		known := map[string]bool{}

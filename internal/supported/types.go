@@ -7,6 +7,7 @@ import (
 
 	virtv1 "kubevirt.io/api/core/v1"
 	poolv1 "kubevirt.io/api/pool/v1beta1"
+	snapshotv1 "kubevirt.io/api/snapshot/v1beta1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 )
 
@@ -25,6 +26,8 @@ var types = map[string]reflect.Type{
 	Pool:                   reflect.TypeFor[poolv1.VirtualMachinePool](),
 	ReplicaSet:             reflect.TypeFor[virtv1.VirtualMachineInstanceReplicaSet](),
 	DataVolume:             reflect.TypeFor[cdiv1.DataVolume](),
+	Snapshot:               reflect.TypeFor[snapshotv1.VirtualMachineSnapshot](),
+	Restore:                reflect.TypeFor[snapshotv1.VirtualMachineRestore](),
 }
 
 // leavesOf returns the leaves below spec of the kind's type, by path.

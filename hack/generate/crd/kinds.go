@@ -25,13 +25,14 @@ type Version struct {
 }
 
 const (
-	coreTypes         = "kubevirt.io/api/core/v1"
-	instancetypeTypes = "kubevirt.io/api/instancetype/v1beta1"
-	poolTypes         = "kubevirt.io/api/pool/v1beta1"
-	cdiTypes          = "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
-	templateTypes     = "github.com/openshift/api/template/v1"
-	snapshotTypes     = "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
-	ownTypes          = "github.com/slipway-vm/slipway/internal/api/"
+	coreTypes            = "kubevirt.io/api/core/v1"
+	instancetypeTypes    = "kubevirt.io/api/instancetype/v1beta1"
+	poolTypes            = "kubevirt.io/api/pool/v1beta1"
+	machineSnapshotTypes = "kubevirt.io/api/snapshot/v1beta1"
+	cdiTypes             = "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	templateTypes        = "github.com/openshift/api/template/v1"
+	snapshotTypes        = "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	ownTypes             = "github.com/slipway-vm/slipway/internal/api/"
 )
 
 var all = []string{"all"}
@@ -77,6 +78,34 @@ var Kinds = []Kind{
 			number("Current", ".status.replicas", "Number of managed VirtualMachines"),
 			number("Ready", ".status.readyReplicas", "Number of managed VirtualMachines whose guests are ready"),
 			age),
+	},
+	{
+		Group: "snapshot.kubevirt.io", Kind: "VirtualMachineSnapshot", Plural: "virtualmachinesnapshots",
+		ShortNames: []string{"vmsnapshot", "vmsnapshots"}, Categories: all, Status: true, Versions: machineSnapshotVersions,
+		Columns: columns(
+			column("SourceKind", ".spec.source.kind", ""),
+			column("SourceName", ".spec.source.name", ""),
+			column("Phase", ".status.phase", ""),
+			boolean("ReadyToUse", ".status.readyToUse"),
+			date("CreationTime", ".status.creationTime"),
+			column("Error", ".status.error.message", "")),
+	},
+	{
+		Group: "snapshot.kubevirt.io", Kind: "VirtualMachineSnapshotContent", Plural: "virtualmachinesnapshotcontents",
+		ShortNames: []string{"vmsnapshotcontent", "vmsnapshotcontents"}, Categories: all, Status: true, Versions: machineSnapshotVersions,
+		Columns: columns(
+			boolean("ReadyToUse", ".status.readyToUse"),
+			date("CreationTime", ".status.creationTime"),
+			column("Error", ".status.error.message", "")),
+	},
+	{
+		Group: "snapshot.kubevirt.io", Kind: "VirtualMachineRestore", Plural: "virtualmachinerestores",
+		ShortNames: []string{"vmrestore", "vmrestores"}, Categories: all, Status: true, Versions: machineSnapshotVersions,
+		Columns: columns(
+			column("TargetKind", ".spec.target.kind", ""),
+			column("TargetName", ".spec.target.name", ""),
+			boolean("Complete", ".status.complete"),
+			date("RestoreTime", ".status.restoreTime")),
 	},
 	{
 		Group: "kubevirt.io", Kind: "KubeVirt", Plural: "kubevirts",
@@ -187,10 +216,13 @@ var Kinds = []Kind{
 			column("RestoreSize", ".status.restoreSize", "The size that a volume made from it needs"),
 			column("SnapshotClass", ".spec.volumeSnapshotClassName", ""),
 			column("SnapshotContent", ".status.boundVolumeSnapshotContentName", ""),
-			apiextensionsv1.CustomResourceColumnDefinition{Name: "CreationTime", Type: "date", JSONPath: ".status.creationTime"},
+			date("CreationTime", ".status.creationTime"),
 			age),
 	},
 }
+
+// machineSnapshotVersions have the same fields.
+var machineSnapshotVersions = []Version{{Name: "v1beta1", Package: machineSnapshotTypes}, {Name: "v1alpha1", Package: machineSnapshotTypes}}
 
 var snapshotVersions = []Version{{Name: "v1", Package: snapshotTypes}}
 
@@ -223,6 +255,12 @@ func column(name, path, description string) apiextensionsv1.CustomResourceColumn
 func number(name, path, description string) apiextensionsv1.CustomResourceColumnDefinition {
 	c := column(name, path, description)
 	c.Type = "integer"
+	return c
+}
+
+func date(name, path string) apiextensionsv1.CustomResourceColumnDefinition {
+	c := column(name, path, "")
+	c.Type = "date"
 	return c
 }
 

@@ -1,0 +1,8 @@
+// Package virtualmachinerestore makes a virtual machine what it was when a snapshot of it was taken: the same one, or a
+// new one of another name.
+//
+// Every disk becomes a new claim, made from its VolumeSnapshot; the VM's definition is replaced, and names them. While
+// that is done the VM is locked by its status.restoreInProgress, and does not start. The claims' names follow from the restore's uid,
+// and the VM says by an annotation from which restore it is, so that whoever goes on after a controller was killed finds what was done. Until the
+// definition is replaced, a restore that is deleted leaves the VM as it was; from then on it is carried to its end.
+package virtualmachinerestore

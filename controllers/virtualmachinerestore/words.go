@@ -1,0 +1,44 @@
+package virtualmachinerestore
+
+import "time"
+
+// Finalizer keeps a restore until its VM is unlocked.
+const Finalizer = "snapshot.kubevirt.io/vmrestore-protection"
+
+// Annotations and labels, in the field's words.
+const (
+	// annotationName on a claim or DataVolume is the name of the restore that made it.
+	annotationName = "restore.kubevirt.io/name"
+	// annotationLast on a VM or claim is the restore that it is from, by name and uid.
+	annotationLast = "restore.kubevirt.io/lastRestoreUID"
+	// annotationPopulated on a claim is the DataVolume that it is filled for; annotationPrePopulated says so on the DataVolume.
+	annotationPopulated    = "cdi.kubevirt.io/storage.populatedFor"
+	annotationPrePopulated = "cdi.kubevirt.io/storage.prePopulated"
+	// Labels of a claim: the VM that it was of.
+	labelSourceName      = "restore.kubevirt.io/source-vm-name"
+	labelSourceNamespace = "restore.kubevirt.io/source-vm-namespace"
+)
+
+// Reasons of events, in the field's words.
+const (
+	reasonComplete = "VirtualMachineRestoreComplete"
+	reasonError    = "VirtualMachineRestoreError"
+	reasonNotReady = "RestoreTargetNotReady"
+)
+
+// Words of conditions, in the field's.
+const (
+	waitingForTarget = "Waiting for target to be ready"
+	creatingClaims   = "Creating new PVCs"
+	waitingForClaims = "Waiting for new PVCs"
+	updatingTarget   = "Updating target spec"
+	waitingForUpdate = "Waiting for target update"
+	complete         = "Operation complete"
+	failed           = "Operation failed"
+	targetNotReady   = "Restore target not ready"
+	graceExceeded    = "Restore target failed to be ready within 5m0s"
+	otherTarget      = "restore source and restore target are different but restore target already exists"
+)
+
+// retry is the time between tries of what no event tells of.
+const retry = 5 * time.Second
