@@ -13,6 +13,8 @@ func lists() map[string][]Field {
 		ReplicaSet:             replicaSet,
 		Pool:                   append(below("spec.", poolFields), below("spec.virtualMachineTemplate.spec.", machine)...),
 		DataVolume:             below("spec.", dataVolumeFields),
+		DataImportCron:         below("spec.", join(cronFields, below("template.spec.", dataVolumeFields))),
+		CDI:                    below("spec.", cdiFields),
 	}
 }
 

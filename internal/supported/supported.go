@@ -21,6 +21,8 @@ const (
 	ReplicaSet             = "VirtualMachineInstanceReplicaSet"
 	Pool                   = "VirtualMachinePool"
 	DataVolume             = "DataVolume"
+	DataImportCron         = "DataImportCron"
+	CDI                    = "CDI"
 )
 
 // Field is a field that Slipway acts on, with all that is below it.

@@ -25,6 +25,8 @@ var types = map[string]reflect.Type{
 	Pool:                   reflect.TypeFor[poolv1.VirtualMachinePool](),
 	ReplicaSet:             reflect.TypeFor[virtv1.VirtualMachineInstanceReplicaSet](),
 	DataVolume:             reflect.TypeFor[cdiv1.DataVolume](),
+	DataImportCron:         reflect.TypeFor[cdiv1.DataImportCron](),
+	CDI:                    reflect.TypeFor[cdiv1.CDI](),
 }
 
 // leavesOf returns the leaves below spec of the kind's type, by path.
