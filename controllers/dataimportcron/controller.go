@@ -91,12 +91,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	cron := &cdiv1.DataImportCron{}
 	if err := r.Get(ctx, req.NamespacedName, cron); err != nil {
 		if apierrors.IsNotFound(err) {
+			r.polls.forget(req.NamespacedName)
 			return ctrl.Result{}, nil // what was to go with it goes by its owner references
 		}
 		return ctrl.Result{}, fmt.Errorf("reading DataImportCron %s: %w", req.NamespacedName, err)
 	}
 	if cron.DeletionTimestamp != nil {
-		r.polls.forget(cron.UID)
 		return ctrl.Result{}, nil
 	}
 	s, err := r.read(ctx, cron)

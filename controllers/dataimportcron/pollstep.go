@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/slipway-vm/slipway/internal/importschedule"
@@ -27,7 +28,7 @@ func (r *Reconciler) poll(ctx context.Context, s *scope) error {
 		s.unknown = "spec.schedule: " + err.Error()
 		return nil
 	}
-	now, before := r.now(), r.polls.of(s.cron.UID)
+	now, before := r.now(), r.polls.of(s.cron)
 	due := now
 	if !s.lastPoll.IsZero() {
 		due = schedule.Next(s.lastPoll)
@@ -58,7 +59,7 @@ func (r *Reconciler) poll(ctx context.Context, s *scope) error {
 	}
 	s.digest, s.unknown, s.polled = digest, "", true
 	s.lastPoll, s.nextPoll = now.UTC().Truncate(time.Second), schedule.Next(now)
-	r.polls.put(s.cron.UID, attempt{at: s.lastPoll, digest: digest})
+	r.polls.put(s.cron, attempt{at: s.lastPoll, digest: digest})
 	s.sooner(s.nextPoll.Sub(now))
 	return nil
 }
@@ -71,7 +72,7 @@ func (r *Reconciler) pollFailed(s *scope, before attempt, next time.Time, cause 
 	if next.Before(a.retry) {
 		a.retry = next
 	}
-	r.polls.put(s.cron.UID, a)
+	r.polls.put(s.cron, a)
 	s.unknown, s.nextPoll = a.message, a.retry
 	s.sooner(a.retry.Sub(now))
 	if before.message != a.message {
@@ -89,6 +90,7 @@ func (r *Reconciler) insecureRegistries(ctx context.Context) ([]string, error) {
 
 // attempt is what came of the last poll.
 type attempt struct {
+	uid      types.UID // of the DataImportCron, for another one may have got the name
 	at       time.Time // of the last one that went well; zero for none since the controller began
 	digest   string    // what that found
 	failures int       // how many failed since
@@ -100,28 +102,32 @@ type attempt struct {
 // failures are noted nowhere else. Empty, everything is polled again when it is due.
 type memory struct {
 	mu   sync.Mutex
-	last map[types.UID]attempt
+	last map[types.NamespacedName]attempt
 }
 
-func (m *memory) of(uid types.UID) attempt {
+func (m *memory) of(cron *cdiv1.DataImportCron) attempt {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.last[uid]
+	if a := m.last[client.ObjectKeyFromObject(cron)]; a.uid == cron.UID {
+		return a
+	}
+	return attempt{}
 }
 
-func (m *memory) put(uid types.UID, a attempt) {
+func (m *memory) put(cron *cdiv1.DataImportCron, a attempt) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.last == nil {
-		m.last = map[types.UID]attempt{}
+		m.last = map[types.NamespacedName]attempt{}
 	}
-	m.last[uid] = a
+	a.uid = cron.UID
+	m.last[client.ObjectKeyFromObject(cron)] = a
 }
 
-func (m *memory) forget(uid types.UID) {
+func (m *memory) forget(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.last, uid)
+	delete(m.last, key)
 }
 
 // describe words a failure to reach a server.

@@ -2,8 +2,10 @@ package dataimportcron
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -39,7 +41,7 @@ func (s *sources) image(ctx context.Context, from *cdiv1.DataVolumeSourceRegistr
 	}
 	digest, err := docker.GetDigest(ctx, settings, image)
 	if err != nil {
-		return "", describe("asking registry "+host+" for the image's digest", err)
+		return "", describe("asking registry "+host+" for the image's digest", refusal(err))
 	}
 	if digest.Algorithm().String()+":" != digestPrefix || digest.Validate() != nil {
 		return "", fmt.Errorf("registry %s answers with a digest that is no sha256", host)
@@ -47,22 +49,43 @@ func (s *sources) image(ctx context.Context, from *cdiv1.DataVolumeSourceRegistr
 	return digest.String(), nil
 }
 
+// refusal is why a registry has no digest for us, without a word of its own.
+func refusal(err error) error {
+	if _, ok := errors.AsType[docker.ErrUnauthorizedForCredentials](err); ok {
+		return errors.New("it lets nobody in without a password")
+	}
+	if _, ok := errors.AsType[*url.Error](err); ok {
+		return reached(err)
+	}
+	switch text := err.Error(); {
+	case errors.Is(err, docker.ErrTooManyRequests):
+		return errors.New("it was asked too often")
+	case errors.Is(err, context.DeadlineExceeded):
+		return errors.New("it does not answer in time")
+	case strings.Contains(text, "manifest unknown"), strings.Contains(text, "name unknown"), strings.Contains(text, "StatusCode: 404"):
+		return errors.New("it has no such image")
+	case strings.Contains(text, "access to the resource is denied"), strings.Contains(text, "StatusCode: 403"):
+		return errors.New("it does not let us have the image")
+	}
+	return errors.New("it does not answer as a registry does")
+}
+
 // nameOf reads the URL of an image; without a tag it is latest.
-func nameOf(url string) (reference.Named, error) {
-	name, found := strings.CutPrefix(url, schemeDocker)
+func nameOf(address string) (reference.Named, error) {
+	name, found := strings.CutPrefix(address, schemeDocker)
 	if !found {
-		return nil, fmt.Errorf("source.registry.url %s is not in a registry and not polled; write docker://host/path:tag", url)
+		return nil, fmt.Errorf("source.registry.url %s is not in a registry and not polled; write docker://host/path:tag", address)
 	}
 	named, err := reference.ParseNormalizedNamed(name)
 	if err != nil {
-		return nil, fmt.Errorf("source.registry.url %s is no name of an image; write docker://host/path:tag: %w", url, err)
+		return nil, fmt.Errorf("source.registry.url %s is no name of an image; write docker://host/path:tag: %w", address, err)
 	}
 	return reference.TagNameOnly(named), nil
 }
 
-// withDigest is the URL of an image as of the digest, whatever its tag becomes.
-func withDigest(url, digest string) (string, error) {
-	named, err := nameOf(url)
+// withDigest is the address of an image as of the digest, whatever its tag becomes.
+func withDigest(address, digest string) (string, error) {
+	named, err := nameOf(address)
 	if err != nil {
 		return "", err
 	}

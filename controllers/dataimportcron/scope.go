@@ -45,7 +45,7 @@ func (r *Reconciler) read(ctx context.Context, cron *cdiv1.DataImportCron) (*sco
 	s := &scope{cron: cron, digest: cron.Annotations[AnnotationDesired]}
 	s.lastPoll = timeOf(cron.Annotations[AnnotationLastPoll])
 	s.nextPoll = timeOf(cron.Annotations[AnnotationNextPoll])
-	if seen := r.polls.of(cron.UID); seen.at.After(s.lastPoll) { // the cache lags behind
+	if seen := r.polls.of(cron); seen.at.After(s.lastPoll) { // the cache lags behind
 		s.lastPoll, s.digest = seen.at, seen.digest
 	}
 	var err error

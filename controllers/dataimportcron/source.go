@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"strconv"
 	"strings"
 	"syscall"
@@ -82,7 +83,7 @@ func (s *sources) file(ctx context.Context, namespace string, from *cdiv1.DataVo
 	}
 	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
-		return "", describe("asking for the file's version", err)
+		return "", describe("asking for the file's version", reached(err))
 	}
 	_, err = io.CopyN(io.Discard, response.Body, 1) // an answer of the whole file is cut off
 	if errors.Is(err, io.EOF) {
@@ -92,13 +93,26 @@ func (s *sources) file(ctx context.Context, namespace string, from *cdiv1.DataVo
 		return "", describe("asking for the file's version", err)
 	}
 	if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusPartialContent {
-		return "", fmt.Errorf("asking for the file's version: the server answers %s", response.Status)
+		return "", fmt.Errorf("asking for the file's version: the server answers %d %s", response.StatusCode, http.StatusText(response.StatusCode))
 	}
 	version := versionOf(response)
 	if version == "" {
 		return "", errors.New("the server says neither ETag nor Last-Modified of the file, so a new one is not told from the old; give it a checksum, or use another server")
 	}
 	return digestOf(version), nil
+}
+
+// reached is why a server was not reached, without a word of what it said: users choose the
+// server, and are not to read by virt-controller what they cannot read themselves.
+func reached(err error) error {
+	failed, ok := errors.AsType[*url.Error](err)
+	switch {
+	case !ok:
+		return errors.New("the server does not answer as it should")
+	case strings.Contains(failed.Err.Error(), "malformed"):
+		return errors.New("the server does not speak HTTP")
+	}
+	return failed.Err
 }
 
 // versionOf is what a server says of a file's version: its tag, or else when it was changed, and its length.

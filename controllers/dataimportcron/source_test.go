@@ -130,8 +130,36 @@ func TestAnImagesDigestIsItsRegistrys(t *testing.T) {
 		t.Error("a registry without TLS was asked though nobody allowed it")
 	}
 	from.URL = new("docker://" + host + "/images/none:12")
-	if _, err := anywhere().digest(t.Context(), cron, []string{host}); err == nil {
-		t.Error("an image that is not there has a digest")
+	if _, err := anywhere().digest(t.Context(), cron, []string{host}); err == nil || !strings.Contains(err.Error(), "it has no such image") {
+		t.Errorf("an image that is not there: %v", err)
+	}
+}
+
+// Users choose whom virt-controller asks, and must not read by it what they cannot read themselves.
+func TestWhatAServerSaysIsNotTold(t *testing.T) {
+	const secret = "the-password"
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/malformed") {
+			connection, _, err := w.(http.Hijacker).Hijack()
+			if err == nil {
+				_, _ = connection.Write([]byte(secret + "\r\n"))
+				_ = connection.Close()
+			}
+			return
+		}
+		w.WriteHeader(http.StatusTeapot)
+		_, _ = w.Write([]byte(`{"errors":[{"code":"` + secret + `","message":"` + secret + `"}]}`))
+	}))
+	defer server.Close()
+	host := strings.TrimPrefix(server.URL, "http://")
+	ofRegistry := &cdiv1.DataImportCron{}
+	ofRegistry.Spec.Template.Spec.Source = &cdiv1.DataVolumeSource{Registry: &cdiv1.DataVolumeSourceRegistry{URL: new("docker://" + host + "/disk:1")}}
+	for name, cron := range map[string]*cdiv1.DataImportCron{
+		"a web server": ofHTTP(cdiv1.DataVolumeSourceHTTP{URL: server.URL}), "no web server": ofHTTP(cdiv1.DataVolumeSourceHTTP{URL: server.URL + "/malformed"}), "a registry": ofRegistry,
+	} {
+		if _, err := anywhere().digest(t.Context(), cron, []string{host}); err == nil || strings.Contains(err.Error(), secret) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

@@ -35,6 +35,9 @@ func (r *Reconciler) ensureClaim(ctx context.Context, s *scope) error {
 	claim, err := buildClaim(input)
 	if unknown, ok := errors.AsType[*unknownModes](err); ok {
 		s.waiting = &obstacle{reasonClaimNotValid, unknown.Error()}
+		if unknown.early {
+			s.waiting.reason = reasonPending
+		}
 		return steps.ErrDone
 	}
 	if err != nil {

@@ -369,6 +369,14 @@ func modesOfTheProfile(t *testing.T, w *world) {
 		dv.Spec.Storage = &cdiv1.StorageSpec{StorageClassName: new("fast"), Resources: dv.Spec.PVC.Resources}
 		dv.Spec.PVC = nil
 	})
+	w.until("it waits for the profile to be made", func() bool {
+		c := condition(w.dv("disk"), cdiv1.DataVolumeBound)
+		return c.Reason == "Pending" && strings.Contains(c.Message, "StorageProfile fast")
+	})
+	profile.Status.Conditions = []cdiv1.StorageProfileCondition{{
+		Type: cdiv1.StorageProfileRecognized, ConditionState: cdiv1.ConditionState{Status: corev1.ConditionFalse, LastTransitionTime: metav1.Now(), LastHeartbeatTime: metav1.Now()},
+	}}
+	w.must(w.Status().Update(t.Context(), profile))
 	const words = "Spec is missing accessMode and volumeMode, cannot get access mode from StorageProfile fast"
 	w.until("the DataVolume waits for the profile", func() bool {
 		c := condition(w.dv("disk"), cdiv1.DataVolumeBound)

@@ -19,7 +19,11 @@ import (
 
 // unknownModes says that nothing tells which access modes a claim should ask for. That can
 // change, with the StorageProfile or a default class. It begins with the field's words.
-type unknownModes struct{ message string }
+type unknownModes struct {
+	message string
+	// early says that the StorageProfile is still being made, which is nobody's mistake.
+	early bool
+}
 
 func (u *unknownModes) Error() string { return u.message }
 
@@ -102,13 +106,15 @@ func nameModes(spec *corev1.PersistentVolumeClaimSpec, in claimInput) error {
 	const instead = "name accessModes in spec.storage"
 	switch {
 	case in.Class == nil && spec.StorageClassName != nil && *spec.StorageClassName != "":
-		return &unknownModes{fmt.Sprintf("PVC spec is missing accessMode and no storageClass to choose profile: storage class %s does not exist; create it, or %s", *spec.StorageClassName, instead)}
+		return &unknownModes{message: fmt.Sprintf("PVC spec is missing accessMode and no storageClass to choose profile: storage class %s does not exist; create it, or %s", *spec.StorageClassName, instead)}
 	case in.Class == nil:
-		return &unknownModes{"PVC spec is missing accessMode and no storageClass to choose profile: it names no storage class and the cluster has no default one; name storageClassName, or " + instead}
+		return &unknownModes{message: "PVC spec is missing accessMode and no storageClass to choose profile: it names no storage class and the cluster has no default one; name storageClassName, or " + instead}
+	case in.Profile == nil || len(in.Profile.Status.Conditions) == 0:
+		return &unknownModes{message: fmt.Sprintf("StorageProfile %s, which has the access modes, is being made", in.Class.Name), early: true}
 	case spec.VolumeMode == nil:
-		return &unknownModes{fmt.Sprintf("Spec is missing accessMode and volumeMode, cannot get access mode from StorageProfile %s; %s, or set the profile's claimPropertySets", in.Class.Name, instead)}
+		return &unknownModes{message: fmt.Sprintf("Spec is missing accessMode and volumeMode, cannot get access mode from StorageProfile %s; %s, or set the profile's claimPropertySets", in.Class.Name, instead)}
 	}
-	return &unknownModes{fmt.Sprintf("Spec is missing accessMode and cannot get access mode from StorageProfile %s; %s, or set the profile's claimPropertySets", in.Class.Name, instead)}
+	return &unknownModes{message: fmt.Sprintf("Spec is missing accessMode and cannot get access mode from StorageProfile %s; %s, or set the profile's claimPropertySets", in.Class.Name, instead)}
 }
 
 // enlarge makes the claim as large as its provisioner makes the least.
