@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -43,9 +44,7 @@ func dataConfig(hco *hcov1.HyperConverged) (map[string]any, error) {
 			return nil, fmt.Errorf("encoding %s of HyperConverged %s: %w", name, hco.Name, err)
 		}
 		into, _ := config[name].(map[string]any)
-		for key, value := range fields {
-			into[key] = value
-		}
+		maps.Copy(into, fields)
 	}
 	if asked.ScratchSpaceStorageClass != nil {
 		config["scratchSpaceStorageClass"] = *asked.ScratchSpaceStorageClass
