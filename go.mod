@@ -18,6 +18,7 @@ require (
 	github.com/onsi/ginkgo/v2 v2.34.0
 	github.com/onsi/gomega v1.44.0
 	github.com/openshift/api v0.0.0-20240924155631-232984653385
+	github.com/robfig/cron/v3 v3.0.1 // schedules of DataImportCrons
 	github.com/spf13/cobra v1.10.2 // subcommands
 	github.com/tektoncd/pipeline v1.15.0
 	github.com/ulikunitz/xz v0.5.15 // xz of disks, in Go

@@ -9,6 +9,8 @@ import (
 
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/slipway-vm/slipway/controllers/cdiconfig"
+	"github.com/slipway-vm/slipway/controllers/dataimportcron"
 	"github.com/slipway-vm/slipway/controllers/datasource"
 	"github.com/slipway-vm/slipway/controllers/datavolume"
 	"github.com/slipway-vm/slipway/controllers/hostpathprovisioner"
@@ -18,6 +20,7 @@ import (
 	"github.com/slipway-vm/slipway/controllers/pool"
 	"github.com/slipway-vm/slipway/controllers/replicaset"
 	"github.com/slipway-vm/slipway/controllers/stepcache"
+	"github.com/slipway-vm/slipway/controllers/storageprofile"
 	"github.com/slipway-vm/slipway/controllers/virtualmachine"
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance"
 	"github.com/slipway-vm/slipway/controllers/virtualmachinerestore"
@@ -72,16 +75,26 @@ func setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		node.SetupWithManager(mgr),
 		datavolume.SetupWithManager(mgr, datavolume.Options{ImporterImage: options.ImporterImage}),
 		datasource.SetupWithManager(mgr, datasource.Options{}),
+		cdiconfig.SetupWithManager(mgr),
+		storageprofile.SetupWithManager(mgr),
+		dataimportcron.SetupWithManager(mgr),
 		hostpathprovisioner.SetupWithManager(mgr, hostpathprovisioner.Options{Version: options.Version}),
 		volumesnapshot.SetupWithManager(mgr, volumesnapshot.Options{WhereServed: func(snapshots ctrl.Manager) error {
-			return errors.Join(
-				hostpathprovisioner.SetupSnapshotClass(snapshots),
-				virtualmachinesnapshot.SetupWithManager(snapshots, mgr),
-				virtualmachinerestore.SetupWithManager(snapshots, mgr),
-			)
+			return whereSnapshotsAreServed(snapshots, mgr)
 		}}),
 		stepcache.SetupWithManager(mgr),
 		leftover.SetupWithManager(mgr),
 		metrics.SetupWithManager(ctx, mgr),
+	)
+}
+
+// whereSnapshotsAreServed adds to snapshots the controllers that run while the cluster has the
+// kinds of snapshots; mgr is the manager that always runs.
+func whereSnapshotsAreServed(snapshots, mgr ctrl.Manager) error {
+	return errors.Join(
+		hostpathprovisioner.SetupSnapshotClass(snapshots),
+		storageprofile.SetupSnapshotClasses(snapshots),
+		virtualmachinesnapshot.SetupWithManager(snapshots, mgr),
+		virtualmachinerestore.SetupWithManager(snapshots, mgr),
 	)
 }

@@ -167,7 +167,7 @@ func TestADiskThatWaitsForAConsumerGetsOne(t *testing.T) {
 	vm := newVM(c.namespace(t), "provisioned")
 	must(t, yaml.Unmarshal([]byte(`
 spec:
-  dataVolumeTemplates: [{metadata: {name: data}, spec: {source: {blank: {}}, storage: {storageClassName: late-binding, resources: {requests: {storage: 1Gi}}}}}]
+  dataVolumeTemplates: [{metadata: {name: data}, spec: {source: {blank: {}}, storage: {storageClassName: late-binding, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}}]
 `), vm))
 	vm.Spec.Template.Spec.Volumes = []virtv1.Volume{{Name: "root", VolumeSource: virtv1.VolumeSource{DataVolume: &virtv1.DataVolumeSource{Name: "data"}}}}
 	must(t, c.Create(t.Context(), vm))

@@ -21,14 +21,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/slipway-vm/slipway/controllers/admission/clone"
+	"github.com/slipway-vm/slipway/controllers/admission/dataimportcron"
 	"github.com/slipway-vm/slipway/controllers/admission/datavolume"
 	"github.com/slipway-vm/slipway/controllers/admission/pool"
 	"github.com/slipway-vm/slipway/controllers/admission/replicaset"
 	"github.com/slipway-vm/slipway/controllers/admission/restore"
 	"github.com/slipway-vm/slipway/controllers/admission/snapshot"
+	"github.com/slipway-vm/slipway/controllers/admission/storageprofile"
 	"github.com/slipway-vm/slipway/controllers/admission/taskpod"
 	"github.com/slipway-vm/slipway/controllers/admission/virtualmachine"
 	"github.com/slipway-vm/slipway/controllers/admission/virtualmachineinstance"
+	"github.com/slipway-vm/slipway/controllers/cdiconfig"
 	"github.com/slipway-vm/slipway/controllers/instancetype"
 	"github.com/slipway-vm/slipway/internal/rename"
 	"github.com/slipway-vm/slipway/internal/supported"
@@ -52,6 +55,9 @@ func Handlers(reader client.Reader, reviews clone.Reviewer, namespace string, no
 		"/datavolumes-validate":                       validator(a.dataVolume),
 		"/virtualmachinesnapshots-validate":           validator(a.snapshot),
 		"/virtualmachinerestores-validate":            validator(a.restore),
+		"/dataimportcrons-validate":                   validator(a.dataImportCron),
+		"/storageprofiles-validate":                   validator(a.storageProfile),
+		"/cdis-validate":                              validator(a.cdi),
 		"/taskpods-mutate":                            taskpod.Handler(reader),
 	}
 }
@@ -233,4 +239,24 @@ func (a admitter) dataVolume(_ context.Context, r *review[cdiv1.DataVolume]) (fi
 	}
 	errs := supported.Unsupported(supported.DataVolume, r.raw)
 	return append(errs, datavolume.Validate(&r.object.Spec, field.NewPath("spec"))...), nil
+}
+
+func (a admitter) dataImportCron(_ context.Context, r *review[cdiv1.DataImportCron]) (field.ErrorList, error) {
+	switch {
+	case r.object.DeletionTimestamp != nil:
+		return nil, nil
+	case r.old != nil:
+		return dataimportcron.ValidateUpdate(r.old, r.object), nil
+	}
+	errs := supported.Unsupported(supported.DataImportCron, r.raw)
+	return append(errs, dataimportcron.Validate(r.object)...), nil
+}
+
+func (a admitter) storageProfile(_ context.Context, r *review[cdiv1.StorageProfile]) (field.ErrorList, error) {
+	return storageprofile.Validate(&r.object.Spec, field.NewPath("spec")), nil
+}
+
+func (a admitter) cdi(_ context.Context, r *review[cdiv1.CDI]) (field.ErrorList, error) {
+	errs := supported.Unsupported(supported.CDI, r.raw)
+	return append(errs, cdiconfig.Validate(r.object.Spec.Config, field.NewPath("spec", "config"))...), nil
 }

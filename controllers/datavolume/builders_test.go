@@ -20,6 +20,8 @@ var update = flag.Bool("update", false, "write the golden files anew")
 type input struct {
 	DataVolume cdiv1.DataVolume              `json:"dataVolume"`
 	Class      *storagev1.StorageClass       `json:"class,omitempty"`
+	Profile    *cdiv1.StorageProfile         `json:"profile,omitempty"`
+	Config     cdiv1.CDIConfigStatus         `json:"config,omitempty"`
 	Source     *corev1.PersistentVolumeClaim `json:"source,omitempty"`
 	Affinity   *corev1.NodeAffinity          `json:"affinity,omitempty"`
 	Binder     bool                          `json:"binder,omitempty"`
@@ -70,7 +72,7 @@ func golden(t *testing.T, kind string, build func(input) (any, error)) {
 
 func TestClaims(t *testing.T) {
 	golden(t, "claim", func(in input) (any, error) {
-		return buildClaim(claimInput{DataVolume: &in.DataVolume, Class: in.Class, Source: in.Source})
+		return buildClaim(claimInput{DataVolume: &in.DataVolume, Class: in.Class, Profile: in.Profile, Config: in.Config, Source: in.Source})
 	})
 }
 
@@ -82,7 +84,7 @@ func TestPods(t *testing.T) {
 		}
 		return buildPod(podInput{
 			DataVolume: &in.DataVolume, Claim: claim, Image: "registry.local/slipway:test", Token: "token",
-			Affinity: in.Affinity, Binder: in.Binder,
+			Config: in.Config, Affinity: in.Affinity, Binder: in.Binder,
 		}), nil
 	})
 }

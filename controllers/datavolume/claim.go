@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
+	"github.com/slipway-vm/slipway/controllers/cdiconfig"
 	"github.com/slipway-vm/slipway/internal/names"
 )
 
@@ -18,6 +19,10 @@ type claimInput struct {
 	DataVolume *cdiv1.DataVolume
 	// Class is the StorageClass that the claim will have, nil when it is not known.
 	Class *storagev1.StorageClass
+	// Profile says what claims of the class should ask for, nil when there is none.
+	Profile *cdiv1.StorageProfile
+	// Config is what holds for all DataVolumes.
+	Config cdiv1.CDIConfigStatus
 	// Source is the claim to clone, nil when nothing is cloned.
 	Source *corev1.PersistentVolumeClaim
 	// Labels come from the source: what instance type and preference suit the disk.
@@ -26,9 +31,9 @@ type claimInput struct {
 
 // buildClaim returns the claim of a DataVolume.
 //
-// spec.pvc is taken as it is. spec.storage is completed: ReadWriteOnce and Filesystem where
-// it says nothing; a claim for a file system is larger than the disk asked for by the
-// overhead of a file system (6 %), except on Slipway's own node storage, whose volumes are directories.
+// spec.pvc is taken as it is. spec.storage is completed: with what the class's StorageProfile
+// offers where it says nothing (an *unknownModes error when that is not known); a claim for a file
+// system is larger than the disk asked for by the overhead that the CDIConfig has for the class.
 func buildClaim(in claimInput) (*corev1.PersistentVolumeClaim, error) {
 	dv := in.DataVolume
 	claim := &corev1.PersistentVolumeClaim{
@@ -48,7 +53,10 @@ func buildClaim(in claimInput) (*corev1.PersistentVolumeClaim, error) {
 	if dv.Spec.PVC != nil {
 		claim.Spec = *dv.Spec.PVC.DeepCopy()
 	} else {
-		claim.Spec = fromStorage(in)
+		var err error
+		if claim.Spec, err = fromStorage(in); err != nil {
+			return nil, err
+		}
 	}
 	if in.Source != nil {
 		if err := cloneFrom(in, claim); err != nil {
@@ -62,7 +70,7 @@ func buildClaim(in claimInput) (*corev1.PersistentVolumeClaim, error) {
 	return claim, nil
 }
 
-func fromStorage(in claimInput) corev1.PersistentVolumeClaimSpec {
+func fromStorage(in claimInput) (corev1.PersistentVolumeClaimSpec, error) {
 	s := in.DataVolume.Spec.Storage.DeepCopy()
 	spec := corev1.PersistentVolumeClaimSpec{
 		AccessModes: s.AccessModes, Selector: s.Selector, Resources: s.Resources, VolumeName: s.VolumeName,
@@ -71,28 +79,14 @@ func fromStorage(in claimInput) corev1.PersistentVolumeClaimSpec {
 	if spec.StorageClassName == nil && in.Class != nil {
 		spec.StorageClassName = new(in.Class.Name)
 	}
-	if spec.VolumeMode == nil || *spec.VolumeMode == cdiv1.PersistentVolumeFromStorageProfile {
-		spec.VolumeMode = new(corev1.PersistentVolumeFilesystem)
-		if in.Source != nil && in.Source.Spec.VolumeMode != nil {
-			spec.VolumeMode = new(*in.Source.Spec.VolumeMode)
-		}
-	}
-	if len(spec.AccessModes) == 0 {
-		spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+	if err := chooseModes(&spec, in); err != nil {
+		return spec, err
 	}
 	size := spec.Resources.Requests.Storage()
-	if size.Sign() > 0 && *spec.VolumeMode == corev1.PersistentVolumeFilesystem {
-		spec.Resources.Requests[corev1.ResourceStorage] = inflate(*size, overhead(in.Class))
+	if size.Sign() > 0 && volumeMode(spec) == corev1.PersistentVolumeFilesystem {
+		spec.Resources.Requests[corev1.ResourceStorage] = inflate(*size, cdiconfig.Overhead(&in.Config, in.Class))
 	}
-	return spec
-}
-
-// overhead is the part of a file system's size that files cannot have.
-func overhead(class *storagev1.StorageClass) float64 {
-	if class != nil && class.Provisioner == names.HostPathDriver {
-		return 0
-	}
-	return defaultOverhead
+	return spec, enlarge(&spec, in.Profile)
 }
 
 // inflate returns the size of a file system that holds a file of size bytes, in whole MiB.

@@ -23,13 +23,23 @@ func (r *Reconciler) ensureClaim(ctx context.Context, s *scope) error {
 	if s.claim != nil {
 		return r.checkClaim(ctx, s)
 	}
-	input := claimInput{DataVolume: s.dv, Class: s.class}
+	input := claimInput{DataVolume: s.dv, Class: s.class, Config: s.config}
+	if err := r.profile(ctx, s, &input); err != nil {
+		return err
+	}
 	if s.plan.kind == kindClone {
 		if err := r.cloneSource(ctx, s, &input); err != nil {
 			return err
 		}
 	}
 	claim, err := buildClaim(input)
+	if unknown, ok := errors.AsType[*unknownModes](err); ok {
+		s.waiting = &obstacle{reasonClaimNotValid, unknown.Error()}
+		if unknown.early {
+			s.waiting.reason = reasonPending
+		}
+		return steps.ErrDone
+	}
 	if err != nil {
 		s.failed = &obstacle{reasonInvalidClone, err.Error()}
 		if input.Source == nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -42,6 +43,7 @@ func TestController(t *testing.T) {
 		"a claim of another is not touched until it may be":  foreignClaim,
 		"a clone through a DataSource waits for its source":  cloneThroughDataSource,
 		"what is not supported says so":                      unsupportedSource,
+		"a claim takes its modes from the StorageProfile":    modesOfTheProfile,
 	} {
 		t.Run(name, func(t *testing.T) {
 			test(t, newWorld(t, c))
@@ -377,6 +379,45 @@ func cloneThroughDataSource(t *testing.T, w *world) {
 	dv := w.phase("clone", cdiv1.Succeeded)
 	if dv.Annotations[names.AnnotationDigest] != "slipway1:11" || dv.Labels["instancetype.kubevirt.io/default-instancetype"] != "u1.small" {
 		t.Errorf("the clone is %+v", dv.ObjectMeta)
+	}
+}
+
+func modesOfTheProfile(t *testing.T, w *world) {
+	profile := &cdiv1.StorageProfile{}
+	profile.Name = "fast"
+	w.must(w.Create(t.Context(), profile))
+	t.Cleanup(func() { w.must(w.Delete(context.Background(), profile)) })
+	w.create("disk", "fast", http(), func(dv *cdiv1.DataVolume) {
+		dv.Spec.Storage = &cdiv1.StorageSpec{StorageClassName: new("fast"), Resources: dv.Spec.PVC.Resources}
+		dv.Spec.PVC = nil
+	})
+	w.until("it waits for the profile to be made", func() bool {
+		c := condition(w.dv("disk"), cdiv1.DataVolumeBound)
+		return c.Reason == "Pending" && strings.Contains(c.Message, "StorageProfile fast")
+	})
+	profile.Status.Conditions = []cdiv1.StorageProfileCondition{{
+		Type: cdiv1.StorageProfileRecognized, ConditionState: cdiv1.ConditionState{Status: corev1.ConditionFalse, LastTransitionTime: metav1.Now(), LastHeartbeatTime: metav1.Now()},
+	}}
+	w.must(w.Status().Update(t.Context(), profile))
+	const words = "Spec is missing accessMode and volumeMode, cannot get access mode from StorageProfile fast"
+	w.until("the DataVolume waits for the profile", func() bool {
+		c := condition(w.dv("disk"), cdiv1.DataVolumeBound)
+		return c.Reason == "ErrClaimNotValid" && strings.HasPrefix(c.Message, words)
+	})
+	w.until("an event says so", func() bool {
+		var all eventsv1.EventList
+		w.must(w.List(t.Context(), &all, client.InNamespace(w.namespace)))
+		return slices.ContainsFunc(all.Items, func(e eventsv1.Event) bool {
+			return e.Type == corev1.EventTypeWarning && e.Reason == "ErrClaimNotValid" && strings.HasPrefix(e.Note, words)
+		})
+	})
+	profile.Status.ClaimPropertySets = []cdiv1.ClaimPropertySet{{
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}, VolumeMode: new(corev1.PersistentVolumeBlock),
+	}}
+	w.must(w.Status().Update(t.Context(), profile))
+	w.until("the claim exists", func() bool { return w.claim("disk").UID != "" })
+	if spec := w.claim("disk").Spec; spec.AccessModes[0] != corev1.ReadWriteMany || *spec.VolumeMode != corev1.PersistentVolumeBlock {
+		t.Errorf("the claim asks for %v %v", spec.AccessModes, *spec.VolumeMode)
 	}
 }
 

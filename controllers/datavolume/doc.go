@@ -26,8 +26,6 @@ const (
 	AnnotationContentType = "cdi.kubevirt.io/storage.contentType"
 
 	annotationSelectedNode = "volume.kubernetes.io/selected-node"
-	annotationDefaultClass = "storageclass.kubernetes.io/is-default-class"
-	annotationDefaultVirt  = "storageclass.kubevirt.io/is-default-virt-class"
 	annotationLastApplied  = "kubectl.kubernetes.io/last-applied-configuration"
 	annotationFillingAlert = "alerts.k8s.io/KubePersistentVolumeFillingUp"
 	labelApp               = "app"
@@ -41,7 +39,6 @@ const (
 	progressDone           = cdiv1.DataVolumeProgress("100.0%")
 	kindDataVolume         = "DataVolume"
 	kindClaim              = "PersistentVolumeClaim"
-	defaultOverhead        = 0.06
 	controllerName         = "datavolume"
 	eventAction            = "Reconcile"
 )
@@ -59,6 +56,7 @@ const (
 	reasonUnschedulable   = "Unschedulable"
 	reasonError           = "Error"
 	reasonExists          = "ErrResourceExists"
+	reasonClaimNotValid   = "ErrClaimNotValid"
 	reasonUnsupported     = "NotSupported"
 	reasonInvalidClone    = "CloneValidationFailed"
 	reasonSourceMissing   = "CloneSourceNotFound"

@@ -8,7 +8,6 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -35,6 +34,8 @@ type podInput struct {
 	DataVolume *cdiv1.DataVolume
 	Claim      *corev1.PersistentVolumeClaim
 	Image      string
+	// Config is what holds for all DataVolumes: what the pod asks for and may have, and preallocation.
+	Config cdiv1.CDIConfigStatus
 	// Token is the password of the pod's progress.
 	Token string
 	// Affinity places a pod whose only work is that its claim gets bound; it imports nothing.
@@ -103,12 +104,9 @@ func importerContainer(in podInput) corev1.Container {
 			"--termination-log=" + corev1.TerminationMessagePathDefault,
 			fmt.Sprintf("--progress-address=:%d", transfer.ProgressPort),
 		},
-		Env:   []corev1.EnvVar{{Name: transfer.EnvToken, Value: in.Token}},
-		Ports: []corev1.ContainerPort{{Name: "progress", ContainerPort: transfer.ProgressPort, Protocol: corev1.ProtocolTCP}},
-		Resources: corev1.ResourceRequirements{
-			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("60M")},
-			Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi")},
-		},
+		Env:       []corev1.EnvVar{{Name: transfer.EnvToken, Value: in.Token}},
+		Ports:     []corev1.ContainerPort{{Name: "progress", ContainerPort: transfer.ProgressPort, Protocol: corev1.ProtocolTCP}},
+		Resources: podResources(in.Config),
 		SecurityContext: &corev1.SecurityContext{
 			AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true), RunAsNonRoot: new(true),
 			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
@@ -130,7 +128,7 @@ func addData(in podInput, pod *corev1.Pod, container *corev1.Container) {
 		mount(container, volumeData, dataDir, false)
 		container.Args = append(container.Args, "--target="+path.Join(dataDir, names.DiskFile))
 	}
-	if ptr.Deref(in.DataVolume.Spec.Preallocation, false) {
+	if ptr.Deref(in.DataVolume.Spec.Preallocation, in.Config.Preallocation) {
 		container.Args = append(container.Args, "--preallocate")
 	}
 }

@@ -24,6 +24,8 @@ type scope struct {
 	claim *corev1.PersistentVolumeClaim // by read, or created by ensureClaim; nil while there is none
 	class *storagev1.StorageClass       // by read: the claim's class, or the one that it will have
 	pod   *corev1.Pod                   // by read, or created by ensurePod; nil while there is none
+	// config is what holds for all DataVolumes. By read.
+	config cdiv1.CDIConfigStatus
 	// waiting says why the pass ended early, and failed why it can never succeed.
 	waiting, failed *obstacle
 	// cloning says how far the clone is that is made in the source's namespace.
@@ -57,6 +59,9 @@ func (r *Reconciler) read(ctx context.Context, dv *cdiv1.DataVolume) (*scope, er
 		s.pod = nil // of an earlier DataVolume of this name; it goes with that
 	}
 	if s.class, err = r.classOf(ctx, s); err != nil {
+		return nil, err
+	}
+	if s.config, err = r.config(ctx); err != nil {
 		return nil, err
 	}
 	s.last = lastResult(s.pod)
@@ -98,7 +103,7 @@ func (r *Reconciler) classOf(ctx context.Context, s *scope) (*storagev1.StorageC
 
 // defaultClass prefers the default for virtual machines to the default for all.
 func defaultClass(classes []storagev1.StorageClass) *storagev1.StorageClass {
-	for _, annotation := range []string{annotationDefaultVirt, annotationDefaultClass} {
+	for _, annotation := range []string{names.AnnotationDefaultVirtClass, names.AnnotationDefaultClass} {
 		for n := range classes {
 			if classes[n].Annotations[annotation] == valueTrue {
 				return &classes[n]

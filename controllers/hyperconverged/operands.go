@@ -32,12 +32,16 @@ const logVerbosity = "/spec/configuration/developerConfiguration/logVerbosity"
 type operand struct {
 	object     *unstructured.Unstructured
 	annotation string   // of HyperConverged: a JSON patch of this object
-	acted      []string // paths that a patch may set, since something acts on them
+	acted      []string // paths that a patch may set, since something acts on them; with all below those that end in a slash
 }
 
 // operands returns the KubeVirt, the CDI and the SSP object as hco wants them.
 func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Unstructured, error) {
 	ssp, err := sspSpec(hco)
+	if err != nil {
+		return nil, err
+	}
+	config, err := dataConfig(hco)
 	if err != nil {
 		return nil, err
 	}
@@ -66,9 +70,10 @@ func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Un
 			object: object(cdiKind.GroupVersion().String(), "CDI", "", names.CDIName, map[string]any{
 				"imagePullPolicy":   "IfNotPresent",
 				"uninstallStrategy": string(hcov1.BlockUninstall),
-				"config":            map[string]any{},
+				"config":            config,
 			}),
 			annotation: hcov1.AnnotationCDIPatch,
+			acted:      actedOfCDI,
 		},
 		{
 			object:     object(sspKind.GroupVersion().String(), sspKind.Kind, base.Namespace, sspv1beta3.Name, ssp),
@@ -88,6 +93,9 @@ func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Un
 		objects = append(objects, patched)
 	}
 	if err := checkUpdates(objects[0]); err != nil {
+		return nil, fmt.Errorf("HyperConverged %s: %w", hco.Name, err)
+	}
+	if err := checkDataConfig(objects[1]); err != nil {
 		return nil, fmt.Errorf("HyperConverged %s: %w", hco.Name, err)
 	}
 	mark(objects, "operands", base.Version)
@@ -132,7 +140,7 @@ func (o operand) patched(patch string) (*unstructured.Unstructured, error) {
 	}
 	var idle []string
 	for _, path := range leavesThatDiffer("", o.object.Object, result.Object) {
-		if !slices.Contains(o.acted, path) {
+		if !o.acts(path) {
 			idle = append(idle, path)
 		}
 	}
@@ -155,6 +163,13 @@ func checkGates(kubevirt *unstructured.Unstructured) error {
 		}
 	}
 	return nil
+}
+
+// acts says whether something acts on path. One of those listed that ends in a slash stands for all below it.
+func (o operand) acts(path string) bool {
+	return slices.ContainsFunc(o.acted, func(acted string) bool {
+		return acted == path || strings.HasSuffix(acted, "/") && strings.HasPrefix(path, acted)
+	})
 }
 
 func (o operand) instead() string {

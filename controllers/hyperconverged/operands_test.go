@@ -27,7 +27,9 @@ func TestOperandsArePatchedByAnnotation(t *testing.T) {
 		"no JSON":                   {annotation: kubevirt, patch: `useEmulation`, wantError: "it is no JSON patch"},
 		"a path that is not there":  {annotation: kubevirt, patch: `[{"op":"remove","path":"/spec/nothing"}]`, wantError: "it does not apply to KubeVirt"},
 		"the name of the object":    {annotation: kubevirt, patch: `[{"op":"replace","path":"/metadata/name","value":"x"}]`, wantError: "/metadata/name"},
-		"nothing of CDI is patched": {annotation: cdi, patch: `[{"op":"add","path":"/spec/config/featureGates","value":["x"]}]`, wantError: "nothing of CDI can be patched"},
+		"a gate of CDI":             {annotation: cdi, patch: `[{"op":"add","path":"/spec/config/featureGates","value":["x"]}]`, wantError: "/spec/config/featureGates, which Slipway does not act on; what can be patched: /spec/config/uploadProxyURLOverride"},
+		"a proxy for imports":       {annotation: cdi, patch: `[{"op":"add","path":"/spec/config/importProxy","value":{"HTTPProxy":"http://proxy:80"}}]`, wantError: "/spec/config/importProxy/HTTPProxy, which Slipway does not act on"},
+		"an overhead of everything": {annotation: cdi, patch: `[{"op":"add","path":"/spec/config/filesystemOverhead/storageClass/fast","value":"1"}]`, wantError: "a file system of which nothing is left"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -16,9 +16,6 @@ import (
 	"github.com/slipway-vm/slipway/internal/names"
 )
 
-// annotationDefaultVirt marks the StorageClass that virtual machines get where nothing names one.
-const annotationDefaultVirt = "storageclass.kubevirt.io/is-default-virt-class"
-
 // makeState sees to the claim of what the VMI keeps beside its disks: the one that is
 // there from an earlier start, or a new one.
 func (r *Reconciler) makeState(ctx context.Context, s *scope) error {
@@ -101,7 +98,7 @@ func (r *Reconciler) stateClass(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("listing storage classes: %w", err)
 	}
 	for i := range classes.Items {
-		if classes.Items[i].Annotations[annotationDefaultVirt] == "true" {
+		if classes.Items[i].Annotations[names.AnnotationDefaultVirtClass] == "true" {
 			return classes.Items[i].Name, nil
 		}
 	}

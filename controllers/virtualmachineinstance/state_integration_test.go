@@ -27,7 +27,7 @@ func (w *world) stateClaims() []corev1.PersistentVolumeClaim {
 func (w *world) keeps() string {
 	w.t.Helper()
 	class := &storagev1.StorageClass{
-		ObjectMeta:  metav1.ObjectMeta{GenerateName: "for-vms-", Annotations: map[string]string{annotationDefaultVirt: "true"}},
+		ObjectMeta:  metav1.ObjectMeta{GenerateName: "for-vms-", Annotations: map[string]string{names.AnnotationDefaultVirtClass: "true"}},
 		Provisioner: "somebody", VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer),
 	}
 	w.must(w.Create(w.t.Context(), class))

@@ -17,6 +17,16 @@ const (
 	CDIName            = "cdi-kubevirt-hyperconverged"
 )
 
+// CDIConfigName is the name of the cluster's one CDIConfig, which virt-controller keeps.
+const CDIConfigName = "config"
+
+// Annotations of StorageClasses that say which class a claim gets that names none: a virtual
+// machine's disk the first, everything else, and a disk where no class has the first, the second.
+const (
+	AnnotationDefaultVirtClass = "storageclass.kubevirt.io/is-default-virt-class"
+	AnnotationDefaultClass     = "storageclass.kubernetes.io/is-default-class"
+)
+
 // Field managers of server-side apply: one writer per field set.
 const (
 	ManagerOperator   = "virt-operator"

@@ -15,6 +15,8 @@ func lists() map[string][]Field {
 		DataVolume:             below("spec.", dataVolumeFields),
 		Snapshot:               below("spec.", snapshotFields),
 		Restore:                below("spec.", restoreFields),
+		DataImportCron:         below("spec.", join(cronFields, below("template.spec.", dataVolumeFields))),
+		CDI:                    below("spec.", cdiFields),
 	}
 }
 

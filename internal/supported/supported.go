@@ -23,6 +23,8 @@ const (
 	DataVolume             = "DataVolume"
 	Snapshot               = "VirtualMachineSnapshot"
 	Restore                = "VirtualMachineRestore"
+	DataImportCron         = "DataImportCron"
+	CDI                    = "CDI"
 )
 
 // Field is a field that Slipway acts on, with all that is below it.

@@ -28,6 +28,8 @@ var types = map[string]reflect.Type{
 	DataVolume:             reflect.TypeFor[cdiv1.DataVolume](),
 	Snapshot:               reflect.TypeFor[snapshotv1.VirtualMachineSnapshot](),
 	Restore:                reflect.TypeFor[snapshotv1.VirtualMachineRestore](),
+	DataImportCron:         reflect.TypeFor[cdiv1.DataImportCron](),
+	CDI:                    reflect.TypeFor[cdiv1.CDI](),
 }
 
 // leavesOf returns the leaves below spec of the kind's type, by path.

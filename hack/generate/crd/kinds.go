@@ -152,6 +152,20 @@ var Kinds = []Kind{
 		Columns: columns(age, phase),
 	},
 	{
+		// No status subresource in the field either.
+		Group: "cdi.kubevirt.io", Kind: "CDIConfig", Plural: "cdiconfigs", Cluster: true, Versions: beta(cdiTypes),
+	},
+	{
+		Group: "cdi.kubevirt.io", Kind: "StorageProfile", Plural: "storageprofiles",
+		Cluster: true, Status: true, Versions: beta(cdiTypes),
+	},
+	{
+		// No status subresource in the field either.
+		Group: "cdi.kubevirt.io", Kind: "DataImportCron", Plural: "dataimportcrons",
+		ShortNames: []string{"dic", "dics"}, Categories: all, Versions: beta(cdiTypes),
+		Columns: columns(column("Format", ".status.sourceFormat", "The format in which created sources are saved")),
+	},
+	{
 		Group: "template.openshift.io", Kind: "Template", Plural: "templates",
 		Versions: []Version{{Name: "v1", Package: templateTypes}},
 		Columns:  columns(column("Description", `.metadata.annotations.description`, ""), age),

@@ -4,6 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	virtv1 "kubevirt.io/api/core/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	sdkapi "kubevirt.io/controller-lifecycle-operator-sdk/api"
 )
 
@@ -43,6 +44,43 @@ type HyperConvergedSpec struct {
 	// WorkloadSources configures what workloads are made from.
 	// +optional
 	WorkloadSources WorkloadSources `json:"workloadSources,omitempty"`
+
+	// Storage configures the disks of virtual machines, and what fills them.
+	// +optional
+	Storage Storage `json:"storage,omitempty"`
+}
+
+// Storage configures the disks of virtual machines, and what fills them.
+type Storage struct {
+	// FilesystemOverhead is the part of a file system's size that a disk in it cannot have, from 0 to
+	// below 1, for all storage classes and for each; 0.06 when left out.
+	// +optional
+	FilesystemOverhead *cdiv1.FilesystemOverhead `json:"filesystemOverhead,omitempty"`
+
+	// ScratchSpaceStorageClass is the class of scratch space that clients read in the CDIConfig. What
+	// Slipway fills needs none.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	ScratchSpaceStorageClass *string `json:"scratchSpaceStorageClass,omitempty"`
+
+	// StorageImport configures imports.
+	// +optional
+	StorageImport *StorageImport `json:"storageImport,omitempty"`
+
+	// WorkloadResourceRequirements is what the pods that fill disks ask for and may have, in the place
+	// of the defaults.
+	// +optional
+	WorkloadResourceRequirements *corev1.ResourceRequirements `json:"workloadResourceRequirements,omitempty"`
+}
+
+// StorageImport configures imports.
+type StorageImport struct {
+	// InsecureRegistries are registries, as host or host:port, whose certificates are not checked, and
+	// which are spoken to without TLS when they have none.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +optional
+	InsecureRegistries []string `json:"insecureRegistries,omitempty"`
 }
 
 // Virtualization configures how virtual machines run.

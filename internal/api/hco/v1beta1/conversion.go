@@ -29,6 +29,10 @@ func (h *HyperConverged) ConvertTo(hub conversion.Hub) error {
 			TektonTasksNamespace: in.Spec.TektonTasksNamespace, TektonPipelinesNamespace: in.Spec.TektonPipelinesNamespace,
 			CommonInstancetypesDeployment: in.Spec.CommonInstancetypesDeployment,
 		},
+		Storage: hcov1.Storage{
+			FilesystemOverhead: in.Spec.FilesystemOverhead, ScratchSpaceStorageClass: in.Spec.ScratchSpaceStorageClass,
+			StorageImport: in.Spec.StorageImport, WorkloadResourceRequirements: in.Spec.ResourceRequirements.StorageWorkloads,
+		},
 	}
 	return nil
 }
@@ -56,6 +60,11 @@ func (h *HyperConverged) ConvertFrom(hub conversion.Hub) error {
 		TektonPipelinesNamespace: in.Spec.WorkloadSources.TektonPipelinesNamespace,
 
 		CommonInstancetypesDeployment: in.Spec.WorkloadSources.CommonInstancetypesDeployment,
+
+		FilesystemOverhead:       in.Spec.Storage.FilesystemOverhead,
+		ScratchSpaceStorageClass: in.Spec.Storage.ScratchSpaceStorageClass,
+		StorageImport:            in.Spec.Storage.StorageImport,
+		ResourceRequirements:     ResourceRequirements{StorageWorkloads: in.Spec.Storage.WorkloadResourceRequirements},
 	}
 	return nil
 }

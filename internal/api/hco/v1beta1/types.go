@@ -1,8 +1,10 @@
 package v1beta1
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	virtv1 "kubevirt.io/api/core/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	sdkapi "kubevirt.io/controller-lifecycle-operator-sdk/api"
 
 	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
@@ -57,6 +59,32 @@ type HyperConvergedSpec struct {
 	// installed. They are when it is left out.
 	// +optional
 	CommonInstancetypesDeployment *virtv1.CommonInstancetypesDeployment `json:"commonInstancetypesDeployment,omitempty"`
+
+	// FilesystemOverhead is the part of a file system's size that a disk in it cannot have, from 0 to
+	// below 1, for all storage classes and for each; 0.06 when left out.
+	// +optional
+	FilesystemOverhead *cdiv1.FilesystemOverhead `json:"filesystemOverhead,omitempty"`
+
+	// ScratchSpaceStorageClass is the class of scratch space that clients read in the CDIConfig. What
+	// Slipway fills needs none.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	ScratchSpaceStorageClass *string `json:"scratchSpaceStorageClass,omitempty"`
+
+	// StorageImport configures imports.
+	// +optional
+	StorageImport *hcov1.StorageImport `json:"storageImport,omitempty"`
+
+	// ResourceRequirements is what pods ask for and may have.
+	// +optional
+	ResourceRequirements ResourceRequirements `json:"resourceRequirements,omitempty"`
+}
+
+// ResourceRequirements is what pods ask for and may have.
+type ResourceRequirements struct {
+	// StorageWorkloads is of the pods that fill disks, in the place of the defaults.
+	// +optional
+	StorageWorkloads *corev1.ResourceRequirements `json:"storageWorkloads,omitempty"`
 }
 
 // HyperConvergedConfig configures a class of components.

@@ -1,0 +1,92 @@
+package admission
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// cronBase is a DataImportCron that is admitted; cases change it.
+const cronBase = `
+apiVersion: cdi.kubevirt.io/v1beta1
+kind: DataImportCron
+metadata: {name: x, namespace: prod}
+spec:
+  schedule: "30 4 * * *"
+  managedDataSource: debian
+  template:
+    spec:
+      source: {http: {url: "https://example.com/disk.qcow2"}}
+      storage: {resources: {requests: {storage: 1Gi}}}
+`
+
+func TestBadDataImportCronsAreRefusedWithThePath(t *testing.T) {
+	const source = "spec.template.spec.source."
+	for name, c := range map[string]struct {
+		old, replacement string
+		want             []string
+	}{
+		"nothing wrong":                 {"debian", "debian-12", nil},
+		"everything":                    {"  template:\n", "  importsToKeep: 2\n  garbageCollect: Never\n  retentionPolicy: None\n  template:\n    metadata: {labels: {a: b}}\n", nil},
+		"no schedule":                   {"30 4 * * *", "", nil},
+		"a schedule of nonsense":        {"30 4 * * *", "at dawn", []string{"spec.schedule"}},
+		"a schedule of seconds":         {"30 4 * * *", "@every 5s", []string{"spec.schedule"}},
+		"a day that never comes":        {"30 4 * * *", "0 0 31 2 *", []string{"spec.schedule"}},
+		"no DataSource":                 {"managedDataSource: debian", "managedDataSource: \"\"", []string{"spec.managedDataSource"}},
+		"a DataSource of no name":       {"managedDataSource: debian", "managedDataSource: Debian_12", []string{"spec.managedDataSource"}},
+		"a DataSource of a long name":   {"managedDataSource: debian", "managedDataSource: " + strings.Repeat("a", 64), []string{"spec.managedDataSource"}},
+		"a long name":                   {"name: x", "name: " + strings.Repeat("a", 64), []string{"metadata.name"}},
+		"less than nothing to keep":     {"  template:\n", "  importsToKeep: -1\n  template:\n", []string{"spec.importsToKeep"}},
+		"a way to collect that is none": {"  template:\n", "  garbageCollect: Sometimes\n  template:\n", []string{"spec.garbageCollect"}},
+		"an account":                    {"  template:\n", "  serviceAccountName: importer\n  template:\n", []string{"spec.serviceAccountName"}},
+		"a blank disk":                  {`{http: {url: "https://example.com/disk.qcow2"}}`, "{blank: {}}", []string{"spec.template.spec.source"}},
+		"a DataSource as source":        {`source: {http: {url: "https://example.com/disk.qcow2"}}`, "sourceRef: {kind: DataSource, name: a}", []string{"spec.template.spec.sourceRef"}},
+		"no URL":                        {"https://example.com/disk.qcow2", "ftp://example.com", []string{source + "http.url"}},
+		"a Secret":                      {`disk.qcow2"`, `disk.qcow2", secretRef: login`, []string{source + "http.secretRef"}},
+		"headers of Secrets":            {`disk.qcow2"`, `disk.qcow2", secretExtraHeaders: [a]`, []string{source + "http.secretExtraHeaders"}},
+		"no size":                       {"{resources: {requests: {storage: 1Gi}}}", "{}", []string{"spec.template.spec.storage.resources.requests.storage"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if !strings.Contains(cronBase, c.old) {
+				t.Fatalf("the base has no %q", c.old)
+			}
+			response := ask(t, "/dataimportcrons-validate", []byte(strings.Replace(cronBase, c.old, c.replacement, 1)), nil, "jane")
+			if got := refusedPaths(response); response.Allowed != (c.want == nil) || !slices.Equal(got, c.want) {
+				t.Errorf("refused %v, want %v: %+v", got, c.want, response.Result)
+			}
+		})
+	}
+}
+
+func TestADataImportCronKeepsItsSpec(t *testing.T) {
+	other := []byte(strings.Replace(cronBase, "30 4", "30 5", 1))
+	if response := ask(t, "/dataimportcrons-validate", other, []byte(cronBase), "jane"); response.Allowed || !strings.Contains(response.Result.Message, "Cannot update DataImportCron Spec") {
+		t.Errorf("a change of the schedule: %+v", response)
+	}
+	if response := ask(t, "/dataimportcrons-validate", []byte(strings.Replace(cronBase, "name: x", "name: x, labels: {a: b}", 1)), []byte(cronBase), "jane"); !response.Allowed {
+		t.Errorf("a change of labels: %+v", response.Result)
+	}
+}
+
+func TestBadProfilesAndConfigurationsAreRefusedWithThePath(t *testing.T) {
+	const config = "apiVersion: cdi.kubevirt.io/v1beta1\nkind: CDI\nmetadata: {name: cdi}\nspec: "
+	const profile = "apiVersion: cdi.kubevirt.io/v1beta1\nkind: StorageProfile\nmetadata: {name: fast}\nspec: "
+	for _, c := range []struct {
+		path, object string
+		want         []string
+	}{
+		{"/storageprofiles-validate", profile + "{}", nil},
+		{"/storageprofiles-validate", profile + "{claimPropertySets: [{accessModes: [ReadWriteMany], volumeMode: Block}], cloneStrategy: csi-clone, dataImportCronSourceFormat: pvc, snapshotClass: a}", nil},
+		{"/storageprofiles-validate", profile + "{claimPropertySets: [{accessModes: []}]}", []string{"spec.claimPropertySets[0].accessModes", "spec.claimPropertySets[0].volumeMode"}},
+		{"/storageprofiles-validate", profile + "{cloneStrategy: copy, dataImportCronSourceFormat: snapshot}", []string{"spec.cloneStrategy", "spec.dataImportCronSourceFormat"}},
+		{"/cdis-validate", config + "{imagePullPolicy: IfNotPresent, uninstallStrategy: BlockUninstallIfWorkloadsExist, config: {featureGates: [HonorWaitForFirstConsumer], preallocation: true, podResourceRequirements: {limits: {memory: 1Gi}}}}", nil},
+		{"/cdis-validate", config + "{config: {importProxy: {HTTPProxy: a}}, infra: {deploymentReplicas: 2}}", []string{"spec.config.importProxy.HTTPProxy", "spec.infra.deploymentReplicas"}},
+		{"/cdis-validate", config + "{config: {featureGates: [DataVolumeClaimAdoption]}}", []string{"spec.config.featureGates[0]"}},
+		{"/cdis-validate", config + "{config: {filesystemOverhead: {global: \"1\"}}}", []string{"spec.config.filesystemOverhead.global"}},
+	} {
+		response := ask(t, c.path, []byte(c.object), nil, "jane")
+		if got := refusedPaths(response); response.Allowed != (c.want == nil) || !slices.Equal(got, c.want) {
+			t.Errorf("%s\nrefused %v, want %v: %+v", c.object, got, c.want, response.Result)
+		}
+	}
+}

@@ -1,0 +1,107 @@
+// Package dataimportcron validates DataImportCrons at admission.
+package dataimportcron
+
+import (
+	"reflect"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"github.com/slipway-vm/slipway/controllers/admission/datavolume"
+	"github.com/slipway-vm/slipway/internal/importschedule"
+)
+
+// maxName is how long the names are at the most that become labels and parts of other names.
+const maxName = 63
+
+// noSecrets is why a template cannot name Secrets yet.
+const noSecrets = "a DataImportCron cannot use it yet: virt-controller, which polls, does not read Secrets; publish the image where none is needed, or import it by a pipeline"
+
+// Validate returns what is wrong with a new DataImportCron.
+func Validate(cron *cdiv1.DataImportCron) field.ErrorList {
+	var errs field.ErrorList
+	spec, path := &cron.Spec, field.NewPath("spec")
+	if len(cron.Name) > maxName {
+		errs = append(errs, field.TooLong(field.NewPath("metadata", "name"), cron.Name, maxName))
+	}
+	if spec.Schedule != "" {
+		if _, err := importschedule.Parse(spec.Schedule); err != nil {
+			errs = append(errs, field.Invalid(path.Child("schedule"), spec.Schedule, "Illegal cron schedule: "+err.Error()))
+		}
+	}
+	errs = append(errs, dataSource(spec.ManagedDataSource, path.Child("managedDataSource"))...)
+	if keep := spec.ImportsToKeep; keep != nil && *keep < 0 {
+		errs = append(errs, field.Invalid(path.Child("importsToKeep"), *keep, "Illegal ImportsToKeep value; write how many imports stay, the last one among them"))
+	}
+	at := path.Child("template", "spec")
+	errs = append(errs, source(&spec.Template.Spec, at)...)
+	return append(errs, datavolume.Validate(&spec.Template.Spec, at)...)
+}
+
+// ValidateUpdate returns what is wrong with changing before into after.
+func ValidateUpdate(before, after *cdiv1.DataImportCron) field.ErrorList {
+	if reflect.DeepEqual(before.Spec, after.Spec) {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(field.NewPath("spec"), "Cannot update DataImportCron Spec; delete it and create another: the DataSource and its images stay unless retentionPolicy is None")}
+}
+
+func dataSource(name string, at *field.Path) field.ErrorList {
+	switch {
+	case name == "":
+		return field.ErrorList{field.Required(at, "Illegal ManagedDataSource value; name the DataSource")}
+	case len(name) > maxName:
+		return field.ErrorList{field.TooLong(at, name, maxName)}
+	}
+	var errs field.ErrorList
+	for _, message := range validation.IsDNS1123Subdomain(name) {
+		errs = append(errs, field.Invalid(at, name, "Illegal ManagedDataSource value: "+message))
+	}
+	return errs
+}
+
+// source checks that the template's source can be polled.
+func source(spec *cdiv1.DataVolumeSpec, path *field.Path) field.ErrorList {
+	at := path.Child("source")
+	switch {
+	case spec.SourceRef != nil:
+		return field.ErrorList{field.Forbidden(path.Child("sourceRef"), "what it names is not polled; set source.http or source.registry")}
+	case spec.Source == nil || spec.Source.HTTP == nil && spec.Source.Registry == nil:
+		return field.ErrorList{field.Required(at, "Missing source that can be polled; set http or registry")}
+	case spec.Source.HTTP != nil:
+		return http(spec.Source.HTTP, at.Child("http"))
+	}
+	return registry(spec.Source.Registry, at.Child("registry"))
+}
+
+func http(from *cdiv1.DataVolumeSourceHTTP, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if from.SecretRef != "" {
+		errs = append(errs, field.Forbidden(at.Child("secretRef"), noSecrets))
+	}
+	if len(from.SecretExtraHeaders) > 0 {
+		errs = append(errs, field.Forbidden(at.Child("secretExtraHeaders"), noSecrets))
+	}
+	return errs
+}
+
+func registry(from *cdiv1.DataVolumeSourceRegistry, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	switch {
+	case from.URL == nil:
+		errs = append(errs, field.Required(at.Child("url"), "name the image as docker://host/path:tag"))
+	case !strings.HasPrefix(*from.URL, "docker://"):
+		errs = append(errs, field.Invalid(at.Child("url"), *from.URL, "what is not in a registry is not polled; write docker://host/path:tag"))
+	case strings.Contains(*from.URL, "@"):
+		errs = append(errs, field.Invalid(at.Child("url"), *from.URL, "an image that is named by its digest never changes; name it by a tag"))
+	}
+	if from.SecretRef != nil && *from.SecretRef != "" {
+		errs = append(errs, field.Forbidden(at.Child("secretRef"), noSecrets))
+	}
+	if from.CertConfigMap != nil && *from.CertConfigMap != "" {
+		errs = append(errs, field.Forbidden(at.Child("certConfigMap"), "a DataImportCron cannot use it yet; put the registry on insecureRegistries of the HyperConverged object, or give it a certificate that is trusted"))
+	}
+	return errs
+}

@@ -1,0 +1,141 @@
+package dataimportcron
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/flowcontrol"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/slipway-vm/slipway/internal/steps"
+)
+
+// poller asks a source which image it has.
+type poller interface {
+	// digest returns the digest of the image that cron's template would import now, as sha256:….
+	// The registries that insecure names are asked without a check of their certificates.
+	digest(ctx context.Context, cron *cdiv1.DataImportCron, insecure []string) (string, error)
+}
+
+// Reconciler keeps DataSources on the newest images of DataImportCrons.
+type Reconciler struct {
+	client.Client
+
+	events events.EventRecorder
+	source poller
+	limit  flowcontrol.RateLimiter
+	polls  memory
+	now    func() time.Time
+}
+
+// SetupWithManager adds the controller to mgr.
+func SetupWithManager(mgr ctrl.Manager) error {
+	return setup(mgr, &sources{live: mgr.GetAPIReader(), allowed: public}, time.Now)
+}
+
+func setup(mgr ctrl.Manager, source poller, now func() time.Time) error {
+	r := &Reconciler{
+		Client: mgr.GetClient(), events: mgr.GetEventRecorder("dataimportcron-controller"), source: source,
+		limit: flowcontrol.NewTokenBucketRateLimiter(pollsPerSecond, pollBurst), now: now,
+	}
+	labelled := handler.EnqueueRequestsFromMapFunc(cronOf)
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("dataimportcron").
+		For(&cdiv1.DataImportCron{}).
+		Watches(&cdiv1.DataVolume{}, labelled).
+		Watches(&corev1.PersistentVolumeClaim{}, labelled).
+		Watches(&cdiv1.DataSource{}, labelled).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 4}). // each may wait for a server
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("setting up the DataImportCron controller: %w", err)
+	}
+	return nil
+}
+
+// cronOf requests the DataImportCron that an object is of.
+func cronOf(_ context.Context, object client.Object) []reconcile.Request {
+	name := object.GetLabels()[LabelCron]
+	if name == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: name}}}
+}
+
+// steps are done in this order in every pass: nothing is done for a DataSource that is
+// another's; what was imported is noted before anything older goes; a new import begins last.
+func (r *Reconciler) steps() []func(context.Context, *scope) error {
+	return []func(context.Context, *scope) error{
+		r.refuseRival,
+		r.poll,
+		r.noteUse,
+		r.collectGarbage,
+		r.ensureDataSource,
+		r.startImport,
+	}
+}
+
+// Reconcile makes one pass over the DataImportCron that req names.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	cron := &cdiv1.DataImportCron{}
+	if err := r.Get(ctx, req.NamespacedName, cron); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.polls.forget(req.NamespacedName)
+			return ctrl.Result{}, nil // what was to go with it goes by its owner references
+		}
+		return ctrl.Result{}, fmt.Errorf("reading DataImportCron %s: %w", req.NamespacedName, err)
+	}
+	if cron.DeletionTimestamp != nil {
+		return ctrl.Result{}, nil
+	}
+	s, err := r.read(ctx, cron)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	failure := steps.Run(ctx, s, r.steps())
+	failure = errors.Join(failure, r.writeStatus(ctx, s))
+	if apierrors.IsConflict(failure) {
+		return ctrl.Result{RequeueAfter: busyRetry}, nil // the cache lags behind
+	}
+	return s.result, failure
+}
+
+// sooner makes the next pass come after d at the latest.
+func (s *scope) sooner(d time.Duration) {
+	d = max(d, time.Second)
+	if s.result.RequeueAfter == 0 || d < s.result.RequeueAfter {
+		s.result.RequeueAfter = d
+	}
+}
+
+// refuseRival ends the pass when the DataSource is another DataImportCron's.
+func (r *Reconciler) refuseRival(ctx context.Context, s *scope) error {
+	if s.source == nil {
+		return nil
+	}
+	name := s.source.Labels[LabelCron]
+	if name == "" || name == s.cron.Name {
+		return nil
+	}
+	other, err := get(ctx, r.Client, types.NamespacedName{Namespace: s.cron.Namespace, Name: name}, &cdiv1.DataImportCron{})
+	if err != nil {
+		return err
+	}
+	if other == nil || other.Spec.ManagedDataSource != s.source.Name {
+		return nil // it is nobody's any more
+	}
+	s.rival = name
+	s.sooner(lastRetry) // no event comes when the other one goes
+	return steps.ErrDone
+}

@@ -1,0 +1,61 @@
+// Package dataimportcron looks for new images when DataImportCrons say so, imports them by
+// DataVolumes, and keeps a DataSource on the last one that is whole.
+//
+// The controller polls by itself: a request for one byte of a file, or for the digest of an
+// image in a registry. There is no CronJob and no pod for it.
+package dataimportcron
+
+import "time"
+
+// Labels and annotations of the field.
+const (
+	// LabelCron is on DataVolumes, claims and DataSources: the DataImportCron that they are of.
+	LabelCron = "cdi.kubevirt.io/dataImportCron"
+	// LabelCleanup is on those that go with it.
+	LabelCleanup = "cdi.kubevirt.io/dataImportCron.cleanup"
+	// AnnotationDesired on a DataImportCron is the digest of the image that is to be imported.
+	AnnotationDesired = "cdi.kubevirt.io/storage.import.sourceDesiredDigest"
+	// AnnotationLastPoll and AnnotationNextPoll on a DataImportCron are when it was polled last and is next.
+	AnnotationLastPoll = "cdi.kubevirt.io/storage.import.lastCronTime"
+	AnnotationNextPoll = "cdi.kubevirt.io/storage.import.nextCronTime"
+	// AnnotationLastUse on a claim is when it became what the DataSource names. What was used longest ago goes first.
+	AnnotationLastUse = "cdi.kubevirt.io/storage.import.lastUseTime"
+
+	annotationRetainPod = "cdi.kubevirt.io/storage.pod.retainAfterCompletion"
+	manager             = "dataimportcron-controller" // of fields; others have status and annotations of the same objects
+	eventAction         = "Reconcile"
+	valueTrue           = "true"
+)
+
+// Reasons of conditions and events, in the field's words.
+const (
+	reasonNoDigest  = "NoDigest"
+	reasonNoImport  = "NoImport"
+	reasonOutdated  = "Outdated"
+	reasonScheduled = "ImportScheduled"
+	reasonProgress  = "ImportProgressing"
+	reasonFailed    = "ImportFailed"
+	reasonUpToDate  = "UpToDate"
+	reasonManaged   = "ErrDataSourceAlreadyManaged"
+	reasonTaken     = "ErrResourceExists"
+	reasonPollError = "PollFailed"
+)
+
+const (
+	digestPrefix = "sha256:"
+	// digestInName is how many digits of a digest are in the name of its DataVolume.
+	digestInName = 12
+	// keptImports is how many imports stay where spec.importsToKeep does not say.
+	keptImports = 3
+	// pollBound is how long a server may take to answer.
+	pollBound = 20 * time.Second
+	// A poll that failed is tried again after firstRetry, doubled up to lastRetry, but not after the next one is due.
+	firstRetry = time.Minute
+	lastRetry  = time.Hour
+	// pollsPerSecond and pollBurst bound how often virt-controller polls for all DataImportCrons.
+	pollsPerSecond = 2
+	pollBurst      = 10
+	// busyRetry is how long a poll waits that is one too many, goneRetry how long a deletion is given.
+	busyRetry = time.Second
+	goneRetry = 2 * time.Second
+)

@@ -1,0 +1,177 @@
+package dataimportcron
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/slipway-vm/slipway/internal/apply"
+	"github.com/slipway-vm/slipway/internal/clonesource"
+	"github.com/slipway-vm/slipway/internal/names"
+)
+
+// noteUse writes onto the claim of a new import when it became what the DataSource names.
+func (r *Reconciler) noteUse(ctx context.Context, s *scope) error {
+	last := s.cron.Status.LastImportedPVC
+	if !s.imported() || s.claim.Annotations[AnnotationLastUse] != "" && last != nil && last.Name == s.claim.Name {
+		return nil
+	}
+	at := r.now().UTC().Format(time.RFC3339Nano)
+	meta := map[string]any{"annotations": map[string]string{AnnotationLastUse: at}, "labels": labels(s.cron)}
+	if err := apply.Fields(ctx, r.Client, s.claim, manager, map[string]any{"metadata": meta}); err != nil {
+		return fmt.Errorf("noting that claim %s is the newest image: %w", s.claim.Name, err)
+	}
+	if s.claim.Annotations == nil {
+		s.claim.Annotations = map[string]string{}
+	}
+	s.claim.Annotations[AnnotationLastUse] = at
+	return nil
+}
+
+// startImport makes the DataVolume of an image that was not imported yet, one at a time. An
+// import that cannot succeed makes way: for another image at once, for the same one at the next poll.
+func (r *Reconciler) startImport(ctx context.Context, s *scope) error {
+	again := s.polled && s.dv != nil && s.dv.Status.Phase == cdiv1.Failed
+	if !s.outdated() && !again {
+		return nil
+	}
+	if s.current != nil && !s.imported() {
+		if !again && !erroneous(s.dv) {
+			return nil
+		}
+		return r.giveUp(ctx, s)
+	}
+	dv, err := newDataVolume(s.cron, s.digest)
+	if err != nil {
+		s.taken = err.Error()
+		return nil
+	}
+	log.FromContext(ctx).Info("Importing a new image", "DataVolume", dv.Name, "digest", s.digest)
+	err = r.Create(ctx, dv, client.FieldOwner(manager))
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		if there, err := r.existing(ctx, s, dv.Name); err != nil || !there {
+			return err
+		}
+	case apierrors.IsInvalid(err) || apierrors.IsForbidden(err):
+		s.taken = fmt.Sprintf("DataVolume %s is refused: %v", dv.Name, err)
+		r.events.Eventf(s.cron, nil, corev1.EventTypeWarning, reasonFailed, eventAction, "%s", s.taken)
+		s.sooner(lastRetry)
+		return nil
+	case err != nil:
+		return fmt.Errorf("creating DataVolume %s: %w", dv.Name, err)
+	}
+	s.current, s.dv, s.claim = &cdiv1.ImportStatus{DataVolumeName: dv.Name, Digest: s.digest}, dv, nil
+	return nil
+}
+
+// existing says whether the DataVolume of a name is ours, and stays: an image that was imported before is taken as it is.
+func (r *Reconciler) existing(ctx context.Context, s *scope, name string) (bool, error) {
+	there, err := get(ctx, r.Client, types.NamespacedName{Namespace: s.cron.Namespace, Name: name}, &cdiv1.DataVolume{})
+	if err != nil {
+		return false, err
+	}
+	switch {
+	case there == nil || there.DeletionTimestamp != nil: // on its way, in or out
+		s.sooner(goneRetry)
+		return false, nil
+	case there.Labels[LabelCron] != s.cron.Name:
+		s.taken = fmt.Sprintf("DataVolume %s exists and is not of this DataImportCron; delete or label it", name)
+		return false, nil
+	}
+	s.sooner(goneRetry) // it may be whole already
+	return true, nil
+}
+
+// erroneous reports whether an import has failed, or fails again and again.
+func erroneous(dv *cdiv1.DataVolume) bool {
+	if dv == nil || dv.Status.Phase == cdiv1.Failed {
+		return dv != nil
+	}
+	for _, c := range dv.Status.Conditions {
+		if c.Type == cdiv1.DataVolumeRunning {
+			return c.Status == corev1.ConditionFalse && c.Reason == "Error"
+		}
+	}
+	return false
+}
+
+// giveUp deletes the DataVolume of an import that did not succeed; the pass after it is gone begins anew.
+func (r *Reconciler) giveUp(ctx context.Context, s *scope) error {
+	if s.dv != nil && s.dv.DeletionTimestamp == nil {
+		log.FromContext(ctx).Info("Giving an import up", "DataVolume", s.dv.Name, "phase", s.dv.Status.Phase)
+		if err := r.Delete(ctx, s.dv, client.Preconditions{UID: &s.dv.UID}); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("deleting DataVolume %s, whose import failed: %w", s.dv.Name, err)
+		}
+	}
+	s.current, s.dv, s.claim = nil, nil, nil
+	s.sooner(goneRetry)
+	return nil
+}
+
+// labels are those of what a DataImportCron makes.
+func labels(cron *cdiv1.DataImportCron) map[string]string {
+	all := map[string]string{LabelCron: cron.Name}
+	if goes(cron) {
+		all[LabelCleanup] = valueTrue
+	}
+	return all
+}
+
+// goes says whether what a DataImportCron makes goes with it.
+func goes(cron *cdiv1.DataImportCron) bool {
+	return ptr.Deref(cron.Spec.RetentionPolicy, cdiv1.DataImportCronRetainAll) == cdiv1.DataImportCronRetainNone
+}
+
+// owners are those of what a DataImportCron makes: itself, when that goes with it.
+func owners(cron *cdiv1.DataImportCron) []metav1.OwnerReference {
+	if !goes(cron) {
+		return nil
+	}
+	return []metav1.OwnerReference{{
+		APIVersion: cdiv1.SchemeGroupVersion.String(), Kind: "DataImportCron", Name: cron.Name, UID: cron.UID,
+	}}
+}
+
+// newDataVolume returns the DataVolume that imports the image of a digest.
+func newDataVolume(cron *cdiv1.DataImportCron, digest string) (*cdiv1.DataVolume, error) {
+	if len(digest) < len(digestPrefix)+digestInName || digest[:len(digestPrefix)] != digestPrefix {
+		return nil, fmt.Errorf("annotation %s is %q; it must be %s and hexadecimal digits", AnnotationDesired, digest, digestPrefix)
+	}
+	template := cron.Spec.Template.DeepCopy()
+	dv := &cdiv1.DataVolume{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: cron.Namespace, Name: cron.Spec.ManagedDataSource + "-" + digest[len(digestPrefix):][:digestInName],
+			Labels: clonesource.Defaults(cron.Labels), Annotations: template.Annotations, OwnerReferences: owners(cron),
+		},
+		Spec: template.Spec,
+	}
+	maps.Copy(dv.Labels, template.Labels)
+	maps.Copy(dv.Labels, map[string]string{names.LabelManagedBy: names.ManagedBy, names.LabelComponent: "storage"})
+	maps.Copy(dv.Labels, labels(cron))
+	if dv.Annotations == nil {
+		dv.Annotations = map[string]string{}
+	}
+	dv.Annotations[names.AnnotationBind] = valueTrue // nobody consumes a golden image
+	if retain := cron.Annotations[annotationRetainPod]; retain != "" {
+		dv.Annotations[annotationRetainPod] = retain
+	}
+	if source := dv.Spec.Source; source != nil && source.Registry != nil && source.Registry.URL != nil {
+		url, err := withDigest(*source.Registry.URL, digest)
+		if err != nil {
+			return nil, err
+		}
+		source.Registry.URL = &url
+	}
+	return dv, nil
+}

@@ -1,0 +1,113 @@
+package dataimportcron
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+)
+
+const someDigest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+func TestNewDataVolume(t *testing.T) {
+	cron := ofHTTP(cdiv1.DataVolumeSourceHTTP{URL: "https://example.com/disk.qcow2"})
+	cron.Namespace, cron.Name, cron.UID = "images", "debian", "uid"
+	cron.Labels = map[string]string{"instancetype.kubevirt.io/default-preference": "debian", "team": "a"}
+	cron.Annotations = map[string]string{annotationRetainPod: "true"}
+	cron.Spec.ManagedDataSource = "debian-12"
+	cron.Spec.Template.Labels = map[string]string{"own": "b"}
+	dv, err := newDataVolume(cron, someDigest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if dv.Name != "debian-12-0123456789ab" || dv.Namespace != "images" || len(dv.OwnerReferences) != 0 {
+		t.Errorf("it is %+v", dv.ObjectMeta)
+	}
+	for name, want := range map[string]string{
+		LabelCron: "debian", LabelCleanup: "", "instancetype.kubevirt.io/default-preference": "debian", "team": "", "own": "b",
+	} {
+		if dv.Labels[name] != want {
+			t.Errorf("label %s is %q, want %q", name, dv.Labels[name], want)
+		}
+	}
+	if dv.Annotations["cdi.kubevirt.io/storage.bind.immediate.requested"] != "true" || dv.Annotations[annotationRetainPod] != "true" {
+		t.Errorf("annotations are %v", dv.Annotations)
+	}
+	cron.Spec.RetentionPolicy = new(cdiv1.DataImportCronRetainNone)
+	if dv, err = newDataVolume(cron, someDigest); err != nil || dv.Labels[LabelCleanup] != "true" || len(dv.OwnerReferences) != 1 || dv.OwnerReferences[0].UID != "uid" {
+		t.Errorf("one that goes with its DataImportCron is %+v, %v", dv, err)
+	}
+	cron.Spec.Template.Spec.Source = &cdiv1.DataVolumeSource{Registry: &cdiv1.DataVolumeSourceRegistry{URL: new("docker://example.com/disk:12")}}
+	if dv, err = newDataVolume(cron, someDigest); err != nil || *dv.Spec.Source.Registry.URL != "docker://example.com/disk@"+someDigest {
+		t.Errorf("one of a registry is %+v, %v", dv.Spec.Source.Registry, err)
+	}
+	if *cron.Spec.Template.Spec.Source.Registry.URL != "docker://example.com/disk:12" {
+		t.Error("the template was changed")
+	}
+	for _, digest := range []string{"", "sha256:", "sha256:0123", "md5:0123456789abcdef"} {
+		if _, err := newDataVolume(cron, digest); err == nil || !strings.Contains(err.Error(), AnnotationDesired) {
+			t.Errorf("%q: %v", digest, err)
+		}
+	}
+}
+
+func TestSuperfluous(t *testing.T) {
+	claim := func(name, used string) corev1.PersistentVolumeClaim {
+		return corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{AnnotationLastUse: used}}}
+	}
+	all := []corev1.PersistentVolumeClaim{
+		claim("second", "2026-01-02T00:00:00Z"), claim("now", "2026-01-04T00:00:00Z"),
+		claim("never", ""), claim("third", "2026-01-03T00:00:00.5Z"), claim("first", "2026-01-01T00:00:00Z"),
+	}
+	gone := claim("gone", "2026-01-03T00:00:00Z")
+	gone.DeletionTimestamp = &metav1.Time{Time: time.Unix(0, 0)}
+	all = append(all, gone)
+	for keep, want := range map[int][]string{
+		0: {"third", "second", "first", "never"}, 1: {"third", "second", "first", "never"}, 2: {"second", "first", "never"}, 4: {"never"}, 9: nil,
+	} {
+		var got []string
+		for _, c := range superfluous(all, "now", keep) {
+			got = append(got, c.Name)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("of %d to keep go %v, want %v", keep, got, want)
+		}
+	}
+}
+
+func TestConditions(t *testing.T) {
+	filled := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+	in := func(phase cdiv1.DataVolumePhase) *cdiv1.DataVolume {
+		return &cdiv1.DataVolume{Status: cdiv1.DataVolumeStatus{Phase: phase}}
+	}
+	current := &cdiv1.ImportStatus{DataVolumeName: "a", Digest: someDigest}
+	for name, c := range map[string]struct {
+		scope scope
+		want  string // Progressing, UpToDate: their reasons
+	}{
+		"a new one":               {scope{}, "NoImport False, NoDigest False"},
+		"a server that is away":   {scope{unknown: "away"}, "NoImport False, NoDigest False"},
+		"another's DataSource":    {scope{rival: "other"}, "NoImport False, ErrDataSourceAlreadyManaged False"},
+		"an image to import":      {scope{digest: someDigest}, "NoImport False, Outdated False"},
+		"an import that waits":    {scope{digest: someDigest, current: current, dv: in(cdiv1.Pending)}, "Pending False, ImportProgressing False"},
+		"an import that begins":   {scope{digest: someDigest, current: current, dv: in(cdiv1.ImportScheduled)}, "ImportScheduled False, ImportProgressing False"},
+		"an import":               {scope{digest: someDigest, current: current, dv: in(cdiv1.ImportInProgress)}, "ImportProgressing True, ImportProgressing False"},
+		"an import that failed":   {scope{digest: someDigest, current: current, dv: in(cdiv1.Failed)}, "Failed False, ImportFailed False"},
+		"a name that is taken":    {scope{digest: someDigest, taken: "it is taken"}, "NoImport False, ErrResourceExists False"},
+		"an image":                {scope{digest: someDigest, current: current, dv: in(cdiv1.Succeeded), claim: filled}, "NoImport False, UpToDate True"},
+		"an image, and a new one": {scope{digest: digestOf("new"), current: current, dv: in(cdiv1.Succeeded), claim: filled}, "NoImport False, Outdated False"},
+	} {
+		c.scope.cron = &cdiv1.DataImportCron{Spec: cdiv1.DataImportCronSpec{Schedule: "@daily"}}
+		var got []string
+		for _, condition := range newStatus(&c.scope, metav1.Now()).Conditions {
+			got = append(got, condition.Reason+" "+string(condition.Status))
+		}
+		if strings.Join(got, ", ") != c.want {
+			t.Errorf("%s: got %s, want %s", name, strings.Join(got, ", "), c.want)
+		}
+	}
+}

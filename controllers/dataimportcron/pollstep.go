@@ -1,0 +1,134 @@
+package dataimportcron
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/slipway-vm/slipway/internal/importschedule"
+	"github.com/slipway-vm/slipway/internal/names"
+)
+
+// poll asks the source for its image when that is due: at once for a new DataImportCron, then by
+// its schedule. One that fails is tried again, for a schedule may be of weeks.
+func (r *Reconciler) poll(ctx context.Context, s *scope) error {
+	if s.cron.Spec.Schedule == "" {
+		s.nextPoll = time.Time{}
+		return nil // somebody else writes the digest
+	}
+	schedule, err := importschedule.Parse(s.cron.Spec.Schedule)
+	if err != nil { // it came by admission before that knew better
+		s.unknown = "spec.schedule: " + err.Error()
+		return nil
+	}
+	now, before := r.now(), r.polls.of(s.cron)
+	due := now
+	if !s.lastPoll.IsZero() {
+		due = schedule.Next(s.lastPoll)
+	}
+	if before.failures > 0 {
+		due, s.unknown = before.retry, before.message
+	}
+	s.nextPoll = due
+	if wait := due.Sub(now); wait > 0 {
+		s.sooner(wait)
+		return nil
+	}
+	if !r.limit.TryAccept() {
+		s.sooner(busyRetry)
+		return nil
+	}
+	insecure, err := r.insecureRegistries(ctx)
+	if err != nil {
+		return err
+	}
+	digest, err := r.source.digest(ctx, s.cron, insecure)
+	if err != nil {
+		r.pollFailed(s, before, schedule.Next(now), err)
+		return nil
+	}
+	if digest != s.digest {
+		log.FromContext(ctx).Info("There is a new image", "digest", digest, "before", s.digest)
+	}
+	s.digest, s.unknown, s.polled = digest, "", true
+	s.lastPoll, s.nextPoll = now.UTC().Truncate(time.Second), schedule.Next(now)
+	r.polls.put(s.cron, attempt{at: s.lastPoll, digest: digest})
+	s.sooner(s.nextPoll.Sub(now))
+	return nil
+}
+
+// pollFailed notes a poll that failed, and when it is tried again: before next, when it is due anyway.
+func (r *Reconciler) pollFailed(s *scope, before attempt, next time.Time, cause error) {
+	now := r.now()
+	wait := firstRetry << min(before.failures, 6)
+	a := attempt{at: before.at, digest: before.digest, failures: before.failures + 1, message: cause.Error(), retry: now.Add(min(wait, lastRetry))}
+	if next.Before(a.retry) {
+		a.retry = next
+	}
+	r.polls.put(s.cron, a)
+	s.unknown, s.nextPoll = a.message, a.retry
+	s.sooner(a.retry.Sub(now))
+	if before.message != a.message {
+		r.events.Eventf(s.cron, nil, corev1.EventTypeWarning, reasonPollError, eventAction, "Asking the source for its image failed: %s", a.message)
+	}
+}
+
+func (r *Reconciler) insecureRegistries(ctx context.Context) ([]string, error) {
+	config, err := get(ctx, r.Client, types.NamespacedName{Name: names.CDIConfigName}, &cdiv1.CDIConfig{})
+	if err != nil || config == nil {
+		return nil, err
+	}
+	return config.Spec.InsecureRegistries, nil
+}
+
+// attempt is what came of the last poll.
+type attempt struct {
+	uid      types.UID // of the DataImportCron, for another one may have got the name
+	at       time.Time // of the last one that went well; zero for none since the controller began
+	digest   string    // what that found
+	failures int       // how many failed since
+	message  string    // why the last one did
+	retry    time.Time // when it is tried again
+}
+
+// memory has what came of polls: the cache may show a DataImportCron as it was before one, and
+// failures are noted nowhere else. Empty, everything is polled again when it is due.
+type memory struct {
+	mu   sync.Mutex
+	last map[types.NamespacedName]attempt
+}
+
+func (m *memory) of(cron *cdiv1.DataImportCron) attempt {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if a := m.last[client.ObjectKeyFromObject(cron)]; a.uid == cron.UID {
+		return a
+	}
+	return attempt{}
+}
+
+func (m *memory) put(cron *cdiv1.DataImportCron, a attempt) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.last == nil {
+		m.last = map[types.NamespacedName]attempt{}
+	}
+	a.uid = cron.UID
+	m.last[client.ObjectKeyFromObject(cron)] = a
+}
+
+func (m *memory) forget(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.last, key)
+}
+
+// describe words a failure to reach a server.
+func describe(what string, err error) error { return fmt.Errorf("%s: %w", what, err) }

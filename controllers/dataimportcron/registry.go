@@ -1,0 +1,111 @@
+package dataimportcron
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/containers/image/v5/docker"
+	"github.com/containers/image/v5/docker/reference"
+	imagetypes "github.com/containers/image/v5/types"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+)
+
+// schemeDocker begins the URL of an image in a registry.
+const schemeDocker = "docker://"
+
+// image returns the digest that a registry has for a name.
+func (s *sources) image(ctx context.Context, from *cdiv1.DataVolumeSourceRegistry, insecure []string) (string, error) {
+	named, err := nameOf(*from.URL)
+	if err != nil {
+		return "", err
+	}
+	host := reference.Domain(named)
+	if err := s.checkHost(ctx, host); err != nil {
+		return "", describe("asking registry "+host+" for the image's digest", err)
+	}
+	image, err := docker.NewReference(named)
+	if err != nil {
+		return "", describe("reading the name of the image", err)
+	}
+	settings := &imagetypes.SystemContext{}
+	if slices.Contains(insecure, host) {
+		settings.DockerInsecureSkipTLSVerify = imagetypes.OptionalBoolTrue
+	}
+	if from.Platform != nil && from.Platform.Architecture != "" {
+		settings.ArchitectureChoice = from.Platform.Architecture
+	}
+	digest, err := docker.GetDigest(ctx, settings, image)
+	if err != nil {
+		return "", describe("asking registry "+host+" for the image's digest", refusal(err))
+	}
+	if digest.Algorithm().String()+":" != digestPrefix || digest.Validate() != nil {
+		return "", fmt.Errorf("registry %s answers with a digest that is no sha256", host)
+	}
+	return digest.String(), nil
+}
+
+// refusal is why a registry has no digest for us, without a word of its own.
+func refusal(err error) error {
+	if _, ok := errors.AsType[docker.ErrUnauthorizedForCredentials](err); ok {
+		return errors.New("it lets nobody in without a password")
+	}
+	if _, ok := errors.AsType[*url.Error](err); ok {
+		return reached(err)
+	}
+	switch text := err.Error(); {
+	case errors.Is(err, docker.ErrTooManyRequests):
+		return errors.New("it was asked too often")
+	case errors.Is(err, context.DeadlineExceeded):
+		return errors.New("it does not answer in time")
+	case strings.Contains(text, "manifest unknown"), strings.Contains(text, "name unknown"), strings.Contains(text, "StatusCode: 404"):
+		return errors.New("it has no such image")
+	case strings.Contains(text, "access to the resource is denied"), strings.Contains(text, "StatusCode: 403"):
+		return errors.New("it does not let us have the image")
+	}
+	return errors.New("it does not answer as a registry does")
+}
+
+// nameOf reads the URL of an image; without a tag it is latest.
+func nameOf(address string) (reference.Named, error) {
+	name, found := strings.CutPrefix(address, schemeDocker)
+	if !found {
+		return nil, fmt.Errorf("source.registry.url %s is not in a registry and not polled; write docker://host/path:tag", address)
+	}
+	named, err := reference.ParseNormalizedNamed(name)
+	if err != nil {
+		return nil, fmt.Errorf("source.registry.url %s is no name of an image; write docker://host/path:tag: %w", address, err)
+	}
+	return reference.TagNameOnly(named), nil
+}
+
+// withDigest is the address of an image as of the digest, whatever its tag becomes.
+func withDigest(address, digest string) (string, error) {
+	named, err := nameOf(address)
+	if err != nil {
+		return "", err
+	}
+	return schemeDocker + reference.TrimNamed(named).String() + "@" + digest, nil
+}
+
+// checkHost refuses a host of which an address is not allowed.
+func (s *sources) checkHost(ctx context.Context, host string) error {
+	name := host
+	if only, _, err := net.SplitHostPort(host); err == nil {
+		name = only
+	}
+	addresses, err := net.DefaultResolver.LookupNetIP(ctx, "ip", strings.Trim(name, "[]"))
+	if err != nil {
+		return fmt.Errorf("looking it up: %w", err)
+	}
+	for _, address := range addresses {
+		if !s.allowed(address) {
+			return errAddress
+		}
+	}
+	return nil
+}

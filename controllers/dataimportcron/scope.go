@@ -1,0 +1,111 @@
+package dataimportcron
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/slipway-vm/slipway/controllers/datavolume"
+)
+
+// scope is what one pass over a DataImportCron has found.
+type scope struct {
+	cron *cdiv1.DataImportCron
+	// rival is the DataImportCron whose the DataSource is. By refuseRival.
+	rival string
+	// digest is that of the image to import, empty when it is not known. By read, then poll.
+	digest string
+	// lastPoll and nextPoll are when it was polled and will be; polled says that it was in this pass. By read, then poll.
+	lastPoll, nextPoll time.Time
+	polled             bool
+	// unknown says why the digest is not known. By poll.
+	unknown string
+	// current is the import under way, or the last one. By read, then startImport.
+	current *cdiv1.ImportStatus
+	dv      *cdiv1.DataVolume             // of current; nil when it is gone. By read
+	claim   *corev1.PersistentVolumeClaim // of current; nil when it is gone. By read
+	// last is the claim of the last import that is whole, nil when there is none. By read.
+	last *cdiv1.DataVolumeSourcePVC
+	// source is the DataSource, nil when there is none. By read.
+	source *cdiv1.DataSource
+	// taken says that somebody else's DataVolume has the name of the one to be made. By startImport.
+	taken  string
+	result ctrl.Result
+}
+
+// read gathers what there is. It decides nothing.
+func (r *Reconciler) read(ctx context.Context, cron *cdiv1.DataImportCron) (*scope, error) {
+	s := &scope{cron: cron, digest: cron.Annotations[AnnotationDesired]}
+	s.lastPoll = timeOf(cron.Annotations[AnnotationLastPoll])
+	s.nextPoll = timeOf(cron.Annotations[AnnotationNextPoll])
+	if seen := r.polls.of(cron); seen.at.After(s.lastPoll) { // the cache lags behind
+		s.lastPoll, s.digest = seen.at, seen.digest
+	}
+	var err error
+	key := types.NamespacedName{Namespace: cron.Namespace, Name: cron.Spec.ManagedDataSource}
+	if s.source, err = get(ctx, r.Client, key, &cdiv1.DataSource{}); err != nil {
+		return nil, err
+	}
+	s.last = cron.Status.LastImportedPVC
+	if len(cron.Status.CurrentImports) == 0 {
+		return s, nil
+	}
+	s.current = cron.Status.CurrentImports[0].DeepCopy()
+	key.Name = s.current.DataVolumeName
+	if s.dv, err = get(ctx, r.Client, key, &cdiv1.DataVolume{}); err != nil {
+		return nil, err
+	}
+	if s.claim, err = get(ctx, r.Client, key, &corev1.PersistentVolumeClaim{}); err != nil {
+		return nil, err
+	}
+	if s.dv == nil && s.claim == nil {
+		s.current = nil // somebody has deleted it
+	}
+	if s.imported() {
+		s.last = &cdiv1.DataVolumeSourcePVC{Namespace: cron.Namespace, Name: s.claim.Name}
+	}
+	return s, nil
+}
+
+// timeOf reads a time of an annotation; zero when it is none.
+func timeOf(text string) time.Time {
+	t, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return time.Time{}
+	}
+	return t
+}
+
+// get reads an object, or returns nil when there is none.
+func get[T client.Object](ctx context.Context, c client.Reader, key types.NamespacedName, into T) (T, error) {
+	var none T
+	if err := c.Get(ctx, key, into); apierrors.IsNotFound(err) {
+		return none, nil
+	} else if err != nil {
+		return none, fmt.Errorf("reading %T %s: %w", into, key, err)
+	}
+	return into, nil
+}
+
+// imported reports whether the current import is whole. Its claim may have outlived its DataVolume.
+func (s *scope) imported() bool {
+	switch {
+	case s.current == nil || s.claim == nil || s.claim.DeletionTimestamp != nil:
+		return false
+	case s.dv != nil:
+		return s.dv.Status.Phase == cdiv1.Succeeded && s.dv.DeletionTimestamp == nil
+	}
+	return s.claim.Annotations[datavolume.AnnotationPodPhase] == "Succeeded"
+}
+
+// outdated reports whether there is another image than the one that was imported last.
+func (s *scope) outdated() bool {
+	return s.digest != "" && (s.current == nil || s.current.Digest != s.digest)
+}

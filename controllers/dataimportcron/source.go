@@ -1,0 +1,183 @@
+package dataimportcron
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// sources polls web servers and registries.
+type sources struct {
+	live client.Reader // of ConfigMaps with certificates
+	// allowed says whether an address may be asked. Users choose what is asked, from where
+	// virt-controller is, so its own machine and link are not to be had.
+	allowed func(netip.Addr) bool
+}
+
+// public are all addresses but those of the machine itself and of its link, where clouds have what
+// only the machine should read.
+func public(address netip.Addr) bool {
+	address = address.Unmap()
+	return !address.IsLoopback() && !address.IsUnspecified() && !address.IsLinkLocalUnicast() && !address.IsMulticast()
+}
+
+// errAddress is the answer for an address that is not allowed.
+var errAddress = errors.New("its address is of this machine or its link only, which is not asked")
+
+func (s *sources) digest(ctx context.Context, cron *cdiv1.DataImportCron, insecure []string) (string, error) {
+	ctx, stop := context.WithTimeout(ctx, pollBound)
+	defer stop()
+	source := cron.Spec.Template.Spec.Source
+	switch {
+	case source != nil && source.HTTP != nil:
+		return s.file(ctx, cron.Namespace, source.HTTP)
+	case source != nil && source.Registry != nil && source.Registry.URL != nil:
+		return s.image(ctx, source.Registry, insecure)
+	}
+	return "", errors.New("spec.template.spec.source is neither http nor registry, and others are not polled")
+}
+
+// file returns the digest of a file's version: what the server says of it, hashed. With a checksum there is but one version.
+func (s *sources) file(ctx context.Context, namespace string, from *cdiv1.DataVolumeSourceHTTP) (string, error) {
+	if from.Checksum != "" {
+		checksum := strings.ToLower(from.Checksum)
+		if strings.HasPrefix(checksum, digestPrefix) {
+			return checksum, nil
+		}
+		return digestOf(checksum), nil
+	}
+	transport, err := s.transport(ctx, namespace, from)
+	if err != nil {
+		return "", err
+	}
+	defer transport.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, from.URL, nil)
+	if err != nil {
+		return "", describe("asking for the file's version", err)
+	}
+	request.Header.Set("Range", "bytes=0-0") // some servers refuse HEAD
+	request.Header.Set("Accept-Encoding", "identity")
+	for _, header := range from.ExtraHeaders {
+		if name, value, ok := strings.Cut(header, ":"); ok {
+			request.Header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
+		}
+	}
+	response, err := (&http.Client{Transport: transport}).Do(request)
+	if err != nil {
+		return "", describe("asking for the file's version", reached(err))
+	}
+	_, err = io.CopyN(io.Discard, response.Body, 1) // an answer of the whole file is cut off
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	if err := errors.Join(err, response.Body.Close()); err != nil {
+		return "", describe("asking for the file's version", err)
+	}
+	if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusPartialContent {
+		return "", fmt.Errorf("asking for the file's version: the server answers %d %s", response.StatusCode, http.StatusText(response.StatusCode))
+	}
+	version := versionOf(response)
+	if version == "" {
+		return "", errors.New("the server says neither ETag nor Last-Modified of the file, so a new one is not told from the old; give it a checksum, or use another server")
+	}
+	return digestOf(version), nil
+}
+
+// reached is why a server was not reached, without a word of what it said: users choose the
+// server, and are not to read by virt-controller what they cannot read themselves.
+func reached(err error) error {
+	failed, ok := errors.AsType[*url.Error](err)
+	switch {
+	case !ok:
+		return errors.New("the server does not answer as it should")
+	case strings.Contains(failed.Err.Error(), "malformed"):
+		return errors.New("the server does not speak HTTP")
+	}
+	return failed.Err
+}
+
+// versionOf is what a server says of a file's version: its tag, or else when it was changed, and its length.
+func versionOf(response *http.Response) string {
+	if tag := response.Header.Get("Etag"); tag != "" {
+		return "etag " + tag
+	}
+	modified := response.Header.Get("Last-Modified")
+	if modified == "" {
+		return ""
+	}
+	length := strconv.FormatInt(response.ContentLength, 10)
+	if response.StatusCode == http.StatusPartialContent {
+		_, length, _ = strings.Cut(response.Header.Get("Content-Range"), "/")
+	}
+	return "modified " + modified + " length " + length
+}
+
+func digestOf(version string) string {
+	sum := sha256.Sum256([]byte(version))
+	return digestPrefix + hex.EncodeToString(sum[:])
+}
+
+// transport connects to addresses that are allowed, and trusts whom the template trusts.
+func (s *sources) transport(ctx context.Context, namespace string, from *cdiv1.DataVolumeSourceHTTP) (*http.Transport, error) {
+	dialer := &net.Dialer{Timeout: pollBound / 2, Control: func(_, address string, _ syscall.RawConn) error { return s.check(address) }}
+	transport := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, ForceAttemptHTTP2: true,
+		TLSHandshakeTimeout: pollBound / 2, ResponseHeaderTimeout: pollBound, IdleConnTimeout: time.Second, MaxResponseHeaderBytes: 64 << 10,
+	}
+	if ptr.Deref(from.InsecureSkipVerify, false) {
+		transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // as the import itself is asked to
+	}
+	if from.CertConfigMap == "" {
+		return transport, nil
+	}
+	certificates, err := get(ctx, s.live, types.NamespacedName{Namespace: namespace, Name: from.CertConfigMap}, &corev1.ConfigMap{})
+	if err != nil {
+		return nil, err
+	}
+	if certificates == nil {
+		return nil, fmt.Errorf("ConfigMap %s, which certConfigMap names, does not exist; create it", from.CertConfigMap)
+	}
+	trusted, err := x509.SystemCertPool()
+	if err != nil {
+		trusted = x509.NewCertPool() // an image without authorities of its own
+	}
+	for _, pem := range certificates.Data {
+		trusted.AppendCertsFromPEM([]byte(pem))
+	}
+	if transport.TLSClientConfig == nil {
+		transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	transport.TLSClientConfig.RootCAs = trusted
+	return transport, nil
+}
+
+// check refuses an address, as host:port, that is not allowed.
+func (s *sources) check(address string) error {
+	parsed, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("reading the server's address: %w", err)
+	}
+	if !s.allowed(parsed.Addr()) {
+		return errAddress
+	}
+	return nil
+}

@@ -1,0 +1,179 @@
+package dataimportcron
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	"github.com/google/go-containerregistry/pkg/v1/random"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+)
+
+// anywhere polls servers of this machine too.
+func anywhere() *sources { return &sources{allowed: func(netip.Addr) bool { return true }} }
+
+func ofHTTP(source cdiv1.DataVolumeSourceHTTP) *cdiv1.DataImportCron {
+	cron := &cdiv1.DataImportCron{}
+	cron.Spec.Template.Spec.Source = &cdiv1.DataVolumeSource{HTTP: &source}
+	return cron
+}
+
+func TestAFilesVersionIsWhatItsServerSays(t *testing.T) {
+	headers := map[string]http.Header{
+		"/tag":      {"Etag": {`"a"`}, "Last-Modified": {"Mon, 02 Jan 2006 15:04:05 GMT"}},
+		"/weak":     {"Etag": {`W/"a"`}},
+		"/modified": {"Last-Modified": {"Mon, 02 Jan 2006 15:04:05 GMT"}, "Content-Range": {"bytes 0-0/100"}},
+		"/longer":   {"Last-Modified": {"Mon, 02 Jan 2006 15:04:05 GMT"}, "Content-Range": {"bytes 0-0/101"}},
+		"/silent":   {},
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		header, ok := headers[r.URL.Path]
+		if !ok || r.Method == http.MethodHead || r.Header.Get("X-Mirror") == "" {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		for key := range header {
+			w.Header().Set(key, header.Get(key))
+		}
+		if header.Get("Content-Range") != "" {
+			w.WriteHeader(http.StatusPartialContent)
+		}
+		_, _ = w.Write([]byte("x"))
+	}))
+	defer server.Close()
+	seen := map[string]string{}
+	for path := range headers {
+		digest, err := anywhere().digest(t.Context(), ofHTTP(cdiv1.DataVolumeSourceHTTP{URL: server.URL + path, ExtraHeaders: []string{"X-Mirror: near"}}), nil)
+		if path == "/silent" {
+			if err == nil || !strings.Contains(err.Error(), "give it a checksum") {
+				t.Errorf("a server that says nothing: %v", err)
+			}
+			continue
+		}
+		if err != nil || !strings.HasPrefix(digest, "sha256:") || len(digest) != 71 {
+			t.Fatalf("%s: %q, %v", path, digest, err)
+		}
+		if seen[digest] != "" {
+			t.Errorf("%s and %s have one digest", path, seen[digest])
+		}
+		seen[digest] = path
+	}
+	if _, err := anywhere().digest(t.Context(), ofHTTP(cdiv1.DataVolumeSourceHTTP{URL: server.URL + "/none"}), nil); err == nil || !strings.Contains(err.Error(), "403") {
+		t.Errorf("a refusal: %v", err)
+	}
+}
+
+func TestAFileWithAChecksumIsNotAskedFor(t *testing.T) {
+	sum := "sha256:" + strings.Repeat("ab", 32)
+	for checksum, want := range map[string]string{sum: sum, strings.ToUpper(sum[:6]) + sum[6:]: sum, "md5:" + strings.Repeat("0", 32): digestOf("md5:" + strings.Repeat("0", 32))} {
+		digest, err := anywhere().digest(t.Context(), ofHTTP(cdiv1.DataVolumeSourceHTTP{URL: "http://127.0.0.1:1/", Checksum: checksum}), nil)
+		if err != nil || digest != want {
+			t.Errorf("%s: got %q, %v", checksum, digest, err)
+		}
+	}
+}
+
+func TestTheMachineItselfIsNotAsked(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	guarded := &sources{allowed: public}
+	u, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, address := range []string{server.URL, "http://localhost:" + u.Port(), "http://[::1]:" + u.Port(), "http://169.254.169.254/latest", "http://[::ffff:127.0.0.1]:" + u.Port()} {
+		_, err := guarded.digest(t.Context(), ofHTTP(cdiv1.DataVolumeSourceHTTP{URL: address}), nil)
+		if err == nil || !strings.Contains(err.Error(), errAddress.Error()) && !strings.Contains(err.Error(), "::1") {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+	cron := &cdiv1.DataImportCron{}
+	cron.Spec.Template.Spec.Source = &cdiv1.DataVolumeSource{Registry: &cdiv1.DataVolumeSourceRegistry{URL: new("docker://" + u.Host + "/disk:1")}}
+	if _, err := guarded.digest(t.Context(), cron, []string{u.Host}); err == nil || !strings.Contains(err.Error(), errAddress.Error()) {
+		t.Errorf("a registry: %v", err)
+	}
+}
+
+func TestAnImagesDigestIsItsRegistrys(t *testing.T) {
+	server := httptest.NewServer(registry.New())
+	defer server.Close()
+	host := strings.TrimPrefix(server.URL, "http://")
+	ref, err := name.ParseReference(host + "/images/debian:12")
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := random.Image(64, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := remote.Write(ref, image); err != nil {
+		t.Fatal(err)
+	}
+	want, err := image.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cron := &cdiv1.DataImportCron{}
+	from := &cdiv1.DataVolumeSourceRegistry{URL: new("docker://" + host + "/images/debian:12")}
+	cron.Spec.Template.Spec.Source = &cdiv1.DataVolumeSource{Registry: from}
+	digest, err := anywhere().digest(t.Context(), cron, []string{host})
+	if err != nil || digest != want.String() {
+		t.Errorf("got %q, %v; want %s", digest, err, want)
+	}
+	if _, err := anywhere().digest(t.Context(), cron, nil); err == nil {
+		t.Error("a registry without TLS was asked though nobody allowed it")
+	}
+	from.URL = new("docker://" + host + "/images/none:12")
+	if _, err := anywhere().digest(t.Context(), cron, []string{host}); err == nil || !strings.Contains(err.Error(), "it has no such image") {
+		t.Errorf("an image that is not there: %v", err)
+	}
+}
+
+// Users choose whom virt-controller asks, and must not read by it what they cannot read themselves.
+func TestWhatAServerSaysIsNotTold(t *testing.T) {
+	const secret = "the-password"
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/malformed") {
+			connection, _, err := w.(http.Hijacker).Hijack()
+			if err == nil {
+				_, _ = connection.Write([]byte(secret + "\r\n"))
+				_ = connection.Close()
+			}
+			return
+		}
+		w.WriteHeader(http.StatusTeapot)
+		_, _ = w.Write([]byte(`{"errors":[{"code":"` + secret + `","message":"` + secret + `"}]}`))
+	}))
+	defer server.Close()
+	host := strings.TrimPrefix(server.URL, "http://")
+	ofRegistry := &cdiv1.DataImportCron{}
+	ofRegistry.Spec.Template.Spec.Source = &cdiv1.DataVolumeSource{Registry: &cdiv1.DataVolumeSourceRegistry{URL: new("docker://" + host + "/disk:1")}}
+	for name, cron := range map[string]*cdiv1.DataImportCron{
+		"a web server": ofHTTP(cdiv1.DataVolumeSourceHTTP{URL: server.URL}), "no web server": ofHTTP(cdiv1.DataVolumeSourceHTTP{URL: server.URL + "/malformed"}), "a registry": ofRegistry,
+	} {
+		if _, err := anywhere().digest(t.Context(), cron, []string{host}); err == nil || strings.Contains(err.Error(), secret) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestAnImageIsImportedByItsDigest(t *testing.T) {
+	for url, want := range map[string]string{
+		"docker://quay.io/containerdisks/fedora:41":                         "docker://quay.io/containerdisks/fedora@sha256:0a",
+		"docker://registry.local:5000/disk":                                 "docker://registry.local:5000/disk@sha256:0a",
+		"docker://registry.local/disk:1@sha256:" + strings.Repeat("ff", 32): "docker://registry.local/disk@sha256:0a",
+	} {
+		if got, err := withDigest(url, "sha256:0a"); err != nil || got != want {
+			t.Errorf("%s: got %q, %v; want %s", url, got, err, want)
+		}
+	}
+	if _, err := withDigest("oci-archive://disk.tar", "sha256:0a"); err == nil {
+		t.Error("a file has a digest of a registry")
+	}
+}

@@ -1,0 +1,92 @@
+package hyperconverged
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"github.com/slipway-vm/slipway/controllers/cdiconfig"
+	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
+)
+
+// actedOfCDI are the paths of the CDI object that a patch may set.
+var actedOfCDI = []string{
+	"/spec/config/uploadProxyURLOverride", "/spec/config/scratchSpaceStorageClass", "/spec/config/preallocation",
+	"/spec/config/insecureRegistries", "/spec/config/filesystemOverhead/global", "/spec/config/filesystemOverhead/storageClass/",
+	"/spec/config/podResourceRequirements/requests/", "/spec/config/podResourceRequirements/limits/",
+}
+
+// dataConfig is what the HyperConverged object says of the disks of virtual machines, in the CDI
+// object's words. Maps are there also when they are empty, so that what is taken back goes.
+func dataConfig(hco *hcov1.HyperConverged) (map[string]any, error) {
+	asked := hco.Spec.Storage
+	config := map[string]any{
+		"featureGates":            []any{"HonorWaitForFirstConsumer"}, // it always is; clients look for it
+		"filesystemOverhead":      map[string]any{"global": string(cdiconfig.DefaultOverhead), "storageClass": map[string]any{}},
+		"podResourceRequirements": map[string]any{"requests": map[string]any{}, "limits": map[string]any{}},
+	}
+	set := map[string]any{}
+	if asked.FilesystemOverhead != nil {
+		set["filesystemOverhead"] = asked.FilesystemOverhead
+	}
+	if asked.WorkloadResourceRequirements != nil {
+		set["podResourceRequirements"] = asked.WorkloadResourceRequirements
+	}
+	for name, part := range set {
+		fields, err := asMap(part)
+		if err != nil {
+			return nil, fmt.Errorf("encoding %s of HyperConverged %s: %w", name, hco.Name, err)
+		}
+		into, _ := config[name].(map[string]any)
+		maps.Copy(into, fields)
+	}
+	if asked.ScratchSpaceStorageClass != nil {
+		config["scratchSpaceStorageClass"] = *asked.ScratchSpaceStorageClass
+	}
+	if asked.StorageImport != nil && len(asked.StorageImport.InsecureRegistries) > 0 {
+		var registries []any
+		for _, registry := range asked.StorageImport.InsecureRegistries {
+			registries = append(registries, registry)
+		}
+		config["insecureRegistries"] = registries
+	}
+	return config, nil
+}
+
+func asMap(value any) (map[string]any, error) {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return nil, fmt.Errorf("writing it as JSON: %w", err)
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return nil, fmt.Errorf("reading it back: %w", err)
+	}
+	return fields, nil
+}
+
+// checkDataConfig says what is wrong with the configuration that HyperConverged and its annotation give the CDI object.
+func checkDataConfig(object *unstructured.Unstructured) error {
+	cdi := &cdiv1.CDI{}
+	data, err := json.Marshal(object.Object)
+	if err == nil {
+		err = json.Unmarshal(data, cdi)
+	}
+	if err != nil {
+		return fmt.Errorf("annotation %s sets what CDI cannot hold: %w", hcov1.AnnotationCDIPatch, err)
+	}
+	if errs := cdiconfig.Validate(cdi.Spec.Config, field.NewPath("spec", "config")); len(errs) > 0 {
+		var messages []string
+		for _, err := range errs {
+			messages = append(messages, err.Error())
+		}
+		return errors.New("spec.storage, or annotation " + hcov1.AnnotationCDIPatch + ": of CDI: " + strings.Join(messages, "; "))
+	}
+	return nil
+}

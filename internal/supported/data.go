@@ -1,0 +1,28 @@
+package supported
+
+// cronFields are those of a DataImportCron's spec, but for its template's spec.
+var cronFields = []Field{
+	{Path: "schedule", Note: "Five fields as of cron, in UTC, or one of @hourly, @daily, @weekly, @monthly, @yearly and @every 2h; not more often than once a minute. Empty for never."},
+	{Path: "managedDataSource", Note: "Made when it does not exist; one that nobody's DataImportCron made is left alone."},
+	{Path: "garbageCollect", Only: []string{"Outdated", "Never"}},
+	{Path: "importsToKeep", Note: "3 when left out. The last one always stays."},
+	{Path: "retentionPolicy", Only: []string{"All", "None"}, Note: "All when left out."},
+	{Path: "template.metadata", Note: "Labels and annotations of the DataVolumes; their names are the DataSource's with a digest."},
+	{Path: "template.status", Note: "Exists for old clients and means nothing."},
+	{Path: "template.apiVersion", Note: "Exists for old clients and means nothing."},
+	{Path: "template.kind", Note: "Exists for old clients and means nothing."},
+}
+
+// cdiFields are those of the CDI object's spec.
+var cdiFields = []Field{
+	{Path: "imagePullPolicy", Only: []string{"IfNotPresent"}},
+	{Path: "uninstallStrategy", Only: []string{"BlockUninstallIfWorkloadsExist"}},
+	{Path: "config.featureGates[]", Only: []string{"HonorWaitForFirstConsumer"}, Note: "Always honoured."},
+	{Path: "config.uploadProxyURLOverride"},
+	{Path: "config.scratchSpaceStorageClass", Note: "For clients that read it in the CDIConfig; what Slipway fills needs no scratch space."},
+	{Path: "config.podResourceRequirements", Note: "Of importer pods, in the place of the defaults; claims are refused."},
+	{Path: "config.filesystemOverhead.global", Note: "0.06 when left out."},
+	{Path: "config.filesystemOverhead.storageClass", Note: "Of each class, in the place of the one for all; 0 for node storage, whose volumes are directories."},
+	{Path: "config.preallocation", Note: "Of DataVolumes that say nothing of it."},
+	{Path: "config.insecureRegistries", Note: "As host or host:port. They are polled by DataImportCrons without a check of their certificates."},
+}
