@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -182,12 +183,7 @@ func (w *world) importing(name string, before ...string) *cdiv1.DataVolume {
 		}
 		*dv = cdiv1.DataVolume{}
 		err := w.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: imports[0].DataVolumeName}, dv)
-		for _, uid := range before {
-			if string(dv.UID) == uid {
-				return false
-			}
-		}
-		return err == nil && dv.DeletionTimestamp == nil
+		return err == nil && dv.DeletionTimestamp == nil && !slices.Contains(before, string(dv.UID))
 	})
 	return dv
 }

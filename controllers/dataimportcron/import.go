@@ -56,23 +56,29 @@ func (r *Reconciler) startImport(ctx context.Context, s *scope) error {
 		s.taken = err.Error()
 		return nil
 	}
+	if made, err := r.create(ctx, s, dv); err != nil || !made {
+		return err
+	}
+	s.current, s.dv, s.claim = &cdiv1.ImportStatus{DataVolumeName: dv.Name, Digest: s.digest}, dv, nil
+	return nil
+}
+
+// create makes dv, and says whether it is there.
+func (r *Reconciler) create(ctx context.Context, s *scope, dv *cdiv1.DataVolume) (bool, error) {
 	log.FromContext(ctx).Info("Importing a new image", "DataVolume", dv.Name, "digest", s.digest)
-	err = r.Create(ctx, dv, client.FieldOwner(manager))
+	err := r.Create(ctx, dv, client.FieldOwner(manager))
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		if there, err := r.existing(ctx, s, dv.Name); err != nil || !there {
-			return err
-		}
+		return r.existing(ctx, s, dv.Name)
 	case apierrors.IsInvalid(err) || apierrors.IsForbidden(err):
 		s.taken = fmt.Sprintf("DataVolume %s is refused: %v", dv.Name, err)
 		r.events.Eventf(s.cron, nil, corev1.EventTypeWarning, reasonFailed, eventAction, "%s", s.taken)
 		s.sooner(lastRetry)
-		return nil
+		return false, nil
 	case err != nil:
-		return fmt.Errorf("creating DataVolume %s: %w", dv.Name, err)
+		return false, fmt.Errorf("creating DataVolume %s: %w", dv.Name, err)
 	}
-	s.current, s.dv, s.claim = &cdiv1.ImportStatus{DataVolumeName: dv.Name, Digest: s.digest}, dv, nil
-	return nil
+	return true, nil
 }
 
 // existing says whether the DataVolume of a name is ours, and stays: an image that was imported before is taken as it is.

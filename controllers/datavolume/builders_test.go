@@ -21,7 +21,7 @@ type input struct {
 	DataVolume cdiv1.DataVolume              `json:"dataVolume"`
 	Class      *storagev1.StorageClass       `json:"class,omitempty"`
 	Profile    *cdiv1.StorageProfile         `json:"profile,omitempty"`
-	Config     cdiv1.CDIConfigStatus         `json:"config,omitempty"`
+	Config     cdiv1.CDIConfigStatus         `json:"config"`
 	Source     *corev1.PersistentVolumeClaim `json:"source,omitempty"`
 	Affinity   *corev1.NodeAffinity          `json:"affinity,omitempty"`
 	Binder     bool                          `json:"binder,omitempty"`

@@ -34,10 +34,7 @@ func (r *Reconciler) ensureClaim(ctx context.Context, s *scope) error {
 	}
 	claim, err := buildClaim(input)
 	if unknown, ok := errors.AsType[*unknownModes](err); ok {
-		s.waiting = &obstacle{reasonClaimNotValid, unknown.Error()}
-		if unknown.early {
-			s.waiting.reason = reasonPending
-		}
+		s.waiting = unknown.obstacle()
 		return steps.ErrDone
 	}
 	if err != nil {

@@ -21,7 +21,7 @@ func (r *Reconciler) tell(s *scope, status cdiv1.DataVolumeStatus) {
 	claim := s.dv.Name
 	if bound := condition(status.Conditions, cdiv1.DataVolumeBound); changed(old, bound) && bound.Reason != "" {
 		kind := corev1.EventTypeNormal
-		if s.waiting != nil && (s.waiting.reason == reasonExists || s.waiting.reason == reasonClaimNotValid) {
+		if bound.Reason == reasonExists || bound.Reason == reasonClaimNotValid {
 			kind = corev1.EventTypeWarning
 		}
 		r.events.Eventf(s.dv, nil, kind, bound.Reason, eventAction, "%s", bound.Message)

@@ -27,6 +27,14 @@ type unknownModes struct {
 
 func (u *unknownModes) Error() string { return u.message }
 
+// obstacle is what the DataVolume waits for.
+func (u *unknownModes) obstacle() *obstacle {
+	if u.early {
+		return &obstacle{reasonPending, u.message}
+	}
+	return &obstacle{reasonClaimNotValid, u.message}
+}
+
 // config returns what holds for all DataVolumes: the CDIConfig's status, or the defaults while there is none.
 func (r *Reconciler) config(ctx context.Context) (cdiv1.CDIConfigStatus, error) {
 	config, err := get(ctx, r.Client, types.NamespacedName{Name: names.CDIConfigName}, &cdiv1.CDIConfig{})
