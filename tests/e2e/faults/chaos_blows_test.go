@@ -89,9 +89,13 @@ func killPart(part string) blow {
 				}
 			}
 			g.Expect(struck).To(BeNumerically(">", 0), "processes of %s", part)
-		}).WithContext(ctx).WithTimeout(suite.BoundEnd).WithPolling(100 * time.Millisecond).Should(Succeed())
+		}).WithContext(ctx).WithTimeout(backOffLimit).WithPolling(100 * time.Millisecond).Should(Succeed())
 	}}
 }
+
+// backOffLimit is more than the kubelet's longest pause, 5 minutes, before it starts again what
+// ended often.
+const backOffLimit = 7 * time.Minute
 
 func deletePart(part string) blow {
 	return blow{what: "deletion of the pod without grace", part: part, strike: func(ctx context.Context, _ *chaos, _ *victim) {

@@ -43,7 +43,8 @@ var _ = Describe("a virtual machine", func() {
 		})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(snapshot.Status.Phase).To(Equal(vmsnapshotv1.Succeeded))
-		Expect(snapshot.Status.Indications).To(ConsistOf(vmsnapshotv1.VMSnapshotOnlineSnapshotIndication, vmsnapshotv1.VMSnapshotGuestAgentIndication))
+		Expect(snapshot.Status.SourceIndications).To(ConsistOf(
+			HaveField("Indication", vmsnapshotv1.VMSnapshotOnlineSnapshotIndication), HaveField("Indication", vmsnapshotv1.VMSnapshotGuestAgentIndication)))
 		Expect(snapshot.Status.SnapshotVolumes.IncludedVolumes).To(Equal([]string{"data"}))
 		suite.Shell(ctx, vmi, "set -e; mount /dev/vdb /mnt; echo after > /mnt/file; umount /mnt; sync")
 
