@@ -32,7 +32,7 @@ done; }
 `
 
 var _ = Describe("disks of a running VM", func() {
-	It("come and go by request and by its spec, and keep what was written", func(ctx context.Context) {
+	It("come and go by request and by its spec, and keep what was written", Label("alone"), func(ctx context.Context) {
 		ns := suite.Namespace(ctx)
 		for _, name := range []string{"asked", "declared", "disc"} {
 			suite.Create(ctx, fixture.DataVolume(ns, name, "64Mi"))
