@@ -106,7 +106,7 @@ func TestAnImageThatIsWrongInItself(t *testing.T) {
 		"gzip that is cut off":       {layerOf(t, []string{"sh", "-c", `gzip -1c "$0" | head -c 1000000`}, file("disk/disk.img", newDisk())), transfer.InvalidImage, "gz stream"},
 		"no archive":                 {layerOf(t, []string{"sh", "-c", "seq 100000"}), transfer.InvalidImage, "no whole tar archive"},
 		"a page":                     {layerOf(t, nil, file("disk/index.html", []byte("<!DOCTYPE html>"))), transfer.WrongFormat, "text"},
-		"a disk of another kind":     {layerOf(t, nil, file("disk/disk.vmdk", append([]byte("KDMV"), make([]byte, 4096)...))), transfer.WrongFormat, "VMDK"},
+		"a disk with a lying header": {layerOf(t, nil, file("disk/disk.vmdk", append([]byte("KDMV"), make([]byte, 4096)...))), transfer.WrongFormat, "the vmdk image has version 0"},
 		"an empty disk":              {layerOf(t, nil, file("disk/disk.img", nil)), transfer.WrongFormat, "empty"},
 	} {
 		t.Run(name, func(t *testing.T) {
