@@ -33,7 +33,7 @@ func TestSanity(t *testing.T) {
 			config.DialOptions = []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
 			config.TargetPath = filepath.Join(node.root, poolName+access+"-target")
 			config.StagingPath = filepath.Join(node.root, poolName+access+"-staging")
-			config.TestVolumeSize = 64 << 20
+			config.TestVolumeSize, config.TestVolumeExpandSize = 64<<20, 128<<20
 			config.TestVolumeAccessType = access
 			config.TestVolumeParameters = map[string]string{driver.ParameterPool: poolName}
 			ginkgo.Describe(poolName+" pool, "+access+" volumes", func() { sanity.GinkgoTest(&config) })
