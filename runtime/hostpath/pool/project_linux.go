@@ -134,7 +134,11 @@ func (p *Pool) tooSmall(record Record, err error) error {
 	if useErr != nil {
 		return errors.Join(err, useErr)
 	}
-	if used.Bytes < record.Capacity { // the file system is full before the volume is
+	space, spaceErr := p.Space()
+	if spaceErr != nil {
+		return errors.Join(err, spaceErr)
+	}
+	if space.Available < used.Limit-used.Bytes { // the file system is full before the volume is
 		return err
 	}
 	return fmt.Errorf("the source holds more than %d bytes: ask for a larger volume: %w (%v)", record.Capacity, ErrTooSmall, err) //nolint:errorlint // it is no full pool
