@@ -123,25 +123,6 @@ func (p *Pool) Space() (Space, error) {
 	}, nil
 }
 
-// Counts returns how many volumes and snapshots the pool has.
-func (p *Pool) Counts() (volumesFound, snapshotsFound int, err error) {
-	for _, each := range []struct {
-		pl    place
-		count *int
-	}{{volumes, &volumesFound}, {snapshots, &snapshotsFound}} {
-		entries, err := p.list(each.pl.data)
-		if err != nil {
-			return 0, 0, err
-		}
-		for _, entry := range entries {
-			if validName.MatchString(entry) && entry != "lost+found" {
-				*each.count++
-			}
-		}
-	}
-	return volumesFound, snapshotsFound, nil
-}
-
 // Sweep removes what crashes left half made or half removed. Call it while nothing
 // else works in the pool.
 func (p *Pool) Sweep() error {
