@@ -13,6 +13,7 @@ import (
 	controller "github.com/slipway-vm/slipway/controllers/metrics"
 	"github.com/slipway-vm/slipway/internal/metric"
 	handler "github.com/slipway-vm/slipway/runtime/handler/metrics"
+	storage "github.com/slipway-vm/slipway/runtime/hostpath/metrics"
 )
 
 // expression is a query and where it stands.
@@ -81,7 +82,7 @@ var (
 
 func exported() map[string]metric.Metric {
 	all := map[string]metric.Metric{}
-	for _, m := range append(handler.All(), controller.All()...) {
+	for _, m := range slices.Concat(handler.All(), storage.All(), controller.All()) {
 		all[m.Name] = m
 	}
 	return all
@@ -130,7 +131,7 @@ func TestRulesAndDashboardAskForWhatIsExported(t *testing.T) {
 }
 
 func TestMetricsAreNamedWell(t *testing.T) {
-	all := append(handler.All(), controller.All()...)
+	all := slices.Concat(handler.All(), storage.All(), controller.All())
 	if len(exported()) != len(all) {
 		t.Error("a metric is listed twice")
 	}

@@ -66,8 +66,26 @@ func (r *Reconciler) bringVolume(ctx context.Context, s *scope, source, claim *c
 		return err
 	}
 	setAll(&claim.Annotations, map[string]string{annotationBroughtFrom: client.ObjectKeyFromObject(source).String()})
+	if node := hostPathNode(volume); node != "" { // whose virt-handler then may expand the claim
+		setAll(&claim.Annotations, map[string]string{annotationSelectedNode: node})
+	}
 	claim.Spec.VolumeName = volume.Name
 	return nil
+}
+
+// hostPathNode is the node that a volume of Slipway's own node storage is on, "" for other volumes.
+func hostPathNode(volume *corev1.PersistentVolume) string {
+	if volume.Spec.CSI == nil || volume.Spec.CSI.Driver != names.HostPathDriver || volume.Spec.NodeAffinity == nil || volume.Spec.NodeAffinity.Required == nil {
+		return ""
+	}
+	for _, term := range volume.Spec.NodeAffinity.Required.NodeSelectorTerms {
+		for _, expression := range term.MatchExpressions {
+			if expression.Key == names.TopologyNode && len(expression.Values) == 1 {
+				return expression.Values[0]
+			}
+		}
+	}
+	return ""
 }
 
 func cloneName(uid types.UID) string { return "clone-" + string(uid) }

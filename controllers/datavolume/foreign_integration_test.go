@@ -97,7 +97,10 @@ func (f *foreign) volume(claim *corev1.PersistentVolumeClaim) *corev1.Persistent
 		AccessModes: claim.Spec.AccessModes, StorageClassName: "local", PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
 		Capacity:               corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
 		ClaimRef:               &corev1.ObjectReference{Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID},
-		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "example.com", VolumeHandle: string(claim.UID)}},
+		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: names.HostPathDriver, VolumeHandle: string(claim.UID)}},
+		NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: names.TopologyNode, Operator: corev1.NodeSelectorOpIn, Values: []string{"node-1"}}},
+		}}}},
 	}}
 	f.must(f.Create(f.t.Context(), volume))
 	claim.Spec.VolumeName = volume.Name
@@ -147,6 +150,9 @@ func volumeComes(t *testing.T, f *foreign) {
 	}
 	f.until("the new claim is there", func() bool { return f.claim("clone").UID != "" })
 	claim := f.claim("clone")
+	if claim.Annotations["volume.kubernetes.io/selected-node"] != "node-1" {
+		t.Errorf("the claim's annotations are %v: its node may not expand it", claim.Annotations)
+	}
 	if claim.Spec.VolumeName != volume.Name || claim.Spec.DataSource != nil || claim.Labels["mine"] != "yes" {
 		t.Errorf("the claim is %+v", claim)
 	}

@@ -61,7 +61,8 @@ func (r *Reconciler) applyClass(ctx context.Context, s *scope, class, current *s
 		if err := r.Delete(ctx, current); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("replacing storage class %s: %w", class.Name, err)
 		}
-	case equality.Semantic.DeepEqual(class.AllowedTopologies, current.AllowedTopologies) && within(class.Annotations, current.Annotations):
+	case equality.Semantic.DeepEqual(class.AllowedTopologies, current.AllowedTopologies) &&
+		equality.Semantic.DeepEqual(class.AllowVolumeExpansion, current.AllowVolumeExpansion) && within(class.Annotations, current.Annotations):
 		return nil
 	}
 	err := apply.Object(ctx, r.Client, class, names.ManagerController)

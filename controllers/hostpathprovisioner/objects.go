@@ -60,6 +60,8 @@ func storageClasses(spec hppv1beta1.HostPathProvisionerSpec) []*storagev1.Storag
 			ReclaimPolicy:     new(corev1.PersistentVolumeReclaimDelete),
 			VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer),
 			AllowedTopologies: allowedNodes(spec.Workload.NodeSelector),
+
+			AllowVolumeExpansion: new(true),
 		})
 	}
 	return classes

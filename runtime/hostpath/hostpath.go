@@ -18,6 +18,7 @@ import (
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/runtime/hostpath/driver"
 	"github.com/slipway-vm/slipway/runtime/hostpath/loopdev"
+	"github.com/slipway-vm/slipway/runtime/hostpath/metrics"
 	"github.com/slipway-vm/slipway/runtime/hostpath/registration"
 	"github.com/slipway-vm/slipway/runtime/hostpath/snapshotter"
 )
@@ -61,6 +62,11 @@ func Run(ctx context.Context, options Options) error {
 		KubeletRoot: options.KubeletRoot, HostRoot: options.HostRoot, Pools: known,
 		Devices: loopdev.Devices{Dir: "/dev", Sys: "/sys"}, Log: options.Log.WithName("csi"),
 	})
+	if options.Registerer != nil {
+		if err := options.Registerer.Register(metrics.Collector{Node: options.NodeName, Measure: d.Measure}); err != nil {
+			return fmt.Errorf("registering the metrics of storage pools: %w", err)
+		}
+	}
 	folder := filepath.Join(options.KubeletRoot, "plugins", names.HostPathDriver)
 	release, err := alone(ctx, folder, options.Log)
 	if ctx.Err() != nil {

@@ -3,6 +3,7 @@ package hostpath
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,6 +20,7 @@ import (
 	"github.com/slipway-vm/slipway/internal/scheme"
 	"github.com/slipway-vm/slipway/runtime/hostpath/driver"
 	"github.com/slipway-vm/slipway/runtime/hostpath/provisioner"
+	"github.com/slipway-vm/slipway/runtime/hostpath/resizer"
 )
 
 // workers is how many claims, and how many volumes, are worked on at once; retries wait
@@ -30,12 +32,12 @@ const (
 	resync     = time.Hour
 )
 
-// provision makes and removes volumes for claims until ctx ends.
+// provision makes, removes and expands volumes for claims until ctx ends.
 func provision(ctx context.Context, options Options, client kubernetes.Interface, d *driver.Driver) error {
 	ctx = klog.NewContext(ctx, options.Log.WithName("provisioner"))
-	snapshots, err := ctrlclient.New(options.Config, ctrlclient.Options{Scheme: scheme.New()})
+	objects, err := ctrlclient.New(options.Config, ctrlclient.Options{Scheme: scheme.New()})
 	if err != nil {
-		return fmt.Errorf("making a client for snapshots: %w", err)
+		return fmt.Errorf("making a client for snapshots and sizes: %w", err)
 	}
 	factory := informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(withoutManagers))
 	counted := metrics.New("controller")
@@ -44,7 +46,7 @@ func provision(ctx context.Context, options Options, client kubernetes.Interface
 	}
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry)
 	c := controller.NewProvisionController(ctx, client, names.HostPathDriver,
-		provisioner.New(client, snapshots, d, provisioner.Options{
+		provisioner.New(client, objects, d, provisioner.Options{
 			Driver: names.HostPathDriver, NodeName: options.NodeName, TopologyKey: names.TopologyNode,
 		}),
 		controller.LeaderElection(false), // each node has its own claims and volumes
@@ -59,9 +61,18 @@ func provision(ctx context.Context, options Options, client kubernetes.Interface
 		controller.VolumesInformer(factory.Core().V1().PersistentVolumes().Informer()),
 		controller.ClassesInformer(factory.Storage().V1().StorageClasses().Informer()),
 	)
+	larger, err := resizer.New(client, objects, factory, d, resizer.Options{
+		Driver: names.HostPathDriver, NodeName: options.NodeName, TopologyKey: names.TopologyNode, Log: options.Log.WithName("resizer"),
+	})
+	if err != nil {
+		return err
+	}
 	factory.StartWithContext(ctx)
 	defer factory.Shutdown()
+	var group sync.WaitGroup
+	group.Go(func() { larger.Run(ctx) })
 	c.Run(ctx)
+	group.Wait()
 	return nil
 }
 

@@ -86,14 +86,14 @@ func preparePlug(wanted protocol.Plug, files []*os.File) ([]*os.File, disks.Disk
 		return nil, disks.Disk{}, errors.New("it is not in spec.volumes: add it")
 	}
 	if len(files) == 0 {
-		prepared, err := disks.Claim(disks.PodPaths(""), &volumes[i], wanted.ClaimSize)
+		prepared, err := disks.Claim(disks.PodPaths(""), wanted.VMI, &volumes[i], wanted.ClaimSize)
 		return nil, prepared, err
 	}
 	kept, err := duplicate(files[0])
 	if err != nil {
 		return nil, disks.Disk{}, err
 	}
-	prepared, err := disks.Plugged(kept, &volumes[i], wanted.ClaimSize)
+	prepared, err := disks.Plugged(kept, wanted.VMI, &volumes[i], wanted.ClaimSize)
 	if err != nil {
 		closeAll([]*os.File{kept})
 		return nil, disks.Disk{}, err

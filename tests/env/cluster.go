@@ -43,9 +43,11 @@ type Local struct {
 	Kubeconfig  string `json:"kubeconfig"`
 	KubeletRoot string `json:"kubeletRoot"`
 	PoolPath    string `json:"poolPath"`
-	NodeIP      string `json:"nodeIP"`
-	Log         string `json:"log"`
-	Running     bool   `json:"running"`
+	// PoolType is the pool's file system, "folder" when it has none of its own.
+	PoolType string `json:"poolType"`
+	NodeIP   string `json:"nodeIP"`
+	Log      string `json:"log"`
+	Running  bool   `json:"running"`
 }
 
 // Open connects to the cluster that the environment chooses: the local one, or with

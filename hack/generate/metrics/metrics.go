@@ -11,6 +11,7 @@ import (
 	controller "github.com/slipway-vm/slipway/controllers/metrics"
 	"github.com/slipway-vm/slipway/internal/metric"
 	handler "github.com/slipway-vm/slipway/runtime/handler/metrics"
+	storage "github.com/slipway-vm/slipway/runtime/hostpath/metrics"
 )
 
 //go:embed page.md
@@ -18,7 +19,7 @@ var page string
 
 // Page is the page in Markdown.
 func Page() string {
-	return strings.NewReplacer("HANDLER_TABLE\n", table(handler.All()), "CONTROLLER_TABLE\n", table(controller.All())).Replace(page)
+	return strings.NewReplacer("HANDLER_TABLE\n", table(handler.All()), "STORAGE_TABLE\n", table(storage.All()), "CONTROLLER_TABLE\n", table(controller.All())).Replace(page)
 }
 
 func table(all []metric.Metric) string {

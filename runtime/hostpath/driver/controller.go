@@ -20,6 +20,7 @@ func (d *Driver) ControllerGetCapabilities(context.Context, *csi.ControllerGetCa
 		csi.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT,
 		csi.ControllerServiceCapability_RPC_GET_SNAPSHOT,
 		csi.ControllerServiceCapability_RPC_CLONE_VOLUME,
+		csi.ControllerServiceCapability_RPC_EXPAND_VOLUME,
 		csi.ControllerServiceCapability_RPC_GET_CAPACITY,
 		csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
 	} {
@@ -71,7 +72,7 @@ func (d *Driver) create(ctx context.Context, poolName string, record pool.Record
 		return err
 	}
 	defer d.close(p)
-	if err := d.room(p, poolName, record.Capacity); err != nil {
+	if err := d.room(p, record.Capacity); err != nil {
 		return err
 	}
 	// What exists needs its source no more, which may be gone by now.
@@ -164,8 +165,8 @@ func (d *Driver) ValidateVolumeCapabilities(_ context.Context, req *csi.Validate
 	}}, nil
 }
 
-// GetCapacity returns what is free in a pool, or in all when the request names none, and
-// the whole of it as the largest size of a volume, which is thin.
+// GetCapacity returns what is free in a pool, or in all when the request names none, of which those on one
+// file system count once; and the whole of it as the largest size of a volume, which is thin.
 func (d *Driver) GetCapacity(_ context.Context, req *csi.GetCapacityRequest) (*csi.GetCapacityResponse, error) {
 	if topology := req.GetAccessibleTopology(); topology != nil && !d.isHere(topology) {
 		return &csi.GetCapacityResponse{}, nil
@@ -179,12 +180,16 @@ func (d *Driver) GetCapacity(_ context.Context, req *csi.GetCapacityRequest) (*c
 		asked = []string{name}
 	}
 	var available, largest int64
+	counted := map[uint64]bool{}
 	for _, name := range asked {
 		space, err := d.space(name)
 		if err != nil {
 			return nil, asStatus(err)
 		}
-		available += space.Available
+		if !counted[space.Device] {
+			available += space.Available
+		}
+		counted[space.Device] = true
 		largest = max(largest, space.Total)
 	}
 	return &csi.GetCapacityResponse{AvailableCapacity: available, MaximumVolumeSize: wrapperspb.Int64(largest)}, nil

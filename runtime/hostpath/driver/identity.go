@@ -11,7 +11,7 @@ func (d *Driver) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi
 	return &csi.GetPluginInfoResponse{Name: d.options.Name, VendorVersion: d.options.Version}, nil
 }
 
-// GetPluginCapabilities says that there is a controller and that volumes are on one node.
+// GetPluginCapabilities says that there is a controller, that volumes are on one node and that they grow while in use.
 func (d *Driver) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
 	response := &csi.GetPluginCapabilitiesResponse{}
 	for _, service := range []csi.PluginCapability_Service_Type{
@@ -22,6 +22,11 @@ func (d *Driver) GetPluginCapabilities(context.Context, *csi.GetPluginCapabiliti
 			Type: &csi.PluginCapability_Service_{Service: &csi.PluginCapability_Service{Type: service}},
 		})
 	}
+	response.Capabilities = append(response.Capabilities, &csi.PluginCapability{
+		Type: &csi.PluginCapability_VolumeExpansion_{VolumeExpansion: &csi.PluginCapability_VolumeExpansion{
+			Type: csi.PluginCapability_VolumeExpansion_ONLINE,
+		}},
+	})
 	return response, nil
 }
 

@@ -112,14 +112,14 @@ func (d *Driver) topology() *csi.Topology {
 
 // room refuses a volume that the pool's file system could never hold. Less is not
 // refused for what is free now: volumes are thin.
-func (d *Driver) room(p *pool.Pool, name string, bytes int64) error {
+func (d *Driver) room(p *pool.Pool, bytes int64) error {
 	space, err := p.Space()
 	if err != nil {
 		return err
 	}
 	if bytes > space.Total {
 		return status.Errorf(codes.OutOfRange, "the volume is to have %d bytes, all of storage pool %s on node %s has %d: ask for less, or use a larger pool",
-			bytes, name, d.options.NodeName, space.Total)
+			bytes, p.Name(), d.options.NodeName, space.Total)
 	}
 	return nil
 }

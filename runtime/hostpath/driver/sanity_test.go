@@ -33,7 +33,7 @@ func TestSanity(t *testing.T) {
 			config.DialOptions = []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
 			config.TargetPath = filepath.Join(node.root, poolName+access+"-target")
 			config.StagingPath = filepath.Join(node.root, poolName+access+"-staging")
-			config.TestVolumeSize = 64 << 20
+			config.TestVolumeSize, config.TestVolumeExpandSize = 64<<20, 128<<20
 			config.TestVolumeAccessType = access
 			config.TestVolumeParameters = map[string]string{driver.ParameterPool: poolName}
 			ginkgo.Describe(poolName+" pool, "+access+" volumes", func() { sanity.GinkgoTest(&config) })
@@ -101,7 +101,9 @@ func reflinkPool(t *testing.T) string {
 	device, err := devices.Attach(file)
 	check(t, err)
 	dir := t.TempDir()
-	check(t, unix.Mount(device, dir, "xfs", 0, ""))
+	if unix.Mount(device, dir, "xfs", 0, "prjquota") != nil { // a kernel without quotas
+		check(t, unix.Mount(device, dir, "xfs", 0, ""))
+	}
 	t.Cleanup(func() {
 		check(t, unix.Unmount(dir, unix.MNT_DETACH))
 		check(t, devices.Detach(file))

@@ -26,11 +26,14 @@ type Devices struct {
 const attempts = 20
 
 // Attach returns the path of the block device behind which file, open for reading and writing, lies,
-// making one when there is none yet.
+// making one when there is none yet. The device has the size that file has now.
 func (d Devices) Attach(file *os.File) (string, error) {
 	path, err := d.Find(file)
-	if err != nil || path != "" {
-		return path, err
+	if err != nil {
+		return "", err
+	}
+	if path != "" {
+		return path, fit(path)
 	}
 	control, err := os.OpenFile(filepath.Join(d.Dir, "loop-control"), os.O_RDWR, 0)
 	if err != nil {
@@ -88,6 +91,27 @@ func (d Devices) Detach(file *os.File) error {
 	defer device.Close()
 	if err := unix.IoctlSetInt(int(device.Fd()), unix.LOOP_CLR_FD, 0); err != nil && !errors.Is(err, unix.ENXIO) {
 		return fmt.Errorf("detaching %s: %w", path, err)
+	}
+	return nil
+}
+
+// Fit gives the device of file, if there is one, the size that file has now, also while it is in use.
+func (d Devices) Fit(file *os.File) error {
+	path, err := d.Find(file)
+	if err != nil || path == "" {
+		return err
+	}
+	return fit(path)
+}
+
+func fit(path string) error {
+	device, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("opening %s: %w", path, err)
+	}
+	defer device.Close()
+	if err := unix.IoctlSetInt(int(device.Fd()), unix.LOOP_SET_CAPACITY, 0); err != nil && !errors.Is(err, unix.ENXIO) {
+		return fmt.Errorf("resizing %s: %w", path, err)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package loopdev_test
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -51,6 +52,28 @@ func TestDetachFreesTheDeviceAndCanBeRepeated(t *testing.T) {
 	check(t, devices.Detach(file))
 	if path, err := devices.Find(file); err != nil || path != "" {
 		t.Errorf("found %q, %v after the detach", path, err)
+	}
+}
+
+func TestADeviceInUseGetsTheSizeOfItsFile(t *testing.T) {
+	file := image(t)
+	check(t, devices.Fit(file)) // there is none yet
+	path, err := devices.Attach(file)
+	check(t, err)
+	device, err := os.Open(path)
+	check(t, err)
+	defer device.Close()
+	for _, step := range []func() error{
+		func() error { return devices.Fit(file) },
+		func() error { _, err := devices.Attach(file); return err },
+	} {
+		info, err := file.Stat()
+		check(t, err)
+		check(t, file.Truncate(info.Size()*2))
+		check(t, step())
+		if size, err := device.Seek(0, io.SeekEnd); err != nil || size != info.Size()*2 {
+			t.Errorf("the device has %d bytes (%v), want %d", size, err, info.Size()*2)
+		}
 	}
 }
 

@@ -50,15 +50,24 @@ func (p *Pool) open(pl place, name string) (*Content, error) {
 }
 
 // fill makes target, which does not exist, hold what record asks for, with the data of source if it has one.
-func (p *Pool) fill(ctx context.Context, target string, record Record, source *Copy) (reflink.Result, error) {
+// A limited volume of files gets a project, which record then names.
+func (p *Pool) fill(ctx context.Context, target string, record *Record, limited bool, source *Copy) (reflink.Result, error) {
 	if record.Block {
-		return p.fillDisk(ctx, target, record, source)
+		return p.fillDisk(ctx, target, *record, source)
 	}
 	if err := p.root.Mkdir(target, 0o700); err != nil {
 		return reflink.Result{}, fmt.Errorf("making %s of pool %s: %w", record.Name, p.name, err)
 	}
+	if limited {
+		project, err := p.restrict(target, *record)
+		if err != nil {
+			return reflink.Result{}, err
+		}
+		record.Project = project
+	}
 	if source != nil {
-		return p.fillTree(ctx, target, source)
+		result, err := p.fillTree(ctx, target, source)
+		return result, p.tooSmall(*record, err)
 	}
 	// Every user of the pod may write, unless kubelet gives the volume to a group (fsGroup).
 	if err := p.root.Chmod(target, 0o777); err != nil {

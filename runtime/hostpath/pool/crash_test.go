@@ -18,7 +18,13 @@ import (
 // pvc-1 to pvc-2 and ends.
 const cloneInProcess = "SLIPWAY_TEST_CLONE_IN"
 
+// expandInProcess names the pool in which the test's own program, started anew, expands pvc-1 until it is killed.
+const expandInProcess = "SLIPWAY_TEST_EXPAND_IN"
+
 func TestMain(m *testing.M) {
+	if dir := os.Getenv(expandInProcess); dir != "" {
+		os.Exit(expandIn(dir))
+	}
 	if dir := os.Getenv(cloneInProcess); dir != "" {
 		os.Exit(cloneIn(dir))
 	}
@@ -39,6 +45,53 @@ func cloneIn(dir string) int {
 		return 1
 	}
 	return 0
+}
+
+func expandIn(dir string) int {
+	p, err := pool.Open("/", "fast", dir)
+	if err != nil {
+		return 1
+	}
+	for {
+		found, err := p.Volume("pvc-1")
+		if err != nil {
+			return 1
+		}
+		if _, err := p.Expand("pvc-1", found.Capacity+expandStep); err != nil {
+			return 1
+		}
+	}
+}
+
+// expandStep is by how much the volume grows at once, in bytes.
+const expandStep = 1 << 20
+
+func TestAVolumeNeverHasLessThanItsSizeWheneverTheProcessIsKilled(t *testing.T) {
+	p, dir := open(t)
+	create(t, p, pool.Record{Name: "pvc-1", Block: true, Capacity: expandStep}, nil)
+	program, err := os.Executable()
+	check(t, err)
+	var before int64
+	for n := range 12 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(40+7*n)*time.Millisecond)
+		cmd := exec.CommandContext(ctx, program)
+		cmd.Env = append(os.Environ(), expandInProcess+"="+dir)
+		if err := cmd.Run(); ctx.Err() == nil {
+			t.Fatalf("the process ended by itself: %v", err)
+		}
+		cancel()
+		found, err := p.Volume("pvc-1")
+		check(t, err)
+		info, err := os.Stat(filepath.Join(dir, "pvc-1"))
+		check(t, err)
+		if ahead := info.Size() - found.Capacity; ahead != 0 && ahead != expandStep || found.Capacity < before {
+			t.Fatalf("killed for the %d. time, the volume says %d and has %d bytes", n+1, found.Capacity, info.Size())
+		}
+		before = found.Capacity
+	}
+	if before == expandStep {
+		t.Error("no process was killed after it had expanded the volume")
+	}
 }
 
 func TestAVolumeIsWholeOrAbsentWheneverTheProcessIsKilled(t *testing.T) {

@@ -90,10 +90,15 @@ func (p *Pool) Close() error {
 	return nil
 }
 
-// Space is what the pool's file system holds. Total and Available are bytes, the rest counts inodes.
+// Name is the name that the pool was opened by.
+func (p *Pool) Name() string { return p.name }
+
+// Space is what the pool's file system holds. Total, Available and Used are bytes, the rest counts inodes.
 type Space struct {
-	Total, Available        int64
+	Total, Available, Used  int64
 	TotalInodes, FreeInodes int64
+	// Device tells file systems of the node apart.
+	Device uint64
 }
 
 // Space returns what the pool's file system holds. Volumes are thin: they share it.
@@ -107,10 +112,14 @@ func (p *Pool) Space() (Space, error) {
 	if err := unix.Fstatfs(int(dir.Fd()), &stat); err != nil {
 		return Space{}, fmt.Errorf("reading the space of pool %s: %w", p.name, err)
 	}
+	var at unix.Stat_t
+	if err := unix.Fstat(int(dir.Fd()), &at); err != nil {
+		return Space{}, fmt.Errorf("reading the file system of pool %s: %w", p.name, err)
+	}
 	unit := stat.Frsize
 	return Space{
-		Total: int64(stat.Blocks) * unit, Available: int64(stat.Bavail) * unit,
-		TotalInodes: int64(stat.Files), FreeInodes: int64(stat.Ffree),
+		Total: int64(stat.Blocks) * unit, Available: int64(stat.Bavail) * unit, Used: int64(stat.Blocks-stat.Bfree) * unit,
+		TotalInodes: int64(stat.Files), FreeInodes: int64(stat.Ffree), Device: at.Dev,
 	}, nil
 }
 
@@ -121,8 +130,12 @@ func (p *Pool) Sweep() error {
 	for _, dir := range []string{newDir, trashDir} {
 		entries, err := p.list(dir)
 		failed = append(failed, err)
+		remove := p.remove
+		if dir == newDir {
+			remove = p.removeDraft
+		}
 		for _, entry := range entries {
-			failed = append(failed, p.remove(dir+"/"+entry))
+			failed = append(failed, remove(dir+"/"+entry))
 		}
 	}
 	return errors.Join(failed...)

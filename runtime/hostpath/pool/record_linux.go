@@ -17,8 +17,10 @@ type Record struct {
 	// Block says that the data is one disk, not a directory of files.
 	Block bool `json:"block,omitempty"`
 	// Capacity is the size in bytes: of a block volume exactly, of others what was asked
-	// for, which nothing enforces. 0: unknown.
+	// for, which is enforced where there is a project. 0: unknown.
 	Capacity int64 `json:"capacity,omitempty"`
+	// Project is the quota project of a volume of files, 0 when it has none.
+	Project uint32 `json:"project,omitempty"`
 	// Source is what the data was copied from, as Volume or Snapshot say it; or "".
 	Source string `json:"source,omitempty"`
 	// Created is when it was complete.
@@ -89,10 +91,17 @@ func (p *Pool) lookup(pl place, name string) (Record, error) {
 	case !info.IsDir():
 		return Record{}, fmt.Errorf("looking up %s in pool %s: it is neither a directory nor a file", name, p.name)
 	}
-	data, err := p.root.ReadFile(pl.record(name))
+	record, err := p.recorded(pl, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return found, nil
 	}
+	return record, err
+}
+
+// recorded returns what was written down of a volume or snapshot, whether its data is there or not; nothing
+// written is fs.ErrNotExist.
+func (p *Pool) recorded(pl place, name string) (Record, error) {
+	data, err := p.root.ReadFile(pl.record(name))
 	if err != nil {
 		return Record{}, fmt.Errorf("reading the record of %s in pool %s: %w", name, p.name, err)
 	}

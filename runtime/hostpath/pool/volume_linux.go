@@ -55,15 +55,16 @@ func (p *Pool) create(ctx context.Context, pl place, record Record, source *Copy
 		return record, result, err
 	}
 	draft := newDir + "/" + record.Name
-	if err := p.remove(draft); err != nil { // of an attempt that a crash ended
+	if err := p.removeDraft(draft); err != nil { // of an attempt that a crash ended
 		return record, result, err
 	}
-	if result, err = p.fill(ctx, draft, record, source); err != nil {
-		return record, result, errors.Join(err, p.remove(draft))
+	limited := pl == volumes // a snapshot does not grow
+	if result, err = p.fill(ctx, draft, &record, limited, source); err != nil {
+		return record, result, errors.Join(err, p.removeDraft(draft))
 	}
 	record.Created = time.Now().UTC().Truncate(time.Second)
 	if err := p.write(pl, record); err != nil {
-		return record, result, errors.Join(err, p.remove(draft))
+		return record, result, errors.Join(err, p.removeDraft(draft))
 	}
 	return record, result, p.move(draft, pl.path(record.Name))
 }
@@ -92,6 +93,14 @@ func (p *Pool) delete(pl place, name string) error {
 	rest := fmt.Sprintf("%s/%s@%d", trashDir, name, time.Now().UnixNano()) // no name has an @
 	err := p.move(pl.path(name), rest)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	// What is in the trash keeps others from taking its project until the limit is gone.
+	record, err := p.recorded(pl, name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := p.setLimit(record, 0); err != nil {
 		return err
 	}
 	if err := p.forget(pl, name); err != nil {

@@ -60,7 +60,7 @@ func (p *Provisioner) ShouldProvision(_ context.Context, claim *corev1.Persisten
 // ShouldDelete tells whether a volume is this node's.
 func (p *Provisioner) ShouldDelete(_ context.Context, volume *corev1.PersistentVolume) bool {
 	return volume.Spec.CSI != nil && volume.Spec.CSI.Driver == p.options.Driver &&
-		node(volume, p.options.TopologyKey) == p.options.NodeName
+		NodeOf(volume, p.options.TopologyKey) == p.options.NodeName
 }
 
 // Provision makes the volume for a claim.

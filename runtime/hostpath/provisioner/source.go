@@ -59,7 +59,7 @@ func (p *Provisioner) clone(ctx context.Context, claim *corev1.PersistentVolumeC
 	if volume.Spec.CSI == nil || volume.Spec.CSI.Driver != p.options.Driver {
 		return nil, refuse(codes.InvalidArgument, "the volume of the claim %s to clone is not of %s: choose that claim's StorageClass", name, p.options.Driver)
 	}
-	if on := node(volume, p.options.TopologyKey); on != p.options.NodeName {
+	if on := NodeOf(volume, p.options.TopologyKey); on != p.options.NodeName {
 		return nil, refuse(codes.Unavailable, "the claim %s to clone is on node %s, the new one is to be on %s: let its pod run on %s", name, on, p.options.NodeName, on)
 	}
 	return &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Volume{

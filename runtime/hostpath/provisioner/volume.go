@@ -42,8 +42,8 @@ func affinity(topologies []*csi.Topology) *corev1.VolumeNodeAffinity {
 	return &corev1.VolumeNodeAffinity{Required: required}
 }
 
-// node returns the node that a volume is bound to by the label key, or "".
-func node(volume *corev1.PersistentVolume, key string) string {
+// NodeOf returns the node that a volume is bound to by the label key, or "".
+func NodeOf(volume *corev1.PersistentVolume, key string) string {
 	if volume.Spec.NodeAffinity == nil || volume.Spec.NodeAffinity.Required == nil {
 		return ""
 	}

@@ -19,10 +19,13 @@ const alignment = 1 << 20
 
 // use says what a claim's disk is wanted for.
 type use struct {
-	// capacity is the claim's in bytes, the size of the blank disk that an empty one gets.
+	// capacity is the claim's in bytes, the size of the blank disk that an empty one gets, and to which
+	// others grow. 0: unknown.
 	capacity int64
 	// readOnly disks are neither made nor written.
 	readOnly bool
+	// fixed disks keep their size: the guest only reads them.
+	fixed bool
 }
 
 // mode is how the disk is opened.
@@ -68,8 +71,14 @@ func fileClaim(dir string, wanted use) (Disk, error) {
 	if err := accessible(path, wanted); err != nil {
 		return Disk{}, err
 	}
+	size := info.Size()
+	if !wanted.readOnly && !wanted.fixed {
+		if size, err = grow(dir, path, info, wanted.capacity); err != nil {
+			return Disk{}, err
+		}
+	}
 	image := domain.Image{Path: path, Format: domain.FormatRaw}
-	return Disk{Disk: domain.Disk{Image: image, DirectIO: directIO(path)}, Size: info.Size()}, nil
+	return Disk{Disk: domain.Disk{Image: image, DirectIO: directIO(path)}, Size: size}, nil
 }
 
 // accessible says why QEMU could not use the image at path.

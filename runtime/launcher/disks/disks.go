@@ -82,9 +82,11 @@ func prepare(paths Paths, request Request, volume *v1.Volume) (Disk, error) {
 	case volume.ContainerDisk != nil:
 		return containerDisk(paths, volume.Name, request.ContainerDisks[volume.Name])
 	case volume.PersistentVolumeClaim != nil:
-		return claim(paths, volume.Name, use{capacity: request.ClaimSizes[volume.Name], readOnly: volume.PersistentVolumeClaim.ReadOnly})
+		return claim(paths, volume.Name, use{
+			capacity: request.ClaimSizes[volume.Name], readOnly: volume.PersistentVolumeClaim.ReadOnly, fixed: onlyRead(request.VMI, volume.Name),
+		})
 	case volume.DataVolume != nil:
-		return claim(paths, volume.Name, use{capacity: request.ClaimSizes[volume.Name]})
+		return claim(paths, volume.Name, use{capacity: request.ClaimSizes[volume.Name], fixed: onlyRead(request.VMI, volume.Name)})
 	case volume.Ephemeral != nil:
 		return ephemeral(paths, volume.Name)
 	case volume.EmptyDisk != nil:

@@ -12,27 +12,27 @@ import (
 )
 
 // Claim finds, or makes, the disk on the claim of volume, which the pod has at paths.
-func Claim(paths Paths, volume *v1.Volume, capacity int64) (Disk, error) {
-	return claim(paths, volume.Name, useOf(volume, capacity))
+func Claim(paths Paths, vmi *v1.VirtualMachineInstance, volume *v1.Volume, capacity int64) (Disk, error) {
+	return claim(paths, volume.Name, useOf(vmi, volume, capacity))
 }
 
-// useOf is how volume uses its claim.
-func useOf(volume *v1.Volume, capacity int64) use {
+// useOf is how vmi uses the claim of volume.
+func useOf(vmi *v1.VirtualMachineInstance, volume *v1.Volume, capacity int64) use {
 	source := volume.PersistentVolumeClaim
-	return use{capacity: capacity, readOnly: source != nil && source.ReadOnly}
+	return use{capacity: capacity, readOnly: source != nil && source.ReadOnly, fixed: onlyRead(vmi, volume.Name)}
 }
 
 // Plugged finds, or makes, the disk on a claim that another pod has, of which came is open: its folder
 // or its device. That stays open for as long as QEMU may open what is in it. A device has no path
 // here: this pod may not open it.
-func Plugged(came *os.File, volume *v1.Volume, capacity int64) (Disk, error) {
+func Plugged(came *os.File, vmi *v1.VirtualMachineInstance, volume *v1.Volume, capacity int64) (Disk, error) {
 	info, err := came.Stat()
 	if err != nil {
 		return Disk{}, fmt.Errorf("looking at the volume: %w", err)
 	}
 	switch kind := info.Mode() & os.ModeType; kind {
 	case os.ModeDir:
-		return fileClaim(fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), came.Fd()), useOf(volume, capacity))
+		return fileClaim(fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), came.Fd()), useOf(vmi, volume, capacity))
 	case os.ModeDevice:
 		size, err := came.Seek(0, io.SeekEnd)
 		if err != nil {

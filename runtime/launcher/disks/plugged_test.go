@@ -18,7 +18,7 @@ func TestWhatIsPluggedInIsAFolderOrABlockDevice(t *testing.T) {
 		}
 		defer file.Close()
 		volume := v1.Volume{Name: "v", VolumeSource: dataVolume()}
-		if _, err := Plugged(file, &volume, 1<<20); err == nil || !strings.Contains(err.Error(), "neither a folder nor a block device") {
+		if _, err := Plugged(file, vmi(nil), &volume, 1<<20); err == nil || !strings.Contains(err.Error(), "neither a folder nor a block device") {
 			t.Errorf("%s: got %v", path, err)
 		}
 	}

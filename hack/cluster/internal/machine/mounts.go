@@ -189,7 +189,12 @@ func MountPool(ctx context.Context, n layout.Node, say func(string, ...any)) err
 	if err := makePool(ctx, n.PoolImage()); err != nil {
 		return err
 	}
-	if _, err := run(ctx, "mount", "-o", "loop,discard", n.PoolImage(), n.Pool()); err != nil {
+	// With quotas, which a kernel may lack and btrfs does not know by this name, volumes are held to their sizes.
+	_, err = run(ctx, "mount", "-o", "loop,discard,prjquota", n.PoolImage(), n.Pool())
+	if err != nil {
+		_, err = run(ctx, "mount", "-o", "loop,discard", n.PoolImage(), n.Pool())
+	}
+	if err != nil {
 		say("the pool is a plain folder, so clones are copies: %v", err)
 		return os.WriteFile(filepath.Join(n.Pool(), ".plain"), nil, 0o644)
 	}

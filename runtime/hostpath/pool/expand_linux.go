@@ -1,0 +1,54 @@
+package pool
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Expand makes a volume hold bytes, also while it is in use, and returns what it is then. Nothing shrinks.
+//
+// The data grows first, then the record: after a crash between the two the volume is as it was for
+// everybody who asks for its size, and the next attempt completes it.
+func (p *Pool) Expand(name string, bytes int64) (Record, error) {
+	record, err := p.lookup(volumes, name)
+	if err != nil {
+		return record, err
+	}
+	bytes = max(bytes, record.Capacity)
+	if record.Block {
+		err = p.grow(name, bytes)
+	} else {
+		err = p.setLimit(record, bytes)
+	}
+	if err != nil || record.Capacity == bytes {
+		return record, err
+	}
+	record.Capacity = bytes
+	if err := p.prepare(volumes.records); err != nil {
+		return record, err
+	}
+	return record, p.write(volumes, record)
+}
+
+// grow makes the disk of a block volume at least that large, with a hole at its end.
+func (p *Pool) grow(name string, bytes int64) error {
+	disk, err := p.root.OpenFile(name, os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return fmt.Errorf("opening %s of pool %s: %w", name, p.name, err)
+	}
+	defer disk.Close()
+	info, err := disk.Stat()
+	if err != nil {
+		return fmt.Errorf("reading the size of %s of pool %s: %w", name, p.name, err)
+	}
+	if info.Size() >= bytes {
+		return nil
+	}
+	if err := errors.Join(disk.Truncate(bytes), disk.Sync()); err != nil {
+		return fmt.Errorf("growing %s of pool %s to %d bytes: %w", name, p.name, bytes, err)
+	}
+	return nil
+}
