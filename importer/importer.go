@@ -1,4 +1,4 @@
-// Package importer fills a disk from a source in one pass: read, unpacked, hashed and
+// Package importer fills a disk, or a directory, from a source in one pass: read, unpacked, hashed and
 // written at the same time, in bounded memory, straight onto the volume.
 package importer
 
@@ -22,6 +22,8 @@ type Options struct {
 	Source *source.Options
 	// Checksum is "algorithm:hex" of the file as it is published; empty checks nothing.
 	Checksum string
+	// Archive says that the file is an archive of files, which Target.Path, a directory, takes.
+	Archive bool
 	// Target is the volume.
 	Target target.Options
 	// ScratchDir takes what cannot be read in order, when the target is a device.
@@ -60,7 +62,9 @@ func Run(ctx context.Context, options Options, progress *Progress) (transfer.Res
 		}
 		return transfer.Result{}, err
 	}
-	j.result.Digest = j.tree.Sum(j.result.DiskSize)
+	if !options.Archive {
+		j.result.Digest = j.tree.Sum(j.result.DiskSize)
+	}
 	j.result.Milliseconds = time.Since(start).Milliseconds()
 	progress.finish()
 	return j.result, nil
@@ -70,13 +74,16 @@ func (j *job) run(ctx context.Context) (err error) {
 	if j.checksum, err = newChecksum(j.options.Checksum); err != nil {
 		return err
 	}
+	if j.options.Archive {
+		return j.fromArchive(ctx)
+	}
 	if j.disk, err = target.Open(j.options.Target); err != nil {
 		return fmt.Errorf("opening the volume: %w", err)
 	}
 	if j.options.Source == nil {
 		err = j.blank()
 	} else {
-		err = j.fromHTTP(ctx)
+		err = j.fromHTTP(ctx, j.read)
 	}
 	if err != nil {
 		return err
@@ -110,5 +117,7 @@ func scratchPath(options Options) string {
 
 // removeScratch leaves no scratch behind, not even that of an earlier attempt.
 func removeScratch(options Options) {
-	_ = os.Remove(scratchPath(options)) // most imports have none
+	if !options.Archive {
+		_ = os.Remove(scratchPath(options)) // most imports have none
+	}
 }

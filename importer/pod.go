@@ -22,11 +22,14 @@ type PodOptions struct {
 	Options
 	// URL is the source; empty makes a blank disk.
 	URL string
+	// Server is the kind of the URL's server, one of transfer's; empty is transfer.SourceHTTP.
+	Server string
 	// Headers are extra headers, CertDir authorities, SkipVerify takes any certificate: as in source.Options.
 	Headers    []string
 	CertDir    string
 	SkipVerify bool
-	// CredentialsDir holds the files accessKeyId and secretKey.
+	// CredentialsDir holds the files accessKeyId and secretKey, and sessionToken of temporary
+	// credentials for S3; for Google Cloud Storage credentials.json.
 	CredentialsDir string
 	// SecretHeadersDir holds a directory for each Secret, with a header in each file.
 	SecretHeadersDir string
@@ -76,14 +79,8 @@ func run(ctx context.Context, options PodOptions, progress *Progress) (transfer.
 // source reads credentials and secret headers from their mounts.
 func (o PodOptions) source() (source.Options, error) {
 	from := source.Options{URL: o.URL, Headers: o.Headers, CertDir: o.CertDir, SkipVerify: o.SkipVerify}
-	if o.CredentialsDir != "" {
-		for name, to := range map[string]*string{"accessKeyId": &from.Username, "secretKey": &from.Password} {
-			data, err := os.ReadFile(filepath.Join(o.CredentialsDir, name))
-			if err != nil {
-				return from, transfer.Errorf(transfer.BadRequest, "the Secret of secretRef has no %s: %w", name, err)
-			}
-			*to = string(data)
-		}
+	if err := o.authenticate(&from); err != nil {
+		return from, err
 	}
 	if o.SecretHeadersDir == "" {
 		return from, nil

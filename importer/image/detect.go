@@ -76,6 +76,16 @@ func Detect(head []byte) (Format, error) {
 	return Raw, nil
 }
 
+// Packing tells with what a file is packed, whatever it holds; it is empty for a file that is not.
+func Packing(head []byte) Format {
+	for _, m := range magics {
+		if m.format.Compressed() && bytes.HasPrefix(head, []byte(m.magic)) {
+			return m.format
+		}
+	}
+	return ""
+}
+
 // LooksLikeText reports whether head, the first bytes of a raw image, is text: an error
 // page, say, where a disk was meant.
 func LooksLikeText(head []byte) bool {
