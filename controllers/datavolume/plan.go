@@ -11,19 +11,15 @@ type kind int
 
 // Ways to fill a claim.
 const (
-	kindImport   kind = iota // by an importer pod, from a URL
+	kindImport   kind = iota // by an importer pod, from a server
 	kindBlank                // by an importer pod, with zeros
-	kindClone                // by the CSI driver, from another claim
+	kindClone                // by the CSI driver, from another claim or a snapshot
 	kindExternal             // by the CSI driver or a populator that the claim's own dataSource names
 )
 
 // plan is what a DataVolume's spec asks for, as far as the spec alone tells.
 type plan struct {
 	kind kind
-	http *cdiv1.DataVolumeSourceHTTP
-	// source is the claim to clone; sourceRef the DataSource that names it.
-	source    *cdiv1.DataVolumeSourcePVC
-	sourceRef *cdiv1.DataVolumeSourceRef
 }
 
 // pods reports whether an importer pod fills the claim.
@@ -35,12 +31,11 @@ func unsupported(source *cdiv1.DataVolumeSource) string {
 		set  bool
 		name string
 	}{
-		{source.S3 != nil, "s3"}, {source.GCS != nil, "gcs"}, {source.Registry != nil, "registry"},
+		{source.Registry != nil, "registry"},
 		{source.Upload != nil, "upload"}, {source.Imageio != nil, "imageio"}, {source.VDDK != nil, "vddk"},
-		{source.Snapshot != nil, "snapshot"},
 	} {
 		if s.set {
-			return fmt.Sprintf("spec.source.%s is not supported yet; use http, blank or pvc", s.name)
+			return fmt.Sprintf("spec.source.%s is not supported yet; use http, s3, gcs, blank, pvc or snapshot", s.name)
 		}
 	}
 	return ""
@@ -54,15 +49,15 @@ func newPlan(dv *cdiv1.DataVolume) (p plan, refused string) {
 		return p, "neither spec.pvc nor spec.storage is set; set one of them"
 	case spec.PVC != nil && spec.Storage != nil:
 		return p, "both spec.pvc and spec.storage are set; keep one of them"
-	case spec.ContentType == cdiv1.DataVolumeArchive:
-		return p, "spec.contentType archive is not supported yet; publish the disk as an image"
+	case contentType(dv) == cdiv1.DataVolumeArchive && refuseArchive(spec) != "":
+		return p, refuseArchive(spec)
 	case len(spec.Checkpoints) > 0:
 		return p, "spec.checkpoints is not supported yet; import the disk in one stage"
 	case spec.SourceRef != nil:
 		if spec.SourceRef.Kind != cdiv1.DataVolumeDataSource {
 			return p, fmt.Sprintf("spec.sourceRef.kind %q is not supported; use DataSource", spec.SourceRef.Kind)
 		}
-		return plan{kind: kindClone, sourceRef: spec.SourceRef}, ""
+		return plan{kind: kindClone}, ""
 	case spec.Source == nil:
 		if dataSource(dv) {
 			return plan{kind: kindExternal}, ""
@@ -73,14 +68,14 @@ func newPlan(dv *cdiv1.DataVolume) (p plan, refused string) {
 		return p, message
 	}
 	switch source := spec.Source; {
-	case source.HTTP != nil:
-		return plan{kind: kindImport, http: source.HTTP}, ""
+	case downloads(source):
+		return plan{kind: kindImport}, ""
 	case source.Blank != nil:
 		return plan{kind: kindBlank}, ""
-	case source.PVC != nil:
-		return plan{kind: kindClone, source: source.PVC}, ""
+	case source.PVC != nil || source.Snapshot != nil:
+		return plan{kind: kindClone}, ""
 	}
-	return p, "spec.source names no source; set http, blank or pvc"
+	return p, "spec.source names no source; set http, s3, gcs, blank, pvc or snapshot"
 }
 
 // dataSource reports whether the claim's own spec says what fills it.

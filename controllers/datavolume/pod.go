@@ -85,8 +85,8 @@ func buildPod(in podInput) *corev1.Pod {
 		if in.Affinity != nil {
 			pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: in.Affinity}
 		}
-	} else if source := dv.Spec.Source; source != nil && source.HTTP != nil {
-		addSource(source.HTTP, pod, &container)
+	} else {
+		addSource(dv.Spec.Source, pod, &container)
 	}
 	pod.Spec.Containers = []corev1.Container{container}
 	return pod
@@ -126,15 +126,15 @@ func addData(in podInput, pod *corev1.Pod, container *corev1.Container) {
 		container.Args = append(container.Args, "--target="+blockDevice, "--scratch="+scratchDir)
 	} else {
 		mount(container, volumeData, dataDir, false)
-		container.Args = append(container.Args, "--target="+path.Join(dataDir, names.DiskFile))
+		container.Args = append(container.Args, targetInDirectory(in.DataVolume)...)
 	}
 	if ptr.Deref(in.DataVolume.Spec.Preallocation, false) {
 		container.Args = append(container.Args, "--preallocate")
 	}
 }
 
-// addSource tells the container its URL and mounts what it needs to read it.
-func addSource(http *cdiv1.DataVolumeSourceHTTP, pod *corev1.Pod, container *corev1.Container) {
+// addHTTP tells the container its URL and mounts what it needs to read it.
+func addHTTP(http *cdiv1.DataVolumeSourceHTTP, pod *corev1.Pod, container *corev1.Container) {
 	container.Args = append(container.Args, "--url="+http.URL)
 	if http.Checksum != "" {
 		container.Args = append(container.Args, "--checksum="+http.Checksum)
@@ -145,18 +145,8 @@ func addSource(http *cdiv1.DataVolumeSourceHTTP, pod *corev1.Pod, container *cor
 	for _, header := range http.ExtraHeaders {
 		container.Args = append(container.Args, "--header="+header)
 	}
-	if http.CertConfigMap != "" {
-		addVolume(pod, "certs", corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
-			LocalObjectReference: corev1.LocalObjectReference{Name: http.CertConfigMap},
-		}})
-		mount(container, "certs", certDir, true)
-		container.Args = append(container.Args, "--cert-dir="+certDir)
-	}
-	if http.SecretRef != "" {
-		addVolume(pod, "credentials", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: http.SecretRef}})
-		mount(container, "credentials", credentialsDir, true)
-		container.Args = append(container.Args, "--credentials-dir="+credentialsDir)
-	}
+	addCertificates(http.CertConfigMap, pod, container)
+	addCredentials(http.SecretRef, pod, container)
 	for n, secret := range http.SecretExtraHeaders {
 		name := fmt.Sprintf("extraheader-%d", n)
 		addVolume(pod, name, corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret}})
