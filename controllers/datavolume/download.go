@@ -16,6 +16,9 @@ func downloads(source *cdiv1.DataVolumeSource) bool {
 	return source != nil && (source.HTTP != nil || source.S3 != nil || source.GCS != nil)
 }
 
+// clones reports whether source is a claim or a snapshot.
+func clones(source *cdiv1.DataVolumeSource) bool { return source.PVC != nil || source.Snapshot != nil }
+
 // contentType is what the DataVolume's source holds: a disk, unless it says otherwise.
 func contentType(dv *cdiv1.DataVolume) cdiv1.DataVolumeContentType {
 	if dv.Spec.ContentType == "" {
@@ -24,16 +27,19 @@ func contentType(dv *cdiv1.DataVolume) cdiv1.DataVolumeContentType {
 	return dv.Spec.ContentType
 }
 
-// refuseArchive says why spec, whose contentType is archive, cannot be filled; "" when it can.
-// Either spec.pvc or spec.storage is set.
-func refuseArchive(spec *cdiv1.DataVolumeSpec) string {
+// refuseArchive says why dv, when its contentType is archive, cannot be filled; "" when it can.
+func refuseArchive(dv *cdiv1.DataVolume) string {
+	spec := &dv.Spec
+	if contentType(dv) != cdiv1.DataVolumeArchive {
+		return ""
+	}
 	if !downloads(spec.Source) {
 		return "spec.contentType archive is supported with source http, s3 and gcs only; use one of them"
 	}
 	var mode *corev1.PersistentVolumeMode
 	if spec.PVC != nil {
 		mode = spec.PVC.VolumeMode
-	} else {
+	} else if spec.Storage != nil {
 		mode = spec.Storage.VolumeMode
 	}
 	if mode != nil && *mode == corev1.PersistentVolumeBlock {

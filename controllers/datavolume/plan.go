@@ -44,13 +44,14 @@ func unsupported(source *cdiv1.DataVolumeSource) string {
 // newPlan reads dv's spec. The message of refused is empty, or says what cannot be done and what to do instead.
 func newPlan(dv *cdiv1.DataVolume) (p plan, refused string) {
 	spec := &dv.Spec
+	archive := refuseArchive(dv)
 	switch {
 	case spec.PVC == nil && spec.Storage == nil:
 		return p, "neither spec.pvc nor spec.storage is set; set one of them"
 	case spec.PVC != nil && spec.Storage != nil:
 		return p, "both spec.pvc and spec.storage are set; keep one of them"
-	case contentType(dv) == cdiv1.DataVolumeArchive && refuseArchive(spec) != "":
-		return p, refuseArchive(spec)
+	case archive != "":
+		return p, archive
 	case len(spec.Checkpoints) > 0:
 		return p, "spec.checkpoints is not supported yet; import the disk in one stage"
 	case spec.SourceRef != nil:
@@ -72,7 +73,7 @@ func newPlan(dv *cdiv1.DataVolume) (p plan, refused string) {
 		return plan{kind: kindImport}, ""
 	case source.Blank != nil:
 		return plan{kind: kindBlank}, ""
-	case source.PVC != nil || source.Snapshot != nil:
+	case clones(source):
 		return plan{kind: kindClone}, ""
 	}
 	return p, "spec.source names no source; set http, s3, gcs, blank, pvc or snapshot"
