@@ -3,6 +3,8 @@ module github.com/slipway-vm/slipway
 go 1.26.4
 
 require (
+	github.com/aws/aws-sdk-go-v2 v1.42.0 // the signer of requests to S3, of the module that has the clients in others
+	github.com/aws/smithy-go v1.27.2 // paths as that signer wants them
 	github.com/container-storage-interface/spec v1.13.0 // the CSI driver of node storage speaks it
 	github.com/containers/image/v5 v5.36.2 // images of registries, as sources of disks; hack: pushes them
 	github.com/diskfs/go-diskfs v1.9.4 // cloud-init discs: ISO 9660 with Rock Ridge
@@ -25,6 +27,7 @@ require (
 	github.com/vishvananda/netlink v1.3.1 // tap devices and addresses
 	github.com/vishvananda/netns v0.0.5 // network namespaces of pods
 	golang.org/x/crypto v0.57.0 // SSH of tasks
+	golang.org/x/oauth2 v0.36.0 // tokens of service accounts for Google Cloud Storage
 	golang.org/x/sync v0.23.0 // errgroup
 	golang.org/x/sys v0.48.0 // Linux system calls
 	golang.org/x/term v0.46.0 // the terminal of `virtctl console`, which every key goes through
@@ -73,6 +76,7 @@ require (
 
 require (
 	cel.dev/expr v0.25.2 // indirect
+	cloud.google.com/go/compute/metadata v0.9.0 // indirect
 	github.com/BurntSushi/toml v1.5.0 // indirect
 	github.com/Masterminds/semver/v3 v3.4.0 // indirect
 	github.com/VividCortex/ewma v1.2.0 // indirect
@@ -181,7 +185,6 @@ require (
 	golang.org/x/exp v0.0.0-20260410095643-746e56fc9e2f // indirect
 	golang.org/x/mod v0.41.0 // indirect
 	golang.org/x/net v0.59.0 // indirect
-	golang.org/x/oauth2 v0.36.0 // indirect
 	golang.org/x/text v0.42.0 // indirect
 	golang.org/x/time v0.15.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20260526163538-3dc84a4a5aaa // indirect

@@ -15,20 +15,21 @@ import (
 // streamBuffer is the buffer of a stream in bytes.
 const streamBuffer = 256 << 10
 
-// fromHTTP chooses how the file is read. At any offset, by several connections, when its
-// server can and no checksum asks for the bytes in order; otherwise as one stream.
-func (j *job) fromHTTP(ctx context.Context) (err error) {
+// fromHTTP reads the file with read, and follows how far that is.
+func (j *job) fromHTTP(ctx context.Context, read func(context.Context) error) (err error) {
 	if j.http, err = source.Open(ctx, *j.options.Source); err != nil {
 		return fmt.Errorf("opening the source: %w", err)
 	}
 	j.progress.follow(func() transfer.Progress {
 		return transfer.Progress{Done: j.http.Downloaded(), Total: max(j.http.Size(), 0)}
 	})
-	err = j.read(ctx)
+	err = read(ctx)
 	j.result.Downloaded = j.http.Downloaded()
 	return err
 }
 
+// read chooses how the image is read. At any offset, by several connections, when its server
+// can and no checksum asks for the bytes in order; otherwise as one stream.
 func (j *job) read(ctx context.Context) error {
 	if !j.http.Ranged() || j.checksum != nil {
 		return j.fromStream(ctx)
@@ -39,8 +40,13 @@ func (j *job) read(ctx context.Context) error {
 	return j.fromFile(ctx, file{meta, open, j.http.Size()}, nil)
 }
 
-// fromStream reads the file once, from its first byte to its last.
+// fromStream reads the image once, from its first byte to its last.
 func (j *job) fromStream(ctx context.Context) error {
+	return j.stream(ctx, func(stream *bufio.Reader) error { return j.unpack(ctx, stream, j.http.Size()) })
+}
+
+// stream has the file read in order, and compares its checksum.
+func (j *job) stream(ctx context.Context, read func(*bufio.Reader) error) error {
 	stream, err := j.http.Stream(ctx)
 	if err != nil {
 		return fmt.Errorf("opening the source: %w", err)
@@ -48,7 +54,7 @@ func (j *job) fromStream(ctx context.Context) error {
 	if j.checksum != nil {
 		stream = hashing(stream, j.checksum)
 	}
-	err = j.unpack(ctx, bufio.NewReaderSize(stream, streamBuffer), j.http.Size())
+	err = read(bufio.NewReaderSize(stream, streamBuffer))
 	if sum, ok := stream.(*hashed); ok && err == nil {
 		err = sum.finish()
 	}

@@ -1,4 +1,4 @@
-// Package importer fills a disk from a source in one pass: read, unpacked, hashed and
+// Package importer fills a disk, or a directory, from a source in one pass: read, unpacked, hashed and
 // written at the same time, in bounded memory, straight onto the volume.
 package importer
 
@@ -23,6 +23,8 @@ type Options struct {
 	Registry *source.RegistryOptions
 	// Checksum is "algorithm:hex" of the file as it is published; empty checks nothing.
 	Checksum string
+	// Archive says that the file is an archive of files, which Target.Path, a directory, takes.
+	Archive bool
 	// Target is the volume.
 	Target target.Options
 	// ScratchDir takes what cannot be read in order, when the target is a device.
@@ -61,7 +63,9 @@ func Run(ctx context.Context, options Options, progress *Progress) (transfer.Res
 		}
 		return transfer.Result{}, err
 	}
-	j.result.Digest = j.tree.Sum(j.result.DiskSize)
+	if !options.Archive {
+		j.result.Digest = j.tree.Sum(j.result.DiskSize)
+	}
 	j.result.Milliseconds = time.Since(start).Milliseconds()
 	progress.finish()
 	return j.result, nil
@@ -71,6 +75,9 @@ func (j *job) run(ctx context.Context) (err error) {
 	if j.checksum, err = newChecksum(j.options.Checksum); err != nil {
 		return err
 	}
+	if j.options.Archive {
+		return j.fillDirectory(ctx)
+	}
 	if j.disk, err = target.Open(j.options.Target); err != nil {
 		return fmt.Errorf("opening the volume: %w", err)
 	}
@@ -78,7 +85,7 @@ func (j *job) run(ctx context.Context) (err error) {
 	case j.options.Registry != nil:
 		err = j.fromRegistry(ctx)
 	case j.options.Source != nil:
-		err = j.fromHTTP(ctx)
+		err = j.fromHTTP(ctx, j.read)
 	default:
 		err = j.blank()
 	}
@@ -114,6 +121,9 @@ func scratchPath(options Options) string {
 
 // removeScratch leaves no scratch behind, not even that of an earlier attempt.
 func removeScratch(options Options) {
+	if options.Archive {
+		return // the volume is the archive's
+	}
 	_ = os.Remove(scratchPath(options)) // most imports have none
 	_ = os.RemoveAll(certPath(options)) // likewise
 }

@@ -24,11 +24,14 @@ type PodOptions struct {
 	URL string
 	// Architecture is that of the image, as in source.RegistryOptions.
 	Architecture string
+	// Server is the kind of the URL's server, one of transfer's; empty is transfer.SourceHTTP.
+	Server string
 	// Headers are extra headers, CertDir authorities, SkipVerify takes any certificate: as in source.Options.
 	Headers    []string
 	CertDir    string
 	SkipVerify bool
-	// CredentialsDir holds the files accessKeyId and secretKey.
+	// CredentialsDir holds the files accessKeyId and secretKey, and sessionToken of temporary
+	// credentials for S3; for Google Cloud Storage credentials.json.
 	CredentialsDir string
 	// SecretHeadersDir holds a directory for each Secret, with a header in each file.
 	SecretHeadersDir string
@@ -88,8 +91,7 @@ func (o PodOptions) source() (source.Options, error) {
 	if o.Architecture != "" {
 		return from, transfer.Errorf(transfer.BadRequest, "an architecture chooses among images of a registry; the URL does not begin with %s", source.SchemeDocker)
 	}
-	var err error
-	if from.Username, from.Password, err = o.credentials(); err != nil || o.SecretHeadersDir == "" {
+	if err := o.authenticate(&from); err != nil || o.SecretHeadersDir == "" {
 		return from, err
 	}
 	names, err := filepath.Glob(filepath.Join(o.SecretHeadersDir, "*", "[^.]*"))
@@ -113,23 +115,8 @@ func (o PodOptions) registry() (source.RegistryOptions, error) {
 		return from, transfer.Errorf(transfer.BadRequest, "an image of a registry takes no checksum and no headers; name it by its digest: docker://host/name@sha256:…")
 	}
 	var err error
-	from.Username, from.Password, err = o.credentials()
+	from.Username, from.Password, err = o.login()
 	return from, err
-}
-
-// credentials reads the user and the password, which are empty where none are mounted.
-func (o PodOptions) credentials() (username, password string, err error) {
-	if o.CredentialsDir == "" {
-		return "", "", nil
-	}
-	for name, to := range map[string]*string{"accessKeyId": &username, "secretKey": &password} {
-		data, err := os.ReadFile(filepath.Join(o.CredentialsDir, name))
-		if err != nil {
-			return "", "", transfer.Errorf(transfer.BadRequest, "the Secret of secretRef has no %s: %w", name, err)
-		}
-		*to = string(data)
-	}
-	return username, password, nil
 }
 
 // serve begins to serve the progress; stop lets listeners have the last line.

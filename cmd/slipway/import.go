@@ -17,8 +17,8 @@ func newImportCommand() *cobra.Command {
 		Short: "Fills a volume from a disk image",
 		Long: `Fills a block device or a disk file from an image at a URL: raw, qcow2, VMDK, VHD, VHDX or VDI,
 which may be packed with gzip, xz, zstd or bzip2 and lie in a tar archive, as in an OVA; or from the
-disk of a container image in a registry; without a URL
-it makes a blank disk. One pass, in bounded memory.`,
+disk of a container image in a registry; without a URL it makes a blank disk. With --archive it
+unpacks a tar archive into a directory. One pass, in bounded memory.`,
 		Example: `  slipway import --url https://example.com/debian.qcow2 --checksum sha512:… --target ./disk.img --size 21474836480`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -28,9 +28,11 @@ it makes a blank disk. One pass, in bounded memory.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.URL, "url", "", "http or https address of the disk image, or docker://host/name:tag of a container image with a disk; empty makes a blank disk")
+	flags.StringVar(&o.Server, "source", transfer.SourceHTTP, "kind of the URL's server: http, s3, or gcs, which takes gs:// addresses too")
+	flags.BoolVar(&o.Archive, "archive", false, "the file is a tar archive, to unpack into the directory --target")
 	flags.StringVar(&o.Architecture, "architecture", "", "architecture of the container image (default: this machine's, where there are several)")
 	flags.StringVar(&o.Checksum, "checksum", "", "algorithm:hex of the file at the URL (md5, sha1, sha256, sha512)")
-	flags.StringVar(&o.Target.Path, "target", "", "block device, or the file of the disk")
+	flags.StringVar(&o.Target.Path, "target", "", "block device, or the file of the disk; with --archive a directory")
 	flags.Int64Var(&o.Target.Size, "size", 0, "size of the disk in bytes; 0 is the image's own")
 	flags.BoolVar(&o.Target.Preallocate, "preallocate", false, "reserve the disk's full size")
 	flags.StringVar(&o.ScratchDir, "scratch", "", "directory for an image that cannot be read in order (default: beside the disk's file)")
@@ -38,7 +40,7 @@ it makes a blank disk. One pass, in bounded memory.`,
 	flags.StringArrayVar(&o.Headers, "header", nil, "extra HTTP header \"Name: value\"; may be repeated")
 	flags.StringVar(&o.CertDir, "cert-dir", "", "directory with PEM certificates of further authorities")
 	flags.BoolVar(&o.SkipVerify, "insecure-skip-verify", false, "take any certificate")
-	flags.StringVar(&o.CredentialsDir, "credentials-dir", "", "directory with the files accessKeyId and secretKey")
+	flags.StringVar(&o.CredentialsDir, "credentials-dir", "", "directory with the files accessKeyId and secretKey (s3: also sessionToken; gcs: credentials.json)")
 	flags.StringVar(&o.SecretHeadersDir, "secret-headers-dir", "", "directory with a directory of header files for each Secret")
 	flags.StringVar(&o.TerminationLog, "termination-log", "", "file that takes the result as JSON")
 	flags.StringVar(&o.ProgressAddress, "progress-address", "", "address that serves the progress, such as :8443")

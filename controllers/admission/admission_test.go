@@ -188,7 +188,7 @@ func TestBadVirtualMachinesAreRefusedWithThePath(t *testing.T) {
 		"an unknown machine":                    {"memory:", "machine: {type: pc}\n        memory:", []string{spec + "domain.machine.type"}},
 		"a request over its limit":              {"memory:", "resources: {requests: {cpu: 2}, limits: {cpu: 1}}\n        memory:", []string{spec + "domain.resources.requests.cpu"}},
 		"a template that no volume uses":        {"runStrategy: Always", "runStrategy: Always\n  dataVolumeTemplates: [{metadata: {name: d}, spec: {source: {blank: {}}, storage: {resources: {requests: {storage: 1Gi}}}}}]", []string{"spec.dataVolumeTemplates[0]"}},
-		"a disk from a source not acted on yet": {"runStrategy: Always", "runStrategy: Always\n  dataVolumeTemplates: [{metadata: {name: d}, spec: {source: {s3: {url: u}}, storage: {}}}]", []string{"spec.dataVolumeTemplates[0].spec.source.s3.url"}},
+		"a disk from a source not acted on yet": {"runStrategy: Always", "runStrategy: Always\n  dataVolumeTemplates: [{metadata: {name: d}, spec: {source: {vddk: {url: u}}, storage: {}}}]", []string{"spec.dataVolumeTemplates[0].spec.source.vddk.url"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := strings.Replace(base, c.old, c.replacement, 1)
@@ -220,18 +220,29 @@ func TestBadDataVolumesAreRefused(t *testing.T) {
 		"another namespace":     {`spec: {source: {pvc: {name: a, namespace: other}}, storage: {}}`, nil},
 		"not a web address":     {strings.Replace(good, "https", "ftp", 1), []string{"spec.source.http.url"}},
 		"two sources":           {strings.Replace(good, "source: {", "source: {blank: {}, ", 1), []string{"spec.source"}},
-		"a source not acted on": {strings.Replace(good, "http:", "gcs:", 1), []string{"spec.source.gcs.url"}},
-		"a bad checksum":        {strings.Replace(good, "url:", "checksum: 'sha256:12', url:", 1), []string{"spec.source.http.checksum"}},
 		"an image":              {fmt.Sprintf(image, `url: "docker://registry.example.com:5000/team/disk:v1", pullMethod: pod, platform: {architecture: amd64}`), nil},
 		"an image by digest":    {fmt.Sprintf(image, `url: "docker://registry.example.com/disk@sha256:`+strings.Repeat("0a", 32)+`", secretRef: a, certConfigMap: b`), nil},
 		"tag and digest":        {fmt.Sprintf(image, `url: "docker://registry.example.com/disk:v1@sha256:`+strings.Repeat("0a", 32)+`"`), []string{"spec.source.registry.url"}},
 		"no image":              {fmt.Sprintf(image, `secretRef: a`), []string{"spec.source.registry.url"}},
 		"a bad image":           {fmt.Sprintf(image, `url: "docker://Registry/Disk"`), []string{"spec.source.registry.url"}},
 		"an image by http":      {fmt.Sprintf(image, `url: "http://registry.example.com/disk"`), []string{"spec.source.registry.url"}},
-		"an archive":            {fmt.Sprintf(image, `url: "oci-archive:/disk.tar"`), []string{"spec.source.registry.url"}},
+		"an OCI archive":        {fmt.Sprintf(image, `url: "oci-archive:/disk.tar"`), []string{"spec.source.registry.url"}},
 		"pulled by the node":    {fmt.Sprintf(image, `url: "docker://registry.example.com/disk", pullMethod: node`), []string{"spec.source.registry.pullMethod"}},
 		"an image stream":       {fmt.Sprintf(image, `imageStream: disk`), []string{"spec.source.registry.imageStream"}},
-		"no access mode":        {`spec: {source: {blank: {}}, pvc: {resources: {requests: {storage: 1Gi}}}}`, []string{"spec.pvc.accessModes"}},
+		"a source not acted on": {strings.Replace(good, "http:", "vddk:", 1), []string{"spec.source.vddk.url"}},
+		"a bucket":              {strings.Replace(good, "http:", "s3:", 1), nil},
+		"a bucket of Google's":  {strings.NewReplacer("http:", "gcs:", "https", "gs").Replace(good), nil},
+		"a bucket's own scheme": {strings.NewReplacer("http:", "s3:", "https", "s3").Replace(good), []string{"spec.source.s3.url"}},
+		"a bucket, no object":   {strings.NewReplacer("http:", "s3:", "/disk.qcow2", "/").Replace(good), []string{"spec.source.s3.url"}},
+		"a key in the address":  {strings.NewReplacer("http:", "s3:", "example", "me:key@example").Replace(good), []string{"spec.source.s3.url"}},
+		"a snapshot":            {`spec: {source: {snapshot: {name: a, namespace: prod}}, storage: {}}`, nil},
+		"a nameless snapshot":   {`spec: {source: {snapshot: {name: "", namespace: prod}}, storage: {}}`, []string{"spec.source.snapshot.name"}},
+		"an archive":            {strings.Replace(good, "storage:", "contentType: archive, storage:", 1), nil},
+		"an archive of nothing": {`spec: {contentType: archive, source: {blank: {}}, storage: {resources: {requests: {storage: 1Gi}}}}`, []string{"spec.contentType"}},
+		"an archive on a device": {strings.Replace(good, "storage: {", "contentType: archive, preallocation: true, storage: {volumeMode: Block, ", 1),
+			[]string{"spec.storage.volumeMode", "spec.preallocation"}},
+		"a bad checksum": {strings.Replace(good, "url:", "checksum: 'sha256:12', url:", 1), []string{"spec.source.http.checksum"}},
+		"no access mode": {`spec: {source: {blank: {}}, pvc: {resources: {requests: {storage: 1Gi}}}}`, []string{"spec.pvc.accessModes"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := refusedPaths(ask(t, "/datavolumes-validate", []byte(c.text), nil, "jane")); !slices.Equal(got, c.want) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -23,8 +24,11 @@ type input struct {
 	Profile    *cdiv1.StorageProfile         `json:"profile,omitempty"`
 	Config     cdiv1.CDIConfigStatus         `json:"config"`
 	Source     *corev1.PersistentVolumeClaim `json:"source,omitempty"`
-	Affinity   *corev1.NodeAffinity          `json:"affinity,omitempty"`
-	Binder     bool                          `json:"binder,omitempty"`
+	// Snapshot is what is cloned instead of Source, Content what holds it.
+	Snapshot *snapshotv1.VolumeSnapshot        `json:"snapshot,omitempty"`
+	Content  *snapshotv1.VolumeSnapshotContent `json:"content,omitempty"`
+	Affinity *corev1.NodeAffinity              `json:"affinity,omitempty"`
+	Binder   bool                              `json:"binder,omitempty"`
 }
 
 // golden runs build on every case under testdata/kind and compares with what it gave before.
@@ -72,7 +76,14 @@ func golden(t *testing.T, kind string, build func(input) (any, error)) {
 
 func TestClaims(t *testing.T) {
 	golden(t, "claim", func(in input) (any, error) {
-		return buildClaim(claimInput{DataVolume: &in.DataVolume, Class: in.Class, Profile: in.Profile, Config: in.Config, Source: in.Source})
+		input := claimInput{DataVolume: &in.DataVolume, Class: in.Class, Profile: in.Profile, Config: in.Config}
+		switch {
+		case in.Source != nil:
+			input.Source = originOf(in.Source)
+		case in.Snapshot != nil:
+			input.Source = originOfSnapshot(in.Snapshot, in.Content)
+		}
+		return buildClaim(input)
 	})
 }
 

@@ -23,8 +23,8 @@ type claimInput struct {
 	Profile *cdiv1.StorageProfile
 	// Config is what holds for all DataVolumes.
 	Config cdiv1.CDIConfigStatus
-	// Source is the claim to clone, nil when nothing is cloned.
-	Source *corev1.PersistentVolumeClaim
+	// Source is what is cloned, nil when nothing is.
+	Source *origin
 	// Labels come from the source: what instance type and preference suit the disk.
 	Labels map[string]string
 }
@@ -49,7 +49,7 @@ func buildClaim(in claimInput) (*corev1.PersistentVolumeClaim, error) {
 	for _, name := range []string{annotationLastApplied, AnnotationPodPhase, AnnotationFailure, AnnotationRestarts, names.AnnotationDigest, annotationBroughtFrom} {
 		delete(claim.Annotations, name) // what an earlier claim had reached, this one has not
 	}
-	setAll(&claim.Annotations, map[string]string{annotationFillingAlert: "disabled", AnnotationContentType: string(cdiv1.DataVolumeKubeVirt)})
+	setAll(&claim.Annotations, map[string]string{annotationFillingAlert: "disabled", AnnotationContentType: string(contentType(dv))})
 	if dv.Spec.PVC != nil {
 		claim.Spec = *dv.Spec.PVC.DeepCopy()
 	} else {
@@ -102,24 +102,17 @@ func inflate(size resource.Quantity, overhead float64) resource.Quantity {
 // cloneFrom makes claim a clone of in.Source. Where no size is given, it is the source's.
 func cloneFrom(in claimInput, claim *corev1.PersistentVolumeClaim) error {
 	source := in.Source
-	if a, b := volumeMode(source.Spec), volumeMode(claim.Spec); a != b {
-		return fmt.Errorf("the source's volumeMode is %s, this one's %s; make them equal", a, b)
-	}
-	if a, b := source.Spec.StorageClassName, claim.Spec.StorageClassName; a != nil && b != nil && *a != *b {
-		return fmt.Errorf("the source's storage class is %s, this one's %s; cloning works within one class: name the source's", *a, *b)
+	if err := source.fits(claim, in.Class); err != nil {
+		return err
 	}
 	claim.Spec.DataSource, claim.Spec.DataSourceRef = nil, nil
-	if source.Namespace == claim.Namespace { // a volume of another namespace is brought ready
-		claim.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: kindClaim, Name: source.Name}
+	if source.Key().Namespace == claim.Namespace { // a volume of another namespace is brought ready
+		claim.Spec.DataSource = source.reference()
 	}
 	if claim.Spec.StorageClassName == nil {
-		claim.Spec.StorageClassName = source.Spec.StorageClassName
+		claim.Spec.StorageClassName = source.class
 	}
-	have := claim.Spec.Resources.Requests.Storage()
-	need := source.Status.Capacity.Storage()
-	if need.IsZero() {
-		need = source.Spec.Resources.Requests.Storage()
-	}
+	have, need := claim.Spec.Resources.Requests.Storage(), &source.size
 	if have.IsZero() {
 		claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: *need}
 	} else if have.Cmp(*need) < 0 {

@@ -44,7 +44,7 @@ func (r *Reconciler) ensureClaim(ctx context.Context, s *scope) error {
 		}
 		return steps.ErrDone
 	}
-	if input.Source != nil && input.Source.Namespace != s.dv.Namespace {
+	if input.Source != nil && input.Source.Key().Namespace != s.dv.Namespace {
 		if err := r.bringVolume(ctx, s, input.Source, claim); err != nil {
 			return err
 		}
@@ -91,7 +91,7 @@ func (r *Reconciler) checkClaim(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// cloneSource finds the claim to clone and waits until it is filled.
+// cloneSource finds the claim or snapshot to clone and waits until it is filled.
 func (r *Reconciler) cloneSource(ctx context.Context, s *scope, input *claimInput) error {
 	from, err := clonesource.Of(ctx, r.Client, s.dv.Namespace, &s.dv.Spec)
 	var missing *clonesource.Obstacle
@@ -108,24 +108,36 @@ func (r *Reconciler) cloneSource(ctx context.Context, s *scope, input *claimInpu
 	case err != nil:
 		return fmt.Errorf("finding what DataVolume %s clones: %w", s.dv.Name, err)
 	}
-	if from.Claim.Namespace != s.dv.Namespace && s.dv.Annotations[clonesource.AnnotationAuthorized] != from.Claim.String() {
-		s.failed = &obstacle{reasonUnauthorized, fmt.Sprintf("Whoever created the DataVolume was not asked whether PVC %s of another namespace may be cloned; delete the DataVolume and create it again", from.Claim)}
+	if from.Key().Namespace != s.dv.Namespace && s.dv.Annotations[clonesource.AnnotationAuthorized] != from.Mark() {
+		s.failed = &obstacle{reasonUnauthorized, fmt.Sprintf("Whoever created the DataVolume was not asked whether %s of another namespace may be cloned; delete the DataVolume and create it again", from)}
 		return steps.ErrDone
 	}
-	claim, err := get(ctx, r.Client, from.Claim, &corev1.PersistentVolumeClaim{})
+	read := r.claimSource
+	if from.InSnapshot() {
+		read = r.snapshotSource
+	}
+	source, labels, err := read(ctx, s, from)
 	if err != nil {
 		return err
 	}
+	setAll(&labels, from.Labels) // a DataSource knows better than what it names
+	input.Source, input.Labels, s.origin = source, labels, source
+	return nil
+}
+
+// claimSource reads the claim that is cloned, and waits until it is filled.
+func (r *Reconciler) claimSource(ctx context.Context, s *scope, from *clonesource.Source) (*origin, map[string]string, error) {
+	claim, err := get(ctx, r.Client, from.Claim, &corev1.PersistentVolumeClaim{})
+	if err != nil {
+		return nil, nil, err
+	}
 	if claim == nil {
 		s.waiting = &obstacle{reasonSourceMissing, fmt.Sprintf("Source PVC %s not found; it is cloned once it exists", from.Claim)}
-		return steps.ErrDone
+		return nil, nil, steps.ErrDone
 	}
 	if by := metav1.GetControllerOf(claim); by != nil && by.Kind == kindDataVolume && claim.Annotations[AnnotationPodPhase] != phaseSucceeded {
 		s.waiting = &obstacle{reasonSourceUnready, fmt.Sprintf("Source PVC %s is not filled yet; it is cloned once DataVolume %s has succeeded", from.Claim, by.Name)}
-		return steps.ErrDone
+		return nil, nil, steps.ErrDone
 	}
-	labels := clonesource.Defaults(claim.Labels)
-	setAll(&labels, from.Labels) // a DataSource knows better than its claim
-	input.Source, input.Labels = claim, labels
-	return nil
+	return originOf(claim), clonesource.Defaults(claim.Labels), nil
 }

@@ -10,9 +10,10 @@ import (
 
 // phaseEvents are told when a phase begins: the event's reason and text, in the field's words.
 var phaseEvents = map[cdiv1.DataVolumePhase]struct{ reason, text string }{
-	cdiv1.ImportScheduled:    {"ImportScheduled", "Import into %s scheduled"},
-	cdiv1.ImportInProgress:   {"ImportInProgress", "Import into %s in progress"},
-	cdiv1.CSICloneInProgress: {"CSICloneInProgress", "CSI Volume clone in progress (for pvc %s)"},
+	cdiv1.ImportScheduled:                   {"ImportScheduled", "Import into %s scheduled"},
+	cdiv1.ImportInProgress:                  {"ImportInProgress", "Import into %s in progress"},
+	cdiv1.CSICloneInProgress:                {"CSICloneInProgress", "CSI Volume clone in progress (for pvc %s)"},
+	cdiv1.CloneFromSnapshotSourceInProgress: {"CloneFromSnapshotSourceInProgress", "Clone from a snapshot into %s in progress"},
 }
 
 // tell emits the events of what changed with status.

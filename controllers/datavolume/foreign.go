@@ -33,18 +33,18 @@ const (
 	annotationReclaim = names.Domain + "reclaim-policy"
 	// annotationCloneUID on the volume is the uid of the claim in the source's namespace.
 	annotationCloneUID = names.Domain + "clone-uid"
-	// annotationBroughtFrom on the DataVolume's claim is the claim that it is a clone of, as namespace/name.
+	// annotationBroughtFrom on the DataVolume's claim is what it is a clone of, as clonesource.Source.Mark writes it.
 	annotationBroughtFrom = names.Domain + "cloned-from"
 )
 
 // bringVolume makes a clone of source in its namespace and gives its volume to claim, which is
 // yet to be created. It ends the pass until the volume is ready for claim.
-func (r *Reconciler) bringVolume(ctx context.Context, s *scope, source, claim *corev1.PersistentVolumeClaim) error {
+func (r *Reconciler) bringVolume(ctx context.Context, s *scope, source *origin, claim *corev1.PersistentVolumeClaim) error {
 	volume, err := r.travelling(ctx, s.dv)
 	if err != nil {
 		return err
 	}
-	key := types.NamespacedName{Namespace: source.Namespace, Name: cloneName(s.dv.UID)}
+	key := types.NamespacedName{Namespace: source.Key().Namespace, Name: cloneName(s.dv.UID)}
 	there, err := get(ctx, r.live, key, &corev1.PersistentVolumeClaim{})
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func (r *Reconciler) bringVolume(ctx context.Context, s *scope, source, claim *c
 	if err := r.handOver(ctx, volume, claim); err != nil {
 		return err
 	}
-	setAll(&claim.Annotations, map[string]string{annotationBroughtFrom: client.ObjectKeyFromObject(source).String()})
+	setAll(&claim.Annotations, map[string]string{annotationBroughtFrom: source.Mark()})
 	if node := hostPathNode(volume); node != "" { // whose virt-handler then may expand the claim
 		setAll(&claim.Annotations, map[string]string{annotationSelectedNode: node})
 	}
@@ -103,23 +103,23 @@ func (r *Reconciler) travelling(ctx context.Context, dv *cdiv1.DataVolume) (*cor
 }
 
 // cloneThere brings the clone about in the source's namespace, and marks its volume once it is complete.
-func (r *Reconciler) cloneThere(ctx context.Context, s *scope, source, claim, there *corev1.PersistentVolumeClaim) (*corev1.PersistentVolume, error) {
+func (r *Reconciler) cloneThere(ctx context.Context, s *scope, source *origin, claim, there *corev1.PersistentVolumeClaim) (*corev1.PersistentVolume, error) {
 	marks := metav1.ObjectMeta{
-		Name: cloneName(s.dv.UID), Namespace: source.Namespace,
+		Name: cloneName(s.dv.UID), Namespace: source.Key().Namespace,
 		Labels:      map[string]string{LabelCloneFor: string(s.dv.UID), names.LabelManagedBy: names.ManagedBy, labelApp: labelAppValue},
 		Annotations: map[string]string{annotationCloneFor: client.ObjectKeyFromObject(s.dv).String(), annotationFillingAlert: "disabled"},
 	}
 	if there == nil {
 		there = &corev1.PersistentVolumeClaim{ObjectMeta: marks, Spec: *claim.Spec.DeepCopy()}
-		there.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: kindClaim, Name: source.Name}
+		there.Spec.DataSource = source.reference()
 		there.Spec.VolumeName = ""
-		log.FromContext(ctx).Info("Cloning in the source's namespace", "source", client.ObjectKeyFromObject(source), "claim", there.Name)
+		log.FromContext(ctx).Info("Cloning in the source's namespace", "source", source.String(), "claim", there.Name)
 		if err := r.createThere(ctx, s, there); err != nil {
 			return nil, err
 		}
 	}
 	if there.Status.Phase != corev1.ClaimBound || there.Spec.VolumeName == "" {
-		s.cloning = &obstacle{reasonCloning, fmt.Sprintf("Cloning PVC %s/%s, as PVC %s there", source.Namespace, source.Name, there.Name)}
+		s.cloning = &obstacle{reasonCloning, fmt.Sprintf("Cloning %s, as PVC %s there", source, there.Name)}
 		return nil, r.bindThere(ctx, s, source, there)
 	}
 	volume := &corev1.PersistentVolume{}
@@ -148,7 +148,7 @@ func (r *Reconciler) createThere(ctx context.Context, s *scope, object client.Ob
 }
 
 // bindThere gets the clone bound where volumes wait for a consumer: by a pod on the source's node.
-func (r *Reconciler) bindThere(ctx context.Context, s *scope, source, there *corev1.PersistentVolumeClaim) error {
+func (r *Reconciler) bindThere(ctx context.Context, s *scope, source *origin, there *corev1.PersistentVolumeClaim) error {
 	class, err := get(ctx, r.Client, types.NamespacedName{Name: ptr.Deref(there.Spec.StorageClassName, "")}, &storagev1.StorageClass{})
 	if err != nil {
 		return err
@@ -162,7 +162,7 @@ func (r *Reconciler) bindThere(ctx context.Context, s *scope, source, there *cor
 		return err
 	}
 	if pod == nil {
-		affinity, err := r.affinityOf(ctx, client.ObjectKeyFromObject(source))
+		affinity, err := r.nodesOf(ctx, &source.Source)
 		if err != nil {
 			return err
 		}

@@ -11,18 +11,15 @@ type kind int
 
 // Ways to fill a claim.
 const (
-	kindImport   kind = iota // by an importer pod, from a URL or from an image in a registry
+	kindImport   kind = iota // by an importer pod, from a server
 	kindBlank                // by an importer pod, with zeros
-	kindClone                // by the CSI driver, from another claim
+	kindClone                // by the CSI driver, from another claim or a snapshot
 	kindExternal             // by the CSI driver or a populator that the claim's own dataSource names
 )
 
 // plan is what a DataVolume's spec asks for, as far as the spec alone tells.
 type plan struct {
 	kind kind
-	// source is the claim to clone; sourceRef the DataSource that names it.
-	source    *cdiv1.DataVolumeSourcePVC
-	sourceRef *cdiv1.DataVolumeSourceRef
 }
 
 // pods reports whether an importer pod fills the claim.
@@ -34,12 +31,10 @@ func unsupported(source *cdiv1.DataVolumeSource) string {
 		set  bool
 		name string
 	}{
-		{source.S3 != nil, "s3"}, {source.GCS != nil, "gcs"},
 		{source.Upload != nil, "upload"}, {source.Imageio != nil, "imageio"}, {source.VDDK != nil, "vddk"},
-		{source.Snapshot != nil, "snapshot"},
 	} {
 		if s.set {
-			return fmt.Sprintf("spec.source.%s is not supported yet; use http, registry, blank or pvc", s.name)
+			return fmt.Sprintf("spec.source.%s is not supported yet; use http, s3, gcs, registry, blank, pvc or snapshot", s.name)
 		}
 	}
 	return ""
@@ -62,20 +57,21 @@ func refusedRegistry(from *cdiv1.DataVolumeSourceRegistry) string {
 // newPlan reads dv's spec. The message of refused is empty, or says what cannot be done and what to do instead.
 func newPlan(dv *cdiv1.DataVolume) (p plan, refused string) {
 	spec := &dv.Spec
+	archive := refuseArchive(dv)
 	switch {
 	case spec.PVC == nil && spec.Storage == nil:
 		return p, "neither spec.pvc nor spec.storage is set; set one of them"
 	case spec.PVC != nil && spec.Storage != nil:
 		return p, "both spec.pvc and spec.storage are set; keep one of them"
-	case spec.ContentType == cdiv1.DataVolumeArchive:
-		return p, "spec.contentType archive is not supported yet; publish the disk as an image"
+	case archive != "":
+		return p, archive
 	case len(spec.Checkpoints) > 0:
 		return p, "spec.checkpoints is not supported yet; import the disk in one stage"
 	case spec.SourceRef != nil:
 		if spec.SourceRef.Kind != cdiv1.DataVolumeDataSource {
 			return p, fmt.Sprintf("spec.sourceRef.kind %q is not supported; use DataSource", spec.SourceRef.Kind)
 		}
-		return plan{kind: kindClone, sourceRef: spec.SourceRef}, ""
+		return plan{kind: kindClone}, ""
 	case spec.Source == nil:
 		if dataSource(dv) {
 			return plan{kind: kindExternal}, ""
@@ -91,16 +87,16 @@ func ofSource(source *cdiv1.DataVolumeSource) (p plan, refused string) {
 		return p, message
 	}
 	switch {
-	case source.HTTP != nil:
-		return plan{kind: kindImport}, ""
 	case source.Registry != nil:
 		return plan{kind: kindImport}, refusedRegistry(source.Registry)
+	case downloads(source):
+		return plan{kind: kindImport}, ""
 	case source.Blank != nil:
 		return plan{kind: kindBlank}, ""
-	case source.PVC != nil:
-		return plan{kind: kindClone, source: source.PVC}, ""
+	case clones(source):
+		return plan{kind: kindClone}, ""
 	}
-	return p, "spec.source names no source; set http, registry, blank or pvc"
+	return p, "spec.source names no source; set http, s3, gcs, registry, blank, pvc or snapshot"
 }
 
 // dataSource reports whether the claim's own spec says what fills it.

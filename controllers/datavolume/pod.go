@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"path"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -86,10 +85,8 @@ func buildPod(in podInput) *corev1.Pod {
 		if in.Affinity != nil {
 			pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: in.Affinity}
 		}
-	} else if source := dv.Spec.Source; source != nil && source.HTTP != nil {
-		addHTTP(source.HTTP, pod, &container)
-	} else if source != nil && source.Registry != nil {
-		addRegistry(source.Registry, pod, &container)
+	} else {
+		addSource(dv.Spec.Source, pod, &container)
 	}
 	pod.Spec.Containers = []corev1.Container{container}
 	return pod
@@ -126,67 +123,11 @@ func addData(in podInput, pod *corev1.Pod, container *corev1.Container) {
 		container.Args = append(container.Args, "--target="+blockDevice, "--scratch="+scratchDir)
 	} else {
 		mount(container, volumeData, dataDir, false)
-		container.Args = append(container.Args, "--target="+path.Join(dataDir, names.DiskFile))
+		container.Args = append(container.Args, targetInDirectory(in.DataVolume)...)
 	}
-	if ptr.Deref(in.DataVolume.Spec.Preallocation, in.Config.Preallocation) {
+	if ptr.Deref(in.DataVolume.Spec.Preallocation, in.Config.Preallocation) && contentType(in.DataVolume) != cdiv1.DataVolumeArchive {
 		container.Args = append(container.Args, "--preallocate")
 	}
-}
-
-// addRegistry tells the container its image and mounts what it needs to read it.
-func addRegistry(registry *cdiv1.DataVolumeSourceRegistry, pod *corev1.Pod, container *corev1.Container) {
-	container.Args = append(container.Args, "--url="+ptr.Deref(registry.URL, ""))
-	if registry.Platform != nil && registry.Platform.Architecture != "" {
-		container.Args = append(container.Args, "--architecture="+registry.Platform.Architecture)
-	}
-	addCertificates(ptr.Deref(registry.CertConfigMap, ""), pod, container)
-	addCredentials(ptr.Deref(registry.SecretRef, ""), pod, container)
-}
-
-// addHTTP tells the container its URL and mounts what it needs to read it.
-func addHTTP(http *cdiv1.DataVolumeSourceHTTP, pod *corev1.Pod, container *corev1.Container) {
-	container.Args = append(container.Args, "--url="+http.URL)
-	if http.Checksum != "" {
-		container.Args = append(container.Args, "--checksum="+http.Checksum)
-	}
-	if ptr.Deref(http.InsecureSkipVerify, false) {
-		container.Args = append(container.Args, "--insecure-skip-verify")
-	}
-	for _, header := range http.ExtraHeaders {
-		container.Args = append(container.Args, "--header="+header)
-	}
-	addCertificates(http.CertConfigMap, pod, container)
-	addCredentials(http.SecretRef, pod, container)
-	for n, secret := range http.SecretExtraHeaders {
-		name := fmt.Sprintf("extraheader-%d", n)
-		addVolume(pod, name, corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret}})
-		mount(container, name, path.Join(headersDir, strconv.Itoa(n)), true)
-	}
-	if len(http.SecretExtraHeaders) > 0 {
-		container.Args = append(container.Args, "--secret-headers-dir="+headersDir)
-	}
-}
-
-// addCertificates gives the container the authorities of a ConfigMap; an empty name gives none.
-func addCertificates(configMap string, pod *corev1.Pod, container *corev1.Container) {
-	if configMap == "" {
-		return
-	}
-	addVolume(pod, "certs", corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
-		LocalObjectReference: corev1.LocalObjectReference{Name: configMap},
-	}})
-	mount(container, "certs", certDir, true)
-	container.Args = append(container.Args, "--cert-dir="+certDir)
-}
-
-// addCredentials gives the container the user and the password of a Secret; an empty name gives none.
-func addCredentials(secret string, pod *corev1.Pod, container *corev1.Container) {
-	if secret == "" {
-		return
-	}
-	addVolume(pod, "credentials", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret}})
-	mount(container, "credentials", credentialsDir, true)
-	container.Args = append(container.Args, "--credentials-dir="+credentialsDir)
 }
 
 func addVolume(pod *corev1.Pod, name string, source corev1.VolumeSource) {

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"fmt"
 	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -45,29 +44,15 @@ func (r *Reconciler) noteEnd(ctx context.Context, s *scope) error {
 
 // cloned returns the result of a clone: the source's content, when it is of the same size.
 func (r *Reconciler) cloned(ctx context.Context, s *scope) transfer.Result {
-	source, ok := cloneOf(s)
-	if !ok {
-		return transfer.Result{}
+	source := s.originOfClaim()
+	if source == nil || source.InSnapshot() {
+		return transfer.Result{} // what a claim held when its snapshot was taken, nobody has written down
 	}
-	from, err := get(ctx, r.Client, source, &corev1.PersistentVolumeClaim{})
+	from, err := get(ctx, r.Client, source.Claim, &corev1.PersistentVolumeClaim{})
 	if err != nil || from == nil || from.Status.Capacity.Storage().Cmp(*s.claim.Status.Capacity.Storage()) != 0 {
 		return transfer.Result{} // without the digest steps are not cached, and nothing else
 	}
 	return transfer.Result{Digest: from.Annotations[names.AnnotationDigest]}
-}
-
-// cloneOf is the claim of which the DataVolume's claim is a clone.
-func cloneOf(s *scope) (types.NamespacedName, bool) {
-	if s.plan.kind != kindClone {
-		return types.NamespacedName{}, false
-	}
-	if namespace, name, ok := strings.Cut(s.claim.Annotations[annotationBroughtFrom], "/"); ok {
-		return types.NamespacedName{Namespace: namespace, Name: name}, true
-	}
-	if source := s.claim.Spec.DataSource; source != nil {
-		return types.NamespacedName{Namespace: s.claim.Namespace, Name: source.Name}, true
-	}
-	return types.NamespacedName{}, false
 }
 
 // record writes onto the claim how its filling has ended, and the content's name onto both.
@@ -153,10 +138,8 @@ func (r *Reconciler) ensurePod(ctx context.Context, s *scope) error {
 		}
 		input.Binder = true
 		var err error
-		if source, ok := cloneOf(s); ok {
-			if input.Affinity, err = r.affinityOf(ctx, source); err != nil {
-				return err
-			}
+		if input.Affinity, err = r.nodesOf(ctx, s.originOfClaim()); err != nil {
+			return err
 		}
 	}
 	if err := r.checkUnfilled(ctx, s); err != nil {

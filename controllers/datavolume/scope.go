@@ -28,6 +28,7 @@ type scope struct {
 	config cdiv1.CDIConfigStatus
 	// waiting says why the pass ended early, and failed why it can never succeed.
 	waiting, failed *obstacle
+	origin          *origin // by ensureClaim: what is cloned, while there is no claim
 	// cloning says how far the clone is that is made in the source's namespace.
 	cloning *obstacle
 	// last is what the importer's last run ended with; nil when none has ended. By read.

@@ -69,16 +69,16 @@ func chooseModes(spec *corev1.PersistentVolumeClaimSpec, in claimInput) error {
 	if spec.VolumeMode != nil && (*spec.VolumeMode == "" || *spec.VolumeMode == cdiv1.PersistentVolumeFromStorageProfile) {
 		spec.VolumeMode = nil
 	}
-	if spec.VolumeMode == nil && in.Source != nil {
-		spec.VolumeMode = new(volumeMode(in.Source.Spec))
+	if spec.VolumeMode == nil && in.Source != nil && in.Source.mode != "" {
+		spec.VolumeMode = new(in.Source.mode)
 	}
 	set := offered(in.Profile, spec)
 	switch {
 	case len(spec.AccessModes) > 0:
 	case set != nil:
 		spec.AccessModes = slices.Clone(set.AccessModes)
-	case in.Source != nil && len(in.Source.Spec.AccessModes) > 0:
-		spec.AccessModes = slices.Clone(in.Source.Spec.AccessModes)
+	case in.Source != nil && len(in.Source.access) > 0:
+		spec.AccessModes = slices.Clone(in.Source.access)
 	default:
 		return nameModes(spec, in)
 	}

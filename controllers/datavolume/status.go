@@ -29,7 +29,7 @@ func phase(s *scope) cdiv1.DataVolumePhase {
 	case s.done():
 		return cdiv1.Succeeded
 	case s.cloning != nil:
-		return cdiv1.CSICloneInProgress
+		return cloningPhase(s)
 	case s.waiting != nil || s.claim == nil:
 		return cdiv1.Pending
 	case s.claim.Status.Phase == corev1.ClaimLost:
@@ -37,7 +37,7 @@ func phase(s *scope) cdiv1.DataVolumePhase {
 	case s.waitsForConsumer():
 		return cdiv1.WaitForFirstConsumer
 	case s.plan.kind == kindClone:
-		return cdiv1.CSICloneInProgress
+		return cloningPhase(s)
 	case s.plan.kind == kindExternal:
 		return cdiv1.Pending
 	case s.pod == nil && s.claim.Status.Phase == corev1.ClaimBound:
@@ -48,6 +48,14 @@ func phase(s *scope) cdiv1.DataVolumePhase {
 		return cdiv1.ImportInProgress
 	}
 	return cdiv1.ImportScheduled
+}
+
+// cloningPhase is the phase in which a driver clones a claim or restores a snapshot.
+func cloningPhase(s *scope) cdiv1.DataVolumePhase {
+	if s.restores() {
+		return cdiv1.CloneFromSnapshotSourceInProgress
+	}
+	return cdiv1.CSICloneInProgress
 }
 
 func progress(s *scope) cdiv1.DataVolumeProgress {

@@ -117,6 +117,14 @@ func TestPhasesAndConditions(t *testing.T) {
 			func(s *scope) { s.plan.kind = kindClone; s.claim.Status.Phase = corev1.ClaimPending; s.class = nil },
 			cdiv1.CSICloneInProgress, "N/A", "False/Pending", "False/", "False/", "",
 		},
+		"a clone of a snapshot under way": {
+			func(s *scope) {
+				s.plan.kind = kindClone
+				s.claim.Status.Phase, s.class = corev1.ClaimPending, nil
+				s.claim.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: kindSnapshot, Name: "kept"}
+			},
+			cdiv1.CloneFromSnapshotSourceInProgress, "N/A", "False/Pending", "False/", "False/", "",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := newStatus(newScope(c.change), time.Unix(1000, 0))
@@ -152,22 +160,23 @@ func TestTheSameStatusIsNotWrittenTwice(t *testing.T) {
 
 func TestPlansThatAreRefused(t *testing.T) {
 	pvc := &corev1.PersistentVolumeClaimSpec{}
+	block := &corev1.PersistentVolumeClaimSpec{VolumeMode: new(corev1.PersistentVolumeBlock)}
+	http := &cdiv1.DataVolumeSource{HTTP: &cdiv1.DataVolumeSourceHTTP{}}
 	source := func(s cdiv1.DataVolumeSource) cdiv1.DataVolumeSpec { return cdiv1.DataVolumeSpec{PVC: pvc, Source: &s} }
 	for want, spec := range map[string]cdiv1.DataVolumeSpec{
-		"set one of them":      {Source: &cdiv1.DataVolumeSource{Blank: &cdiv1.DataVolumeBlankImage{}}},
-		"keep one of them":     {PVC: pvc, Storage: &cdiv1.StorageSpec{}},
-		"spec.source.s3":       source(cdiv1.DataVolumeSource{S3: &cdiv1.DataVolumeSourceS3{}}),
-		"spec.source.gcs":      source(cdiv1.DataVolumeSource{GCS: &cdiv1.DataVolumeSourceGCS{}}),
-		"spec.source.registry": source(cdiv1.DataVolumeSource{Registry: &cdiv1.DataVolumeSourceRegistry{}}),
-		"spec.source.upload":   source(cdiv1.DataVolumeSource{Upload: &cdiv1.DataVolumeSourceUpload{}}),
-		"spec.source.imageio":  source(cdiv1.DataVolumeSource{Imageio: &cdiv1.DataVolumeSourceImageIO{}}),
-		"spec.source.vddk":     source(cdiv1.DataVolumeSource{VDDK: &cdiv1.DataVolumeSourceVDDK{}}),
-		"spec.source.snapshot": source(cdiv1.DataVolumeSource{Snapshot: &cdiv1.DataVolumeSourceSnapshot{}}),
-		"names no source":      source(cdiv1.DataVolumeSource{}),
-		"has no source":        {PVC: pvc},
-		"spec.contentType":     {PVC: pvc, ContentType: cdiv1.DataVolumeArchive},
-		"spec.checkpoints":     {PVC: pvc, Checkpoints: []cdiv1.DataVolumeCheckpoint{{}}},
-		"spec.sourceRef.kind":  {PVC: pvc, SourceRef: &cdiv1.DataVolumeSourceRef{Kind: "Other"}},
+		"set one of them":       {Source: &cdiv1.DataVolumeSource{Blank: &cdiv1.DataVolumeBlankImage{}}},
+		"keep one of them":      {PVC: pvc, Storage: &cdiv1.StorageSpec{}},
+		"spec.source.registry":  source(cdiv1.DataVolumeSource{Registry: &cdiv1.DataVolumeSourceRegistry{}}),
+		"spec.source.upload":    source(cdiv1.DataVolumeSource{Upload: &cdiv1.DataVolumeSourceUpload{}}),
+		"spec.source.imageio":   source(cdiv1.DataVolumeSource{Imageio: &cdiv1.DataVolumeSourceImageIO{}}),
+		"spec.source.vddk":      source(cdiv1.DataVolumeSource{VDDK: &cdiv1.DataVolumeSourceVDDK{}}),
+		"names no source":       source(cdiv1.DataVolumeSource{}),
+		"has no source":         {PVC: pvc},
+		"http, s3 and gcs only": {PVC: pvc, ContentType: cdiv1.DataVolumeArchive},
+		"needs a file system":   {PVC: block, Source: http, ContentType: cdiv1.DataVolumeArchive},
+		"spec.preallocation":    {PVC: pvc, Source: http, ContentType: cdiv1.DataVolumeArchive, Preallocation: new(true)},
+		"spec.checkpoints":      {PVC: pvc, Checkpoints: []cdiv1.DataVolumeCheckpoint{{}}},
+		"spec.sourceRef.kind":   {PVC: pvc, SourceRef: &cdiv1.DataVolumeSourceRef{Kind: "Other"}},
 	} {
 		if _, refused := newPlan(&cdiv1.DataVolume{Spec: spec}); !strings.Contains(refused, want) {
 			t.Errorf("got %q, want %q in it", refused, want)

@@ -97,8 +97,6 @@ func (h *HTTP) get(ctx context.Context, off, length int64) (*http.Response, erro
 	if err != nil {
 		return nil, transfer.Errorf(transfer.BadRequest, "the URL cannot be requested: %w", err)
 	}
-	request.Header.Set("User-Agent", "slipway-importer")
-	request.Header.Set("Accept-Encoding", "identity")
 	for _, headers := range []http.Header{h.headers, h.secrets} {
 		for name, values := range headers {
 			request.Header[name] = values
@@ -116,6 +114,14 @@ func (h *HTTP) get(ctx context.Context, off, length int64) (*http.Response, erro
 			request.Header.Set("If-Range", h.validator)
 		}
 	}
+	if h.options.Signer != nil {
+		if err := h.options.Signer.Sign(request); err != nil {
+			return nil, h.classify(err)
+		}
+	}
+	// Not signed, for proxies change them.
+	setDefault(request.Header, "User-Agent", "slipway-importer")
+	setDefault(request.Header, "Accept-Encoding", "identity")
 	response, err := h.client.Do(request)
 	if err != nil {
 		return nil, h.classify(err)
@@ -127,22 +133,30 @@ func (h *HTTP) get(ctx context.Context, off, length int64) (*http.Response, erro
 	return response, nil
 }
 
+func setDefault(header http.Header, name, value string) {
+	if header.Get(name) == "" {
+		header.Set(name, value)
+	}
+}
+
 // checkStatus turns an answer that is no success into an error with a reason.
 func (h *HTTP) checkStatus(response *http.Response) error {
 	code := response.StatusCode
-	switch {
-	case code == http.StatusOK || code == http.StatusPartialContent || code == http.StatusRequestedRangeNotSatisfiable:
+	if code == http.StatusOK || code == http.StatusPartialContent || code == http.StatusRequestedRangeNotSatisfiable {
 		return nil
+	}
+	status := response.Status + bucketError(response)
+	switch {
 	case code == http.StatusNotFound || code == http.StatusGone:
-		return transfer.Errorf(transfer.NotFound, "%s answers %s; correct the URL or put the file there", h.Name(), response.Status)
+		return transfer.Errorf(transfer.NotFound, "%s answers %s; correct the URL or put the file there", h.Name(), status)
 	case code == http.StatusUnauthorized || code == http.StatusForbidden || code == http.StatusProxyAuthRequired:
-		return transfer.Errorf(transfer.Unauthorized, "%s answers %s; check secretRef and the file's permissions", h.Name(), response.Status)
+		return transfer.Errorf(transfer.Unauthorized, "%s answers %s; check secretRef and the file's permissions", h.Name(), status)
 	case code == http.StatusPreconditionFailed:
 		return h.changed("it no longer matches")
 	case code >= 500 || code == http.StatusTooManyRequests || code == http.StatusRequestTimeout:
-		return &temporary{transfer.Errorf(transfer.SourceFailed, "%s answers %s; look into the server's log", h.Name(), response.Status)}
+		return &temporary{transfer.Errorf(transfer.SourceFailed, "%s answers %s; look into the server's log", h.Name(), status)}
 	}
-	return transfer.Errorf(transfer.SourceFailed, "%s answers %s, not a file; check the URL", h.Name(), response.Status)
+	return transfer.Errorf(transfer.SourceFailed, "%s answers %s, not a file; check the URL", h.Name(), status)
 }
 
 // same checks that response is of the file that Open saw, from off on.

@@ -26,6 +26,8 @@ type Options struct {
 	Username, Password string
 	// Headers are sent as given ("Name: value"); SecretHeaders to the URL's own host only.
 	Headers, SecretHeaders []string
+	// Signer proves to the URL's own host who asks; it may be nil. With one, redirects are not followed.
+	Signer Signer
 	// CertDir holds PEM files of further certificate authorities. Empty: the system's alone.
 	CertDir string
 	// SkipVerify takes any certificate.
@@ -35,6 +37,13 @@ type Options struct {
 	IdleTimeout time.Duration
 	// RetryFor is how long a broken read is tried again, counted from its last byte. Default 2 min.
 	RetryFor time.Duration
+}
+
+// Signer adds to a request what proves who asks. Requests may be signed at the same time.
+type Signer interface {
+	// Sign is called for each request anew, when its URL and range are set. An error that is no
+	// transfer.Error is one of the network; the request is tried again.
+	Sign(request *http.Request) error
 }
 
 // maxRedirects is how far redirects are followed.
@@ -76,12 +85,7 @@ func newHTTP(options Options) (*HTTP, error) {
 	if address.Scheme != "http" && address.Scheme != "https" || address.Host == "" {
 		return nil, transfer.Errorf(transfer.BadRequest, "the URL %q is not an http or https address", address.Redacted())
 	}
-	if options.IdleTimeout <= 0 {
-		options.IdleTimeout = time.Minute
-	}
-	if options.RetryFor <= 0 {
-		options.RetryFor = 2 * time.Minute
-	}
+	options = withDefaults(options)
 	h := &HTTP{options: options, url: address, size: -1}
 	if h.headers, err = parseHeaders(options.Headers); err != nil {
 		return nil, err
@@ -95,6 +99,16 @@ func newHTTP(options Options) (*HTTP, error) {
 	}
 	h.client = &http.Client{Transport: transport(options, roots), CheckRedirect: h.checkRedirect}
 	return h, nil
+}
+
+func withDefaults(options Options) Options {
+	if options.IdleTimeout <= 0 {
+		options.IdleTimeout = time.Minute
+	}
+	if options.RetryFor <= 0 {
+		options.RetryFor = 2 * time.Minute
+	}
+	return options
 }
 
 func transport(options Options, roots *x509.CertPool) *http.Transport {
@@ -115,6 +129,9 @@ func transport(options Options, roots *x509.CertPool) *http.Transport {
 
 // checkRedirect stops circles and long chains, and keeps secrets from other hosts.
 func (h *HTTP) checkRedirect(request *http.Request, via []*http.Request) error {
+	if h.options.Signer != nil { // what is signed is for one host and one path
+		return transfer.Errorf(transfer.BadRequest, "the server redirects to %s; give that bucket's own address as the URL", request.URL.Redacted())
+	}
 	for _, earlier := range via {
 		if earlier.URL.String() == request.URL.String() {
 			return transfer.Errorf(transfer.RedirectLoop, "the server redirects in a circle: %s was asked before", request.URL.Redacted())

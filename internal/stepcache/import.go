@@ -36,9 +36,9 @@ type Import struct {
 	Insecure bool
 }
 
-// ImportOf returns the import that a DataVolume asks for; ok is false when it asks for none.
+// ImportOf returns the import of a disk that a DataVolume asks for; ok is false when it asks for none.
 func ImportOf(dv *cdiv1.DataVolume) (i Import, ok bool) {
-	if dv.Spec.Source == nil || dv.Spec.Source.HTTP == nil || len(dv.Spec.Checkpoints) > 0 {
+	if dv.Spec.Source == nil || dv.Spec.Source.HTTP == nil || len(dv.Spec.Checkpoints) > 0 || dv.Spec.ContentType == cdiv1.DataVolumeArchive {
 		return i, false
 	}
 	from := dv.Spec.Source.HTTP

@@ -121,14 +121,17 @@ var restoreFields = join(
 // dataVolumeFields are those of a DataVolume's spec.
 var dataVolumeFields = join(
 	each("source.http.", "url secretRef certConfigMap extraHeaders secretExtraHeaders checksum insecureSkipVerify"),
+	each("source.s3.", "url secretRef certConfigMap"),
+	each("source.gcs.", "url secretRef"),
 	each("source.registry.", "url secretRef certConfigMap platform.architecture"),
 	[]Field{{Path: "source.registry.pullMethod", Only: []string{"pod"}}, {Path: "source.blank"}},
 	each("source.pvc.", "namespace name"),
+	each("source.snapshot.", "namespace name"),
 	each("sourceRef.", "kind namespace name"),
 	[]Field{
 		{Path: "pvc", Note: "The claim as it is written."},
 		{Path: "storage", Note: "A claim of which what is left out is chosen."},
-		{Path: "contentType", Only: []string{"kubevirt"}},
+		{Path: "contentType", Only: []string{"kubevirt", "archive"}, Note: "archive: a tar archive from source http, s3 or gcs, unpacked into the file system."},
 	},
 	each("", "priorityClassName serviceAccountName preallocation"),
 )

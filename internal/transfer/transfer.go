@@ -143,6 +143,13 @@ func (p Progress) Percent() string {
 	return fmt.Sprintf("%.2f%%", float64(done)/float64(p.Total)*100)
 }
 
+// Kinds of servers whose files an importer reads, as its flag --source names them.
+const (
+	SourceHTTP = "http"
+	SourceS3   = "s3"
+	SourceGCS  = "gcs"
+)
+
 // Where a worker serves its progress: GET ProgressPath on ProgressPort, with the token as a bearer.
 const (
 	ProgressPort = 8443

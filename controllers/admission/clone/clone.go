@@ -1,4 +1,4 @@
-// Package clone decides who may clone a claim of another namespace: whoever may create
+// Package clone decides who may clone a claim or snapshot of another namespace: whoever may create
 // datavolumes/source (cdi.kubevirt.io) there, or pods, as in CDI. A VM clones with the
 // rights of its namespace's ServiceAccount default, not with those of virt-controller.
 package clone
@@ -50,18 +50,18 @@ func Refused(err error) string {
 }
 
 // Authorize checks whether user may have dv in namespace clone what it names, and marks dv
-// with the claim that it may clone when that is in another namespace. A mark that is there already is removed.
+// with what it may clone when that is in another namespace. A mark that is there already is removed.
 func (j Judge) Authorize(ctx context.Context, dv *cdiv1.DataVolume, namespace string, user authenticationv1.UserInfo) error {
 	delete(dv.Annotations, clonesource.AnnotationAuthorized)
-	account := ""
-	if user.Username == j.Controller {
-		account = vmAccount
-	}
 	source, err := j.check(ctx, &dv.Spec, namespace, func(source *clonesource.Source) (bool, string, error) {
-		if account != "" {
-			return cdiv1.CanServiceAccountClonePVC(j.review(ctx), source.Claim.Namespace, source.Claim.Name, namespace, account)
+		if user.Username == j.Controller {
+			return j.mayAccount(ctx, source, namespace)
 		}
-		return cdiv1.CanUserClonePVC(j.review(ctx), source.Claim.Namespace, source.Claim.Name, namespace, user)
+		ask := cdiv1.CanUserClonePVC
+		if source.InSnapshot() {
+			ask = cdiv1.CanUserCloneSnapshot
+		}
+		return ask(j.review(ctx), source.Key().Namespace, source.Key().Name, namespace, user)
 	})
 	if obstacle, ok := errors.AsType[*clonesource.Obstacle](err); ok {
 		return waits(&dv.Spec, namespace, obstacle)
@@ -72,7 +72,7 @@ func (j Judge) Authorize(ctx context.Context, dv *cdiv1.DataVolume, namespace st
 	if dv.Annotations == nil {
 		dv.Annotations = map[string]string{}
 	}
-	dv.Annotations[clonesource.AnnotationAuthorized] = source.Claim.String()
+	dv.Annotations[clonesource.AnnotationAuthorized] = source.Mark()
 	return nil
 }
 
@@ -82,7 +82,7 @@ func (j Judge) Templates(ctx context.Context, vm *virtv1.VirtualMachine, path *f
 	for i := range vm.Spec.DataVolumeTemplates {
 		template := &vm.Spec.DataVolumeTemplates[i]
 		_, err := j.check(ctx, &template.Spec, vm.Namespace, func(source *clonesource.Source) (bool, string, error) {
-			return cdiv1.CanServiceAccountClonePVC(j.review(ctx), source.Claim.Namespace, source.Claim.Name, vm.Namespace, vmAccount)
+			return j.mayAccount(ctx, source, vm.Namespace)
 		})
 		if _, ok := errors.AsType[*clonesource.Obstacle](err); ok {
 			continue // asked again when the DataVolume is created
@@ -96,6 +96,15 @@ func (j Judge) Templates(ctx context.Context, vm *virtv1.VirtualMachine, path *f
 	return errs, nil
 }
 
+// mayAccount asks whether the account with whose rights the VMs of namespace clone may clone source.
+func (j Judge) mayAccount(ctx context.Context, source *clonesource.Source, namespace string) (bool, string, error) {
+	ask := cdiv1.CanServiceAccountClonePVC
+	if source.InSnapshot() {
+		ask = cdiv1.CanServiceAccountCloneSnapshot
+	}
+	return ask(j.review(ctx), source.Key().Namespace, source.Key().Name, namespace, vmAccount)
+}
+
 // waits refuses a DataVolume whose source is not there when that is in another namespace, where
 // only what is there can be allowed. In its own namespace it may come later.
 func waits(spec *cdiv1.DataVolumeSpec, namespace string, obstacle *clonesource.Obstacle) error {
@@ -105,19 +114,19 @@ func waits(spec *cdiv1.DataVolumeSpec, namespace string, obstacle *clonesource.O
 	return nil
 }
 
-// check returns the claim in another namespace that spec clones and that allowed allows; nil when it
+// check returns what spec clones of another namespace and that allowed allows; nil when it
 // clones none. An *clonesource.Obstacle says that the source is not there.
 func (j Judge) check(ctx context.Context, spec *cdiv1.DataVolumeSpec, namespace string, allowed func(*clonesource.Source) (bool, string, error)) (*clonesource.Source, error) {
 	source, err := clonesource.Of(ctx, j.Reader, namespace, spec)
 	if err != nil {
 		return nil, fmt.Errorf("finding what is to be cloned: %w", err)
 	}
-	if source == nil || source.Claim.Namespace == namespace {
+	if source == nil || source.Key().Namespace == namespace {
 		return nil, nil
 	}
 	ok, reason, err := allowed(source)
 	if err != nil {
-		return nil, fmt.Errorf("asking who may clone %s: %w", source.Claim, err)
+		return nil, fmt.Errorf("asking who may clone %s: %w", source, err)
 	}
 	if !ok {
 		return nil, &refusal{reason + advice(source)}
@@ -127,7 +136,7 @@ func (j Judge) check(ctx context.Context, spec *cdiv1.DataVolumeSpec, namespace 
 
 func advice(source *clonesource.Source) string {
 	return fmt.Sprintf("; whoever runs namespace %s can allow it with a RoleBinding to a role that may create datavolumes/source of cdi.kubevirt.io there",
-		source.Claim.Namespace)
+		source.Key().Namespace)
 }
 
 // review asks the API server.

@@ -50,6 +50,7 @@ func world(t *testing.T) (client.Client, clone.Judge) {
 			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "controller"},
 			Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: controller}}},
 		source("golden", "image", cdiv1.DataSourceSource{PVC: &cdiv1.DataVolumeSourcePVC{Name: "base"}}),
+		source("golden", "kept", cdiv1.DataSourceSource{Snapshot: &cdiv1.DataVolumeSourceSnapshot{Name: "base"}}),
 		source("team", "theirs", cdiv1.DataSourceSource{DataSource: &cdiv1.DataSourceRefSourceDataSource{Namespace: "golden", Name: "image"}}),
 	} {
 		if err := c.Create(t.Context(), object); err != nil {
@@ -75,6 +76,10 @@ func claim(namespace string) cdiv1.DataVolumeSpec {
 	return cdiv1.DataVolumeSpec{Source: &cdiv1.DataVolumeSource{PVC: &cdiv1.DataVolumeSourcePVC{Namespace: namespace, Name: "base"}}}
 }
 
+func snapshot(namespace string) cdiv1.DataVolumeSpec {
+	return cdiv1.DataVolumeSpec{Source: &cdiv1.DataVolumeSource{Snapshot: &cdiv1.DataVolumeSourceSnapshot{Namespace: namespace, Name: "base"}}}
+}
+
 func TestWhoMayClone(t *testing.T) {
 	_, judge := world(t)
 	for name, c := range map[string]struct {
@@ -88,6 +93,13 @@ func TestWhoMayClone(t *testing.T) {
 		"a claim of another namespace, without":     {spec: claim("golden"), namespace: "mallory", user: "mallory", refused: "User mallory has insufficient permissions in clone source namespace golden"},
 		"through a DataSource there, with leave":    {spec: ref("golden", "image"), namespace: "team", user: "jane", mark: "golden/base"},
 		"through a DataSource there, without":       {spec: ref("golden", "image"), namespace: "mallory", user: "mallory", refused: "insufficient permissions"},
+		"a snapshot of one's own":                   {spec: snapshot("mallory"), namespace: "mallory", user: "mallory"},
+		"a snapshot, with leave":                    {spec: snapshot("golden"), namespace: "team", user: "jane", mark: "volumesnapshots/golden/base"},
+		"a snapshot, without":                       {spec: snapshot("golden"), namespace: "mallory", user: "mallory", refused: "insufficient permissions in clone source namespace golden"},
+		"a VM's snapshot, with leave":               {spec: snapshot("golden"), namespace: "team", user: controller, mark: "volumesnapshots/golden/base"},
+		"a VM's snapshot, without":                  {spec: snapshot("golden"), namespace: "mallory", user: controller, refused: "insufficient permissions"},
+		"a DataSource's snapshot, with leave":       {spec: ref("golden", "kept"), namespace: "team", user: "jane", mark: "volumesnapshots/golden/base"},
+		"a DataSource's snapshot, without":          {spec: ref("golden", "kept"), namespace: "mallory", user: "mallory", refused: "insufficient permissions"},
 		"through a DataSource to another":           {spec: ref("", "theirs"), namespace: "team", user: "mallory", refused: "insufficient permissions"},
 		"through a DataSource that will come":       {spec: ref("", "later"), namespace: "team", user: "mallory"},
 		"through one elsewhere that will come":      {spec: ref("golden", "later"), namespace: "team", user: "jane", refused: "must be there before"},

@@ -17,7 +17,8 @@ import (
 // Validate returns what is wrong with a DataVolume's spec; path is where it is.
 func Validate(spec *cdiv1.DataVolumeSpec, path *field.Path) field.ErrorList {
 	errs := target(spec, path)
-	return append(errs, source(spec, path)...)
+	errs = append(errs, source(spec, path)...)
+	return append(errs, archive(spec, path)...)
 }
 
 // ValidateUpdate returns what is wrong with changing before into after.
@@ -52,7 +53,7 @@ func target(spec *cdiv1.DataVolumeSpec, path *field.Path) field.ErrorList {
 func size(spec *cdiv1.DataVolumeSpec, resources corev1.VolumeResourceRequirements, path *field.Path) field.ErrorList {
 	request, isSet := resources.Requests[corev1.ResourceStorage]
 	at := path.Child("requests", string(corev1.ResourceStorage))
-	clone := spec.SourceRef != nil || spec.Source != nil && spec.Source.PVC != nil
+	clone := spec.SourceRef != nil || spec.Source != nil && (spec.Source.PVC != nil || spec.Source.Snapshot != nil)
 	switch {
 	case !isSet && !clone:
 		return field.ErrorList{field.Required(at, "PVC size is missing")}
@@ -83,8 +84,14 @@ func source(spec *cdiv1.DataVolumeSpec, path *field.Path) field.ErrorList {
 		return http(spec.Source.HTTP, at.Child("http"))
 	case spec.Source.Registry != nil:
 		return registry(spec.Source.Registry, at.Child("registry"))
+	case spec.Source.S3 != nil:
+		return address(spec.Source.S3.URL, at.Child("s3", "url"), "https://host/bucket/object", "http", "https")
+	case spec.Source.GCS != nil:
+		return address(spec.Source.GCS.URL, at.Child("gcs", "url"), "gs://bucket/object", "gs", "http", "https")
 	case spec.Source.PVC != nil:
-		return clone(spec.Source.PVC, at.Child("pvc"))
+		return clone(spec.Source.PVC.Name, at.Child("pvc"), "name the claim to clone")
+	case spec.Source.Snapshot != nil:
+		return clone(spec.Source.Snapshot.Name, at.Child("snapshot"), "name the VolumeSnapshot to clone")
 	}
 	return nil
 }
@@ -117,12 +124,11 @@ func sourceRef(ref *cdiv1.DataVolumeSourceRef, at *field.Path) field.ErrorList {
 	return errs
 }
 
-func clone(source *cdiv1.DataVolumeSourcePVC, at *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if source.Name == "" {
-		errs = append(errs, field.Required(at.Child("name"), "name the claim to clone"))
+func clone(name string, at *field.Path, advice string) field.ErrorList {
+	if name == "" {
+		return field.ErrorList{field.Required(at.Child("name"), advice)}
 	}
-	return errs
+	return nil
 }
 
 // checksums are the hashes that a checksum may name, with the hexadecimal digits of each.

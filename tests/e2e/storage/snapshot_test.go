@@ -93,6 +93,27 @@ var _ = Describe("a snapshot", func() {
 	}, SpecTimeout(10*time.Minute))
 })
 
+var _ = Describe("a DataVolume of a snapshot", func() {
+	It("has what its source had then, on a class that waits for a consumer, with the source's size", func(ctx context.Context) {
+		ns := suite.Namespace(ctx)
+		suite.Create(ctx, fixture.DataVolume(ns, "data", "256Mi", fixture.HTTP(root+"/disk.qcow2")))
+		suite.DataVolume(ctx, ns, "data", cdiv1.Succeeded)
+		early := fixture.DataVolume(ns, "restored", "256Mi", fixture.SnapshotOf(ns, "kept"))
+		early.Spec.Storage.Resources.Requests = nil
+		suite.Create(ctx, early)
+		suite.DataVolumeUntil(ctx, ns, "restored", func(dv *cdiv1.DataVolume) bool { return dv.Status.Phase == cdiv1.Pending })
+		snapshot := snapshotOf(ns, "kept", "data")
+		suite.Create(ctx, snapshot)
+		ready(ctx, snapshot)
+		suite.DataVolume(ctx, ns, "restored", cdiv1.Succeeded)
+		claim := &corev1.PersistentVolumeClaim{}
+		Expect(suite.World.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: "restored"}, claim)).To(Succeed())
+		Expect(claim.Spec.Resources.Requests.Storage().Cmp(*snapshot.Status.RestoreSize)).To(BeZero())
+		suite.Create(ctx, fixture.VM(ns, "guest", fixture.Claim("root", "restored")))
+		Expect(suite.Shell(ctx, suite.RunningVMI(ctx, ns, "guest"), "uname -s")).To(Equal("Linux"))
+	}, SpecTimeout(10*time.Minute))
+})
+
 func snapshotOf(namespace, name, claim string) *snapshotv1.VolumeSnapshot {
 	return &snapshotv1.VolumeSnapshot{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},

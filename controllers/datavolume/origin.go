@@ -1,0 +1,103 @@
+package datavolume
+
+import (
+	"context"
+	"fmt"
+
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/slipway-vm/slipway/internal/clonesource"
+)
+
+// origin is what a clone is made from: a claim, or a snapshot of one.
+type origin struct {
+	clonesource.Source
+	// mode is the volume's; empty when it is not known.
+	mode corev1.PersistentVolumeMode
+	// access are a claim's access modes; none are known of a snapshot.
+	access []corev1.PersistentVolumeAccessMode
+	// class is the StorageClass of a claim, which its clone must have too; nil when it is not known.
+	class *string
+	// driver of a snapshot is what the clone's class must have as its provisioner.
+	driver string
+	// size is the least that the clone must ask for.
+	size resource.Quantity
+}
+
+// originOf is a claim as what a clone is made from.
+func originOf(claim *corev1.PersistentVolumeClaim) *origin {
+	o := &origin{
+		Source: clonesource.Source{Claim: client.ObjectKeyFromObject(claim)},
+		mode:   volumeMode(claim.Spec), access: claim.Spec.AccessModes, class: claim.Spec.StorageClassName, size: *claim.Status.Capacity.Storage(),
+	}
+	if o.size.IsZero() {
+		o.size = *claim.Spec.Resources.Requests.Storage()
+	}
+	return o
+}
+
+// reference names the origin in the dataSource of a claim of its namespace.
+func (o *origin) reference() *corev1.TypedLocalObjectReference {
+	if o.InSnapshot() {
+		return &corev1.TypedLocalObjectReference{APIGroup: new(snapshotv1.GroupName), Kind: kindSnapshot, Name: o.Snapshot.Name}
+	}
+	return &corev1.TypedLocalObjectReference{Kind: kindClaim, Name: o.Claim.Name}
+}
+
+// fits says why a claim of class cannot be made from the origin; class is nil when it is not known.
+func (o *origin) fits(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) error {
+	if b := volumeMode(claim.Spec); o.mode != "" && o.mode != b {
+		return fmt.Errorf("the source's volumeMode is %s, this one's %s; make them equal", o.mode, b)
+	}
+	if a, b := o.class, claim.Spec.StorageClassName; a != nil && b != nil && *a != *b {
+		return fmt.Errorf("the source's storage class is %s, this one's %s; cloning works within one class: name the source's", *a, *b)
+	}
+	if o.InSnapshot() && class != nil && o.driver != "" && class.Provisioner != o.driver {
+		return fmt.Errorf("the snapshot is of driver %s, storage class %s of %s; name a class of the snapshot's driver", o.driver, class.Name, class.Provisioner)
+	}
+	return nil
+}
+
+// originOfClaim is what the DataVolume's claim is made from, nil when that is nothing or not known.
+func (s *scope) originOfClaim() *clonesource.Source {
+	if s.plan.kind != kindClone || s.claim == nil {
+		return nil
+	}
+	if from := clonesource.FromMark(s.claim.Annotations[annotationBroughtFrom]); from != nil {
+		return from
+	}
+	from := s.claim.Spec.DataSource
+	if from == nil {
+		return nil
+	}
+	key := types.NamespacedName{Namespace: s.claim.Namespace, Name: from.Name}
+	if from.Kind == kindSnapshot {
+		return &clonesource.Source{Snapshot: key}
+	}
+	return &clonesource.Source{Claim: key}
+}
+
+// restores reports whether a snapshot is cloned.
+func (s *scope) restores() bool {
+	if s.claim == nil {
+		return s.origin != nil && s.origin.InSnapshot()
+	}
+	from := s.originOfClaim()
+	return from != nil && from.InSnapshot()
+}
+
+// nodesOf places a clone of a node's volume onto that node; nil where any node will do.
+func (r *Reconciler) nodesOf(ctx context.Context, from *clonesource.Source) (*corev1.NodeAffinity, error) {
+	switch {
+	case from == nil:
+		return nil, nil
+	case from.InSnapshot():
+		return r.nodeOfSnapshot(ctx, from.Snapshot)
+	}
+	return r.affinityOf(ctx, from.Claim)
+}

@@ -1,0 +1,103 @@
+package datavolume
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/slipway-vm/slipway/internal/clonesource"
+	"github.com/slipway-vm/slipway/internal/steps"
+)
+
+const (
+	kindSnapshot = "VolumeSnapshot"
+	// labelManagedBy on a VolumeSnapshotContent names the node that has the snapshot, where storage is of nodes.
+	labelManagedBy = "snapshot.storage.kubernetes.io/managed-by"
+	// snapshotRetry is how often a snapshot is looked at that is not there or not ready: its
+	// kind is not watched, for a cluster may not have it.
+	snapshotRetry = 5 * time.Second
+)
+
+// snapshotSource reads the snapshot that is cloned, and waits until it is ready.
+func (r *Reconciler) snapshotSource(ctx context.Context, s *scope, from *clonesource.Source) (*origin, map[string]string, error) {
+	snapshot, content, obstacle, err := r.snapshot(ctx, from.Snapshot)
+	if err != nil {
+		return nil, nil, err
+	}
+	if obstacle != nil {
+		s.waiting, s.result.RequeueAfter = obstacle, snapshotRetry
+		return nil, nil, steps.ErrDone
+	}
+	o := originOfSnapshot(snapshot, content)
+	return o, clonesource.Defaults(snapshot.Labels), nil
+}
+
+// originOfSnapshot is a snapshot that is ready, as what a clone is made from.
+func originOfSnapshot(snapshot *snapshotv1.VolumeSnapshot, content *snapshotv1.VolumeSnapshotContent) *origin {
+	o := &origin{
+		Source: clonesource.Source{Snapshot: types.NamespacedName{Namespace: snapshot.Namespace, Name: snapshot.Name}},
+		mode:   ptr.Deref(content.Spec.SourceVolumeMode, ""), driver: content.Spec.Driver,
+	}
+	if size := snapshot.Status.RestoreSize; size != nil {
+		o.size = *size
+	}
+	return o
+}
+
+// snapshot reads a VolumeSnapshot and its content; the obstacle says why it cannot be cloned yet.
+func (r *Reconciler) snapshot(ctx context.Context, key types.NamespacedName) (*snapshotv1.VolumeSnapshot, *snapshotv1.VolumeSnapshotContent, *obstacle, error) {
+	snapshot, err := get(ctx, r.live, key, &snapshotv1.VolumeSnapshot{})
+	if meta.IsNoMatchError(err) {
+		return nil, nil, &obstacle{reasonSourceMissing, "The cluster has no VolumeSnapshots; clone a PVC instead"}, nil
+	}
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if snapshot == nil || snapshot.DeletionTimestamp != nil {
+		return nil, nil, &obstacle{reasonSourceMissing, fmt.Sprintf("Source VolumeSnapshot %s not found; it is cloned once it exists", key)}, nil
+	}
+	status := ptr.Deref(snapshot.Status, snapshotv1.VolumeSnapshotStatus{})
+	name := ptr.Deref(status.BoundVolumeSnapshotContentName, "")
+	if name == "" || !ptr.Deref(status.ReadyToUse, false) {
+		return nil, nil, &obstacle{reasonSourceUnready, notReady(key, status.Error)}, nil
+	}
+	content, err := get(ctx, r.live, types.NamespacedName{Name: name}, &snapshotv1.VolumeSnapshotContent{})
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if content == nil || content.Spec.VolumeSnapshotRef.UID != snapshot.UID {
+		return nil, nil, &obstacle{reasonSourceUnready, fmt.Sprintf("VolumeSnapshotContent %s does not hold VolumeSnapshot %s; take another snapshot", name, key)}, nil
+	}
+	return snapshot, content, nil, nil
+}
+
+// notReady says what a snapshot waits for, as far as it says itself.
+func notReady(key types.NamespacedName, failure *snapshotv1.VolumeSnapshotError) string {
+	text := fmt.Sprintf("Source VolumeSnapshot %s is not ready to use; it is cloned once it is", key)
+	if failure != nil && ptr.Deref(failure.Message, "") != "" {
+		text += ". It says: " + *failure.Message
+	}
+	return text
+}
+
+// nodeOfSnapshot places what is made from a snapshot of a node's volume onto that node.
+func (r *Reconciler) nodeOfSnapshot(ctx context.Context, key types.NamespacedName) (*corev1.NodeAffinity, error) {
+	_, content, obstacle, err := r.snapshot(ctx, key)
+	if err != nil || obstacle != nil || content.Labels[labelManagedBy] == "" {
+		return nil, err
+	}
+	return onNode(content.Labels[labelManagedBy]), nil
+}
+
+func onNode(name string) *corev1.NodeAffinity {
+	return &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+		MatchFields: []corev1.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{name}}},
+	}}}}
+}
