@@ -68,7 +68,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		pool.SetupWithManager(mgr),
 		workloadupdate.SetupWithManager(mgr),
 		node.SetupWithManager(mgr),
-		datavolume.SetupWithManager(mgr, datavolume.Options{ImporterImage: options.ImporterImage}),
+		datavolume.SetupWithManager(mgr, datavolume.Options{ImporterImage: options.ImporterImage, Namespace: options.Namespace}),
 		datasource.SetupWithManager(mgr, datasource.Options{}),
 		hostpathprovisioner.SetupWithManager(mgr, hostpathprovisioner.Options{Version: options.Version}),
 		volumesnapshot.SetupWithManager(mgr, volumesnapshot.Options{WhereServed: hostpathprovisioner.SetupSnapshotClass}),

@@ -18,8 +18,9 @@ import (
 
 // Options describe one import.
 type Options struct {
-	// Source is the file; nil makes a blank disk.
+	// Source is the file, Stream an image that is sent; without both it is a blank disk.
 	Source *source.Options
+	Stream *Stream
 	// Checksum is "algorithm:hex" of the file as it is published; empty checks nothing.
 	Checksum string
 	// Target is the volume.
@@ -73,10 +74,13 @@ func (j *job) run(ctx context.Context) (err error) {
 	if j.disk, err = target.Open(j.options.Target); err != nil {
 		return fmt.Errorf("opening the volume: %w", err)
 	}
-	if j.options.Source == nil {
-		err = j.blank()
-	} else {
+	switch {
+	case j.options.Stream != nil:
+		err = j.fromSender(ctx)
+	case j.options.Source != nil:
 		err = j.fromHTTP(ctx)
+	default:
+		err = j.blank()
 	}
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ const (
 	kindImport   kind = iota // by an importer pod, from a URL
 	kindBlank                // by an importer pod, with zeros
 	kindClone                // by the CSI driver, from another claim
+	kindUpload               // by an upload server, with what is sent to it
 	kindExternal             // by the CSI driver or a populator that the claim's own dataSource names
 )
 
@@ -26,8 +27,8 @@ type plan struct {
 	sourceRef *cdiv1.DataVolumeSourceRef
 }
 
-// pods reports whether an importer pod fills the claim.
-func (p plan) pods() bool { return p.kind == kindImport || p.kind == kindBlank }
+// pods reports whether a pod of ours fills the claim.
+func (p plan) pods() bool { return p.kind == kindImport || p.kind == kindBlank || p.kind == kindUpload }
 
 // unsupported are the sources that other releases will fill, with what to do until then.
 func unsupported(source *cdiv1.DataVolumeSource) string {
@@ -36,11 +37,11 @@ func unsupported(source *cdiv1.DataVolumeSource) string {
 		name string
 	}{
 		{source.S3 != nil, "s3"}, {source.GCS != nil, "gcs"}, {source.Registry != nil, "registry"},
-		{source.Upload != nil, "upload"}, {source.Imageio != nil, "imageio"}, {source.VDDK != nil, "vddk"},
+		{source.Imageio != nil, "imageio"}, {source.VDDK != nil, "vddk"},
 		{source.Snapshot != nil, "snapshot"},
 	} {
 		if s.set {
-			return fmt.Sprintf("spec.source.%s is not supported yet; use http, blank or pvc", s.name)
+			return fmt.Sprintf("spec.source.%s is not supported yet; use http, upload, blank or pvc", s.name)
 		}
 	}
 	return ""
@@ -75,12 +76,14 @@ func newPlan(dv *cdiv1.DataVolume) (p plan, refused string) {
 	switch source := spec.Source; {
 	case source.HTTP != nil:
 		return plan{kind: kindImport, http: source.HTTP}, ""
+	case source.Upload != nil:
+		return plan{kind: kindUpload}, ""
 	case source.Blank != nil:
 		return plan{kind: kindBlank}, ""
 	case source.PVC != nil:
 		return plan{kind: kindClone, source: source.PVC}, ""
 	}
-	return p, "spec.source names no source; set http, blank or pvc"
+	return p, "spec.source names no source; set http, upload, blank or pvc"
 }
 
 // dataSource reports whether the claim's own spec says what fills it.

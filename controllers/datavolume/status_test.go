@@ -159,7 +159,6 @@ func TestPlansThatAreRefused(t *testing.T) {
 		"spec.source.s3":       source(cdiv1.DataVolumeSource{S3: &cdiv1.DataVolumeSourceS3{}}),
 		"spec.source.gcs":      source(cdiv1.DataVolumeSource{GCS: &cdiv1.DataVolumeSourceGCS{}}),
 		"spec.source.registry": source(cdiv1.DataVolumeSource{Registry: &cdiv1.DataVolumeSourceRegistry{}}),
-		"spec.source.upload":   source(cdiv1.DataVolumeSource{Upload: &cdiv1.DataVolumeSourceUpload{}}),
 		"spec.source.imageio":  source(cdiv1.DataVolumeSource{Imageio: &cdiv1.DataVolumeSourceImageIO{}}),
 		"spec.source.vddk":     source(cdiv1.DataVolumeSource{VDDK: &cdiv1.DataVolumeSourceVDDK{}}),
 		"spec.source.snapshot": source(cdiv1.DataVolumeSource{Snapshot: &cdiv1.DataVolumeSourceSnapshot{}}),

@@ -13,6 +13,7 @@ import (
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	cdiupload "kubevirt.io/containerized-data-importer-api/pkg/apis/upload/v1beta1"
 
 	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
 	hcov1beta1 "github.com/slipway-vm/slipway/internal/api/hco/v1beta1"
@@ -25,7 +26,7 @@ func New() *runtime.Scheme {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme,
-		virtv1.AddToScheme, instancetypev1beta1.AddToScheme, poolv1beta1.AddToScheme, cdiv1.AddToScheme,
+		virtv1.AddToScheme, instancetypev1beta1.AddToScheme, poolv1beta1.AddToScheme, cdiv1.AddToScheme, cdiupload.AddToScheme,
 		templatev1.AddToScheme, tektonv1.AddToScheme, snapshotv1.AddToScheme,
 		hcov1.AddToScheme, hcov1beta1.AddToScheme, hppv1beta1.AddToScheme, sspv1beta3.AddToScheme,
 	} {

@@ -96,6 +96,7 @@ var poolFields = join(
 var dataVolumeFields = join(
 	each("source.http.", "url secretRef certConfigMap extraHeaders secretExtraHeaders checksum insecureSkipVerify"),
 	[]Field{{Path: "source.blank"}},
+	[]Field{{Path: "source.upload", Note: "The image comes through cdi-uploadproxy: virtctl image-upload."}},
 	each("source.pvc.", "namespace name"),
 	each("sourceRef.", "kind namespace name"),
 	[]Field{
