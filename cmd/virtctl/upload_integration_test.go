@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
+	virtv1 "kubevirt.io/api/core/v1"
 	cdiupload "kubevirt.io/containerized-data-importer-api/pkg/apis/upload/v1beta1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -155,6 +156,7 @@ func startYard(t *testing.T) *yard {
 	for _, name := range []string{installed, shop} {
 		must(t, y.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 	}
+	must(t, y.Create(t.Context(), &virtv1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: installed, Name: names.KubeVirtName}})) // by which the installation is found
 	api, proxy := freePlace(t), freePlace(t)
 	y.proxy = "https://" + proxy
 	y.install(t, api)

@@ -23,6 +23,7 @@ type input struct {
 	Source     *corev1.PersistentVolumeClaim `json:"source,omitempty"`
 	Affinity   *corev1.NodeAffinity          `json:"affinity,omitempty"`
 	Binder     bool                          `json:"binder,omitempty"`
+	Upload     *uploadInput                  `json:"upload,omitempty"`
 }
 
 // golden runs build on every case under testdata/kind and compares with what it gave before.
@@ -82,7 +83,7 @@ func TestPods(t *testing.T) {
 		}
 		return buildPod(podInput{
 			DataVolume: &in.DataVolume, Claim: claim, Image: "registry.local/slipway:test", Token: "token",
-			Affinity: in.Affinity, Binder: in.Binder,
+			Affinity: in.Affinity, Binder: in.Binder, Upload: in.Upload,
 		}), nil
 	})
 }
