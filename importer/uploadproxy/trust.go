@@ -76,11 +76,39 @@ func (p *Published) transportOf(data map[string][]byte) (*http.Transport, error)
 	}
 	const buffer = 256 << 10
 	return &http.Transport{
-		DialContext:         dial,
+		DialContext:         persistent(dial),
 		TLSClientConfig:     &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: servers, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout: 10 * time.Second, DisableKeepAlives: true, DisableCompression: true,
 		WriteBufferSize: buffer, ReadBufferSize: buffer,
 	}, nil
+}
+
+// dialFor is for how long a server that is ready is looked for where its Service leads, and dialPause
+// how long it is left alone in between.
+const (
+	dialFor   = 10 * time.Second
+	dialPause = 250 * time.Millisecond
+)
+
+type dialer func(ctx context.Context, network, address string) (net.Conn, error)
+
+// persistent tries dial again for a while: that a server is ready is known here sooner than by the
+// nodes' tables of Services.
+func persistent(dial dialer) dialer {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		until := time.Now().Add(dialFor)
+		for {
+			connection, err := dial(ctx, network, address)
+			if err == nil || time.Now().After(until) {
+				return connection, err
+			}
+			select {
+			case <-ctx.Done():
+				return nil, err
+			case <-time.After(dialPause):
+			}
+		}
+	}
 }
 
 func one(name string) fields.Selector {
