@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/rsa"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -100,6 +101,12 @@ func (p *Proxy) authorize(r *http.Request) (claim upload.Target, code int, why s
 
 // handOn sends r to the claim's upload server, and its answer back.
 func (p *Proxy) handOn(w http.ResponseWriter, r *http.Request, claim upload.Target, transport http.RoundTripper) {
+	control := http.NewResponseController(w)
+	_ = control.EnableFullDuplex() // a test's recorder cannot
+	refused, kept := false, r.WithContext(r.Context())
+	if r.Body != nil && r.Body != http.NoBody {
+		kept.Body = io.NopCloser(r.Body) // it is read on when the image is refused
+	}
 	to := &url.URL{Scheme: "https", Host: upload.ServerHost(claim.Namespace, claim.Name), Path: r.URL.Path}
 	(&httputil.ReverseProxy{
 		Rewrite: func(out *httputil.ProxyRequest) {
@@ -114,14 +121,19 @@ func (p *Proxy) handOn(w http.ResponseWriter, r *http.Request, claim upload.Targ
 		ModifyResponse: func(response *http.Response) error {
 			if response.StatusCode >= http.StatusBadRequest {
 				response.Header.Set("Connection", "close") // the body was not read to its end
+				refused = true
 			}
 			return nil
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			log.FromContext(r.Context()).Error(err, "handing an upload on", "claim", claim.Namespace+"/"+claim.Name)
-			refuse(w, http.StatusInternalServerError, "the upload server of the claim went away; look at pod "+upload.ServerName(claim.Name)+" and send the image again")
+			upload.Refuse(w, r, http.StatusInternalServerError, "the upload server of the claim went away; look at pod "+upload.ServerName(claim.Name)+" and send the image again")
 		},
-	}).ServeHTTP(w, r)
+	}).ServeHTTP(w, kept)
+	if refused {
+		_ = control.Flush()
+		upload.Linger(control, r.Body)
+	}
 }
 
 // refuse answers, and makes sure that nothing more of the request is read: what the sender is still

@@ -64,24 +64,24 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case found && async && r.Method == http.MethodHead:
 		return // yes, it can be sent there
 	case !found || r.Method != http.MethodPost:
-		refuse(w, http.StatusNotFound, "images are taken by POST")
+		upload.Refuse(w, r, http.StatusNotFound, "images are taken by POST")
 		return
 	case !s.known(r):
-		refuse(w, http.StatusUnauthorized, "images are taken from cdi-uploadproxy alone")
+		upload.Refuse(w, r, http.StatusUnauthorized, "images are taken from cdi-uploadproxy alone")
 		return
 	case r.Header.Get("X-Cdi-Content-Type") != "":
-		refuse(w, http.StatusBadRequest, "the header x-cdi-content-type is not supported; send a disk image without it")
+		upload.Refuse(w, r, http.StatusBadRequest, "the header x-cdi-content-type is not supported; send a disk image without it")
 		return
 	}
 	if code, why := s.begin(); code != http.StatusOK {
-		refuse(w, code, why)
+		upload.Refuse(w, r, code, why)
 		return
 	}
 	result, err := s.receive(r, form, http.NewResponseController(w))
 	s.end(err == nil)
 	if err != nil {
 		log.FromContext(r.Context()).Error(err, "upload failed", "reason", transfer.ReasonOf(err))
-		refuse(w, statusOf(err), "Saving stream failed: "+err.Error())
+		upload.Refuse(w, r, statusOf(err), "Saving stream failed: "+err.Error())
 		return
 	}
 	w.WriteHeader(http.StatusOK)
@@ -121,8 +121,9 @@ func (s *Server) end(whole bool) {
 func (s *Server) receive(r *http.Request, form bool, control *http.ResponseController) (transfer.Result, error) {
 	stream := importer.Stream{Reader: &patient{r.Body, control}, Size: r.ContentLength}
 	if form {
-		r.Body = io.NopCloser(stream.Reader)
-		part, err := fileOf(r)
+		sent := r.WithContext(r.Context())
+		sent.Body = io.NopCloser(stream.Reader)
+		part, err := fileOf(sent)
 		if err != nil {
 			return transfer.Result{}, err
 		}
@@ -175,12 +176,6 @@ func statusOf(err error) int {
 		return http.StatusBadRequest
 	}
 	return http.StatusInternalServerError
-}
-
-// refuse answers without reading any more of what is sent.
-func refuse(w http.ResponseWriter, code int, why string) {
-	w.Header().Set("Connection", "close")
-	http.Error(w, why, code)
 }
 
 // Options configure Run.
