@@ -73,7 +73,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		pool.SetupWithManager(mgr),
 		workloadupdate.SetupWithManager(mgr),
 		node.SetupWithManager(mgr),
-		datavolume.SetupWithManager(mgr, datavolume.Options{ImporterImage: options.ImporterImage}),
+		datavolume.SetupWithManager(mgr, datavolume.Options{ImporterImage: options.ImporterImage, Namespace: options.Namespace}),
 		datasource.SetupWithManager(mgr, datasource.Options{}),
 		cdiconfig.SetupWithManager(mgr),
 		storageprofile.SetupWithManager(mgr),

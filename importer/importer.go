@@ -18,9 +18,11 @@ import (
 
 // Options describe one import.
 type Options struct {
-	// Source is the file on a web server, Registry the image; without either the disk is blank.
+	// Source is the file on a web server, Registry the image, Stream an image that is sent; without
+	// any of them the disk is blank.
 	Source   *source.Options
 	Registry *source.RegistryOptions
+	Stream   *Stream
 	// Checksum is "algorithm:hex" of the file as it is published; empty checks nothing.
 	Checksum string
 	// Archive says that the file is an archive of files, which Target.Path, a directory, takes.
@@ -82,6 +84,8 @@ func (j *job) run(ctx context.Context) (err error) {
 		return fmt.Errorf("opening the volume: %w", err)
 	}
 	switch {
+	case j.options.Stream != nil:
+		err = j.fromSender(ctx)
 	case j.options.Registry != nil:
 		err = j.fromRegistry(ctx)
 	case j.options.Source != nil:

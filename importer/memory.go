@@ -11,9 +11,9 @@ import (
 // which the program's own pages take what is left.
 const memoryLimit = 96 << 20
 
-// limitMemory keeps the import within its pod: an import needs few of the program's pages
+// LimitMemory keeps an import within its pod: an import needs few of the program's pages
 // that its start touched.
-func limitMemory() error {
+func LimitMemory() error {
 	debug.SetMemoryLimit(memoryLimit)
 	return resident.Drop()
 }

@@ -45,12 +45,12 @@ type PodOptions struct {
 // result for the controller, and returns the error of a failed import.
 func RunPod(ctx context.Context, options PodOptions) error {
 	logger := log.FromContext(ctx)
-	if err := limitMemory(); err != nil {
+	if err := LimitMemory(); err != nil {
 		logger.Info("The import takes more memory than it need", "because", err.Error())
 	}
 	progress := NewProgress()
 	if options.ProgressAddress != "" {
-		stop, err := serve(ctx, options, progress)
+		stop, err := ServeProgress(ctx, options.ProgressAddress, options.Token, progress)
 		if err != nil {
 			return err
 		}
@@ -64,7 +64,7 @@ func RunPod(ctx context.Context, options PodOptions) error {
 		logger.Info("Import done", "digest", result.Digest, "format", result.Format, "diskSize", result.DiskSize,
 			"downloaded", result.Downloaded, "written", result.Written, "milliseconds", result.Milliseconds)
 	}
-	return errors.Join(err, report(options.TerminationLog, result))
+	return errors.Join(err, Report(options.TerminationLog, result))
 }
 
 func run(ctx context.Context, options PodOptions, progress *Progress) (transfer.Result, error) {
@@ -119,13 +119,14 @@ func (o PodOptions) registry() (source.RegistryOptions, error) {
 	return from, err
 }
 
-// serve begins to serve the progress; stop lets listeners have the last line.
-func serve(ctx context.Context, options PodOptions, progress *Progress) (stop func(), err error) {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", options.ProgressAddress)
+// ServeProgress begins to serve the progress at address, for whoever knows token; stop lets
+// listeners have the last line.
+func ServeProgress(ctx context.Context, address, token string, progress *Progress) (stop func(), err error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("serving the progress: %w", err)
 	}
-	server := &http.Server{Handler: progress.Handler(options.Token), ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: progress.Handler(token), ReadHeaderTimeout: 10 * time.Second}
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			log.FromContext(ctx).Error(err, "Serving the progress ended")
@@ -141,7 +142,8 @@ func serve(ctx context.Context, options PodOptions, progress *Progress) (stop fu
 	}, nil
 }
 
-func report(path string, result transfer.Result) error {
+// Report writes result to the file at path, for the controller; to none when path is empty.
+func Report(path string, result transfer.Result) error {
 	if path == "" {
 		return nil
 	}

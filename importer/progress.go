@@ -46,6 +46,9 @@ func (p *Progress) finish() {
 	p.end()
 }
 
+// Reset says that nothing is done: what was, is of no use.
+func (p *Progress) Reset() { p.follow(func() transfer.Progress { return transfer.Progress{} }) }
+
 // end ends the streams, whether the import was finished or not.
 func (p *Progress) end() { p.finite.Do(func() { close(p.ended) }) }
 

@@ -40,6 +40,8 @@ func newRootCommand() *cobra.Command {
 		newControllerCommand(),
 		newHandlerCommand(),
 		newImportCommand(),
+		newUploadServerCommand(),
+		newUploadProxyCommand(),
 		newTaskCommand(),
 		newEntrypointCommand(),
 		newStepCacheCommand(),

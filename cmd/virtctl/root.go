@@ -16,6 +16,7 @@ import (
 	"github.com/slipway-vm/slipway/cmd/virtctl/expose"
 	"github.com/slipway-vm/slipway/cmd/virtctl/guest"
 	"github.com/slipway-vm/slipway/cmd/virtctl/help"
+	"github.com/slipway-vm/slipway/cmd/virtctl/imageupload"
 	"github.com/slipway-vm/slipway/cmd/virtctl/memorydump"
 	"github.com/slipway-vm/slipway/cmd/virtctl/objectgraph"
 	"github.com/slipway-vm/slipway/cmd/virtctl/portforward"
@@ -50,6 +51,7 @@ func newRootCommand(program string) *cobra.Command {
 		devices.NewCommand(access),
 		expand.NewCommand(access),
 		expose.NewCommand(access),
+		imageupload.NewCommand(access),
 		memorydump.NewCommand(access),
 		objectgraph.NewCommand(access),
 		portforward.NewCommand(access),

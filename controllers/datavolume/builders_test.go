@@ -29,6 +29,7 @@ type input struct {
 	Content  *snapshotv1.VolumeSnapshotContent `json:"content,omitempty"`
 	Affinity *corev1.NodeAffinity              `json:"affinity,omitempty"`
 	Binder   bool                              `json:"binder,omitempty"`
+	Upload   *uploadInput                      `json:"upload,omitempty"`
 }
 
 // golden runs build on every case under testdata/kind and compares with what it gave before.
@@ -95,7 +96,7 @@ func TestPods(t *testing.T) {
 		}
 		return buildPod(podInput{
 			DataVolume: &in.DataVolume, Claim: claim, Image: "registry.local/slipway:test", Token: "token",
-			Config: in.Config, Affinity: in.Affinity, Binder: in.Binder,
+			Config: in.Config, Affinity: in.Affinity, Binder: in.Binder, Upload: in.Upload,
 		}), nil
 	})
 }

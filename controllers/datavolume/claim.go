@@ -12,6 +12,7 @@ import (
 
 	"github.com/slipway-vm/slipway/controllers/cdiconfig"
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/upload"
 )
 
 // claimInput is all that a claim is built from.
@@ -46,10 +47,13 @@ func buildClaim(in claimInput) (*corev1.PersistentVolumeClaim, error) {
 	}
 	setAll(&claim.Labels, in.Labels)
 	setAll(&claim.Labels, map[string]string{labelApp: labelAppValue})
-	for _, name := range []string{annotationLastApplied, AnnotationPodPhase, AnnotationFailure, AnnotationRestarts, names.AnnotationDigest, annotationBroughtFrom} {
+	for _, name := range []string{annotationLastApplied, AnnotationPodPhase, AnnotationFailure, AnnotationRestarts, names.AnnotationDigest, annotationBroughtFrom, upload.AnnotationReady} {
 		delete(claim.Annotations, name) // what an earlier claim had reached, this one has not
 	}
 	setAll(&claim.Annotations, map[string]string{annotationFillingAlert: "disabled", AnnotationContentType: string(contentType(dv))})
+	if isUpload(dv) {
+		setAll(&claim.Annotations, map[string]string{upload.AnnotationTarget: ""})
+	}
 	if dv.Spec.PVC != nil {
 		claim.Spec = *dv.Spec.PVC.DeepCopy()
 	} else {

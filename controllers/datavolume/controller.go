@@ -29,6 +29,8 @@ import (
 type Options struct {
 	// ImporterImage holds /slipway.
 	ImporterImage string
+	// Namespace is that of the installation, where the authority of upload servers is.
+	Namespace string
 }
 
 // Reconciler brings DataVolumes to Succeeded.
@@ -39,6 +41,7 @@ type Reconciler struct {
 	events    events.EventRecorder
 	options   Options
 	listeners *listeners
+	uploads   *uploadSigner
 	told      ledger
 	now       func() time.Time
 }
@@ -49,7 +52,8 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 		Client: mgr.GetClient(), live: mgr.GetAPIReader(), events: mgr.GetEventRecorder("datavolume-controller"),
 		options: options, listeners: newListeners(), now: time.Now,
 	}
-	if err := mgr.Add(r.listeners); err != nil {
+	r.uploads = newUploadSigner(r)
+	if err := errors.Join(mgr.Add(r.listeners), mgr.Add(r.uploads)); err != nil {
 		return fmt.Errorf("setting up the DataVolume controller: %w", err)
 	}
 	err := ctrl.NewControllerManagedBy(mgr).
@@ -81,6 +85,7 @@ func (r *Reconciler) steps() []func(context.Context, *scope) error {
 		r.noteEnd,
 		r.cleanUp,
 		r.ensurePod,
+		r.serveUpload,
 		r.listen,
 	}
 }

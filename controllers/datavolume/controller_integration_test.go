@@ -44,6 +44,8 @@ func TestController(t *testing.T) {
 		"a clone through a DataSource waits for its source":  cloneThroughDataSource,
 		"what is not supported says so":                      unsupportedSource,
 		"a claim takes its modes from the StorageProfile":    modesOfTheProfile,
+		"an upload waits for its image":                      uploadSucceeds,
+		"an upload server of an old authority is replaced":   uploadServerIsReplaced,
 	} {
 		t.Run(name, func(t *testing.T) {
 			test(t, newWorld(t, c))
@@ -54,6 +56,10 @@ func TestController(t *testing.T) {
 func start(t *testing.T) client.Client {
 	t.Helper()
 	config := apiserver.Start(t, crds)
+	c := newClient(t, config)
+	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: installed}}); err != nil {
+		t.Fatal(err)
+	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller: controllerconfig.Controller{SkipNameValidation: new(true)}, // for -count
@@ -61,7 +67,7 @@ func start(t *testing.T) client.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := datavolume.SetupWithManager(mgr, datavolume.Options{ImporterImage: "registry.local/slipway:test"}); err != nil {
+	if err := datavolume.SetupWithManager(mgr, datavolume.Options{ImporterImage: "registry.local/slipway:test", Namespace: installed}); err != nil {
 		t.Fatal(err)
 	}
 	if err := datasource.SetupWithManager(mgr, datasource.Options{}); err != nil {
@@ -76,7 +82,6 @@ func start(t *testing.T) client.Client {
 			t.Error(err)
 		}
 	})
-	c := newClient(t, config)
 	for name, mode := range map[string]storagev1.VolumeBindingMode{"fast": storagev1.VolumeBindingImmediate, "local": storagev1.VolumeBindingWaitForFirstConsumer} {
 		class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: "example.com/" + name, VolumeBindingMode: new(mode)}
 		if err := c.Create(ctx, class); err != nil {
@@ -85,6 +90,9 @@ func start(t *testing.T) client.Client {
 	}
 	return c
 }
+
+// installed is the namespace of the installation.
+const installed = "slipway"
 
 // crds is where the definitions are.
 const crds = "../hyperconverged/components/crds"
@@ -422,9 +430,9 @@ func modesOfTheProfile(t *testing.T, w *world) {
 }
 
 func unsupportedSource(t *testing.T, w *world) {
-	w.create("disk", "fast", &cdiv1.DataVolumeSource{Upload: &cdiv1.DataVolumeSourceUpload{}}, nil)
+	w.create("disk", "fast", &cdiv1.DataVolumeSource{Imageio: &cdiv1.DataVolumeSourceImageIO{}}, nil)
 	dv := w.phase("disk", cdiv1.Failed)
-	if c := condition(dv, cdiv1.DataVolumeRunning); c.Reason != "NotSupported" || !strings.Contains(c.Message, "spec.source.upload") {
+	if c := condition(dv, cdiv1.DataVolumeRunning); c.Reason != "NotSupported" || !strings.Contains(c.Message, "spec.source.imageio") {
 		t.Errorf("Running is %+v", c)
 	}
 }

@@ -12,6 +12,8 @@ import (
 var phaseEvents = map[cdiv1.DataVolumePhase]struct{ reason, text string }{
 	cdiv1.ImportScheduled:                   {"ImportScheduled", "Import into %s scheduled"},
 	cdiv1.ImportInProgress:                  {"ImportInProgress", "Import into %s in progress"},
+	cdiv1.UploadScheduled:                   {"UploadScheduled", "Upload into %s scheduled"},
+	cdiv1.UploadReady:                       {"UploadReady", "Upload into %s ready"},
 	cdiv1.CSICloneInProgress:                {"CSICloneInProgress", "CSI Volume clone in progress (for pvc %s)"},
 	cdiv1.CloneFromSnapshotSourceInProgress: {"CloneFromSnapshotSourceInProgress", "Clone from a snapshot into %s in progress"},
 }
@@ -40,10 +42,14 @@ func (r *Reconciler) tell(s *scope, status cdiv1.DataVolumeStatus) {
 	switch {
 	case status.Phase == cdiv1.Succeeded && s.plan.kind == kindClone:
 		r.events.Eventf(s.dv, nil, corev1.EventTypeNormal, "CloneSucceeded", eventAction, "Successfully cloned into %s", claim)
+	case status.Phase == cdiv1.Succeeded && s.plan.kind == kindUpload:
+		r.events.Eventf(s.dv, nil, corev1.EventTypeNormal, "UploadSucceeded", eventAction, "Successfully uploaded into %s", claim)
 	case status.Phase == cdiv1.Succeeded:
 		r.events.Eventf(s.dv, nil, corev1.EventTypeNormal, "ImportSucceeded", eventAction, "Successfully imported into PVC %s", claim)
 	case status.Phase == cdiv1.Failed && s.plan.kind == kindClone:
 		r.events.Eventf(s.dv, nil, corev1.EventTypeWarning, "CloneFailed", eventAction, "Cloning into %s failed: %s", claim, running.Message)
+	case status.Phase == cdiv1.Failed && s.plan.kind == kindUpload:
+		r.events.Eventf(s.dv, nil, corev1.EventTypeWarning, "UploadFailed", eventAction, "Upload into %s failed: %s", claim, running.Message)
 	case status.Phase == cdiv1.Failed:
 		r.events.Eventf(s.dv, nil, corev1.EventTypeWarning, "ImportFailed", eventAction, "Failed to import into PVC %s: %s", claim, running.Message)
 	}

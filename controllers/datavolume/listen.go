@@ -18,7 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/transfer"
+	"github.com/slipway-vm/slipway/internal/upload"
 )
 
 // reportEvery is how often a DataVolume's progress is written at the most.
@@ -80,13 +82,21 @@ func (l *listeners) follow(dv types.NamespacedName, pod *corev1.Pod) {
 	}
 	one := &listener{
 		dv: dv, pod: pod.UID, ended: make(chan struct{}), token: tokenOf(pod),
-		address: "http://" + net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(l.port)) + transfer.ProgressPath,
+		address: "http://" + net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(l.portOf(pod))) + transfer.ProgressPath,
 	}
 	select {
 	case l.start <- one:
 		l.active[dv] = one
 	default: // more starts at once than anyone reads; the next pass tries again
 	}
+}
+
+// portOf is where pod tells of its progress.
+func (l *listeners) portOf(pod *corev1.Pod) int {
+	if pod.Labels[names.LabelPod] == containerUpload {
+		return upload.ServerProgressPort
+	}
+	return l.port
 }
 
 // follows reports whether pod is listened to.

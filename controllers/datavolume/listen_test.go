@@ -13,8 +13,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/slipway-vm/slipway/internal/transfer"
+	"github.com/slipway-vm/slipway/internal/upload"
 )
 
 func TestProgressIsHeardAndFollowedOverARestart(t *testing.T) {
@@ -67,5 +69,19 @@ func TestProgressIsHeardAndFollowedOverARestart(t *testing.T) {
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+func TestAnUploadServerTellsOfItsProgressElsewhere(t *testing.T) {
+	l := newListeners()
+	data := input{Upload: &uploadInput{Secret: "secret", Authority: "1"}}
+	data.DataVolume.Name = "disk"
+	data.DataVolume.Spec.Storage = &cdiv1.StorageSpec{}
+	build := func(in *uploadInput) *corev1.Pod {
+		return buildPod(podInput{DataVolume: &data.DataVolume, Claim: &corev1.PersistentVolumeClaim{}, Upload: in})
+	}
+	importing, waiting := l.portOf(build(nil)), l.portOf(build(data.Upload))
+	if importing != transfer.ProgressPort || waiting != upload.ServerProgressPort || waiting == upload.ServerPort {
+		t.Errorf("an importer's is %d, an upload server's %d", importing, waiting)
 	}
 }

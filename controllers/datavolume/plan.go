@@ -14,6 +14,7 @@ const (
 	kindImport   kind = iota // by an importer pod, from a server
 	kindBlank                // by an importer pod, with zeros
 	kindClone                // by the CSI driver, from another claim or a snapshot
+	kindUpload               // by an upload server, with what is sent to it
 	kindExternal             // by the CSI driver or a populator that the claim's own dataSource names
 )
 
@@ -22,8 +23,8 @@ type plan struct {
 	kind kind
 }
 
-// pods reports whether an importer pod fills the claim.
-func (p plan) pods() bool { return p.kind == kindImport || p.kind == kindBlank }
+// pods reports whether a pod of ours fills the claim.
+func (p plan) pods() bool { return p.kind == kindImport || p.kind == kindBlank || p.kind == kindUpload }
 
 // unsupported are the sources that other releases will fill, with what to do until then.
 func unsupported(source *cdiv1.DataVolumeSource) string {
@@ -31,10 +32,10 @@ func unsupported(source *cdiv1.DataVolumeSource) string {
 		set  bool
 		name string
 	}{
-		{source.Upload != nil, "upload"}, {source.Imageio != nil, "imageio"}, {source.VDDK != nil, "vddk"},
+		{source.Imageio != nil, "imageio"}, {source.VDDK != nil, "vddk"},
 	} {
 		if s.set {
-			return fmt.Sprintf("spec.source.%s is not supported yet; use http, s3, gcs, registry, blank, pvc or snapshot", s.name)
+			return fmt.Sprintf("spec.source.%s is not supported yet; use http, s3, gcs, registry, upload, blank, pvc or snapshot", s.name)
 		}
 	}
 	return ""
@@ -91,12 +92,14 @@ func ofSource(source *cdiv1.DataVolumeSource) (p plan, refused string) {
 		return plan{kind: kindImport}, refusedRegistry(source.Registry)
 	case downloads(source):
 		return plan{kind: kindImport}, ""
+	case source.Upload != nil:
+		return plan{kind: kindUpload}, ""
 	case source.Blank != nil:
 		return plan{kind: kindBlank}, ""
 	case clones(source):
 		return plan{kind: kindClone}, ""
 	}
-	return p, "spec.source names no source; set http, s3, gcs, registry, blank, pvc or snapshot"
+	return p, "spec.source names no source; set http, s3, gcs, registry, upload, blank, pvc or snapshot"
 }
 
 // dataSource reports whether the claim's own spec says what fills it.

@@ -40,6 +40,8 @@ type podInput struct {
 	// Affinity places a pod whose only work is that its claim gets bound; it imports nothing.
 	Affinity *corev1.NodeAffinity
 	Binder   bool
+	// Upload is what the pod of an upload server needs beside; nil for every other.
+	Upload *uploadInput
 }
 
 // podName is the name of a DataVolume's importer pod.
@@ -80,12 +82,15 @@ func buildPod(in podInput) *corev1.Pod {
 	}
 	container := importerContainer(in)
 	addData(in, pod, &container)
-	if in.Binder {
+	switch {
+	case in.Binder:
 		container.Command = []string{"/slipway", "version"}
 		if in.Affinity != nil {
 			pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: in.Affinity}
 		}
-	} else {
+	case in.Upload != nil:
+		awaitUpload(in.Upload, pod, &container)
+	default:
 		addSource(dv.Spec.Source, pod, &container)
 	}
 	pod.Spec.Containers = []corev1.Container{container}

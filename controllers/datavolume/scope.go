@@ -52,7 +52,7 @@ func (r *Reconciler) read(ctx context.Context, dv *cdiv1.DataVolume) (*scope, er
 	if s.claim, err = get(ctx, r.Client, key, &corev1.PersistentVolumeClaim{}); err != nil {
 		return nil, err
 	}
-	key.Name = podName(dv.Name)
+	key.Name = s.plan.podName(dv.Name)
 	if s.pod, err = get(ctx, r.Client, key, &corev1.Pod{}); err != nil {
 		return nil, err
 	}
@@ -131,7 +131,8 @@ func (s *scope) waitsForConsumer() bool {
 
 // immediate reports whether the claim is to be bound at once, wherever that is.
 func (s *scope) immediate() bool {
-	return s.dv.Annotations[names.AnnotationBind] != "" && s.dv.Annotations[names.AnnotationBind] != "false"
+	value, asked := s.dv.Annotations[names.AnnotationBind] // virtctl image-upload --force-bind leaves it empty
+	return asked && value != "false"
 }
 
 // lastResult is what the importer's last ended run left, nil when no run has ended.

@@ -44,6 +44,8 @@ func phase(s *scope) cdiv1.DataVolumePhase {
 		return cdiv1.PVCBound
 	case s.pod == nil:
 		return cdiv1.Pending
+	case s.plan.kind == kindUpload:
+		return uploadPhase(s)
 	case s.pod.Status.Phase == corev1.PodRunning || s.last != nil:
 		return cdiv1.ImportInProgress
 	}
@@ -64,7 +66,7 @@ func progress(s *scope) cdiv1.DataVolumeProgress {
 		return progressDone
 	case s.progress.Total > 0:
 		return cdiv1.DataVolumeProgress(s.progress.Percent())
-	case s.dv.Status.Progress != "" && s.pod != nil:
+	case s.dv.Status.Progress != "" && s.pod != nil && s.plan.kind != kindUpload: // which may begin anew
 		return s.dv.Status.Progress
 	}
 	return progressUnknown
@@ -113,6 +115,8 @@ func runningCondition(s *scope) cdiv1.DataVolumeCondition {
 		c.Reason, c.Message = s.failed.reason, s.failed.message
 	case s.done() && s.plan.kind == kindClone:
 		c.Reason, c.Message = reasonCompleted, "Clone Complete"
+	case s.done() && s.plan.kind == kindUpload:
+		c.Reason, c.Message = reasonCompleted, "Upload Complete"
 	case s.done():
 		c.Reason, c.Message = reasonCompleted, "Import Complete"
 	case s.cloning != nil:
@@ -128,7 +132,7 @@ func runningCondition(s *scope) cdiv1.DataVolumeCondition {
 func podCondition(s *scope, c *cdiv1.DataVolumeCondition) {
 	for _, condition := range s.pod.Status.Conditions {
 		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
-			c.Reason, c.Message = reasonUnschedulable, "Importer pod cannot be scheduled: "+condition.Message
+			c.Reason, c.Message = reasonUnschedulable, fmt.Sprintf("Pod %s cannot be scheduled: %s", s.pod.Name, condition.Message)
 			return
 		}
 	}

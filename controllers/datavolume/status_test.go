@@ -167,7 +167,6 @@ func TestPlansThatAreRefused(t *testing.T) {
 		"set one of them":       {Source: &cdiv1.DataVolumeSource{Blank: &cdiv1.DataVolumeBlankImage{}}},
 		"keep one of them":      {PVC: pvc, Storage: &cdiv1.StorageSpec{}},
 		"spec.source.registry":  source(cdiv1.DataVolumeSource{Registry: &cdiv1.DataVolumeSourceRegistry{}}),
-		"spec.source.upload":    source(cdiv1.DataVolumeSource{Upload: &cdiv1.DataVolumeSourceUpload{}}),
 		"spec.source.imageio":   source(cdiv1.DataVolumeSource{Imageio: &cdiv1.DataVolumeSourceImageIO{}}),
 		"spec.source.vddk":      source(cdiv1.DataVolumeSource{VDDK: &cdiv1.DataVolumeSourceVDDK{}}),
 		"names no source":       source(cdiv1.DataVolumeSource{}),

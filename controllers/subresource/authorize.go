@@ -18,10 +18,21 @@ var verbs = map[string]string{
 
 // authorize asks the API server whether user may do what r asks of what.
 func (s *Server) authorize(r *http.Request, user authenticationv1.UserInfo, what resource) error {
-	attributes := &authorizationv1.ResourceAttributes{
-		Group: virtv1.SubresourceGroupName, Version: r.PathValue("version"), Namespace: r.PathValue("namespace"), Name: r.PathValue("name"),
-		Resource: what.name, Subresource: what.subresource, Verb: verbs[r.Method],
+	version := schema.GroupVersion{Group: virtv1.SubresourceGroupName, Version: r.PathValue("version")}
+	return s.review(r, user, attributesOf(r, version, what, verbs[r.Method]))
+}
+
+// attributesOf is what r asks for as roles name it.
+func attributesOf(r *http.Request, version schema.GroupVersion, what resource, verb string) *authorizationv1.ResourceAttributes {
+	return &authorizationv1.ResourceAttributes{
+		Group: version.Group, Version: version.Version, Namespace: r.PathValue("namespace"), Name: r.PathValue("name"),
+		Resource: what.name, Subresource: what.subresource, Verb: verb,
 	}
+}
+
+// review asks the API server whether a role allows user what attributes say.
+func (s *Server) review(r *http.Request, user authenticationv1.UserInfo, attributes *authorizationv1.ResourceAttributes) error {
+	what := resource{attributes.Resource, attributes.Subresource}
 	extra := make(map[string]authorizationv1.ExtraValue, len(user.Extra))
 	for key, values := range user.Extra {
 		extra[key] = authorizationv1.ExtraValue(values)

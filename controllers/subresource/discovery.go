@@ -16,7 +16,7 @@ import (
 )
 
 func (s *Server) rootPaths(w http.ResponseWriter, r *http.Request) error {
-	paths := []string{"/apis", groupPath, "/healthz", "/openapi/v2", "/openapi/v3"}
+	paths := []string{"/apis", groupPath, uploadGroupPath, uploadVersionPath, "/healthz", "/openapi/v2", "/openapi/v3"}
 	for _, gv := range virtv1.SubresourceGroupVersions {
 		paths = append(paths, "/apis/"+gv.String())
 	}
@@ -27,7 +27,7 @@ func (s *Server) rootPaths(w http.ResponseWriter, r *http.Request) error {
 
 func (s *Server) groups(w http.ResponseWriter, r *http.Request) error {
 	write(w, r, http.StatusOK, metav1.APIGroupList{
-		TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: []metav1.APIGroup{apiGroup()},
+		TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: []metav1.APIGroup{apiGroup(), uploadAPIGroup()},
 	})
 	return nil
 }

@@ -160,6 +160,7 @@ func (s *Server) routed() *http.ServeMux {
 	for _, r := range routes {
 		add(r.method, namespacedPath+r.path, r.resource().String(), known(guarded(r)))
 	}
+	s.addUploads(mux)
 	mux.HandleFunc("/", func(w http.ResponseWriter, request *http.Request) { fail(w, request, notFound(request)) })
 	return mux
 }

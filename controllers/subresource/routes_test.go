@@ -40,6 +40,8 @@ func TestPagesSayWhatThereIs(t *testing.T) {
 		groupPath:                         "group.json",
 		groupPath + "/v1":                 "v1.json",
 		groupPath + "/v1alpha3":           "v1alpha3.json",
+		uploadGroupPath:                   "upload.json",
+		uploadVersionPath:                 "upload-v1beta1.json",
 		"/openapi/v2":                     "openapi-v2.json",
 		"/openapi/v3":                     "openapi-v3.json",
 		"/openapi/v3" + groupPath + "/v1": "openapi-v3-v1.json",
@@ -86,6 +88,9 @@ func TestWhatIsNotThereIsAStatus(t *testing.T) {
 		"somebody whom nobody vouches for":   {http.MethodPut, object + "start", http.StatusServiceUnavailable, "front proxy"},
 		"nor is what is missing told to him": {http.MethodPut, object + "migrate", http.StatusServiceUnavailable, "front proxy"},
 		"the image of the guestfs tools":     {http.MethodGet, groupPath + "/v1/guestfs", http.StatusNotImplemented, "disk-virt-customize"},
+		"reading tokens":                     {http.MethodGet, uploadVersionPath + "/namespaces/prod/uploadtokenrequests", http.StatusMethodNotAllowed, "uploadtokenrequests"},
+		"a token for a stranger":             {http.MethodPost, uploadVersionPath + "/namespaces/prod/uploadtokenrequests", http.StatusServiceUnavailable, "front proxy"},
+		"a group that there is not":          {http.MethodGet, "/apis/clone.cdi.kubevirt.io", http.StatusNotFound, "there is no"},
 		"an API server that is away":         {http.MethodGet, groupPath + "/v1/healthz", http.StatusInternalServerError, "connection refused"},
 	} {
 		t.Run(name, func(t *testing.T) {

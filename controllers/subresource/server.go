@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"time"
 
 	"k8s.io/client-go/discovery"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/slipway-vm/slipway/controllers/instancetype"
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/upload"
 )
 
 // TokenFile is where virt-api's pod has the token that virt-handler knows it by.
@@ -46,6 +48,7 @@ type Server struct {
 	resolver instancetype.Resolver
 	proxy    *frontProxy
 	ping     func(context.Context) error
+	signing  *upload.SigningKey // nil gives out no tokens
 	mux      *http.ServeMux
 }
 
@@ -65,10 +68,30 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	if err := mgr.Add(proxy); err != nil {
 		return fmt.Errorf("following the configuration of the front proxy: %w", err)
 	}
-	mgr.GetWebhookServer().Register("/", newServer(mgr.GetAPIReader(), mgr.GetClient(), proxy, func(context.Context) error {
+	server := newServer(mgr.GetAPIReader(), mgr.GetClient(), proxy, func(context.Context) error {
 		_, err := asked.ServerVersion()
 		return err //nolint:wrapcheck // said as it is
-	}, options))
+	}, options)
+	server.signing = &upload.SigningKey{Namespace: options.Namespace, Live: mgr.GetAPIReader(), Writer: mgr.GetClient(), Now: time.Now}
+	if err := mgr.Add(keySpreader{server.signing}); err != nil {
+		return fmt.Errorf("keeping the key that signs tokens: %w", err)
+	}
+	mgr.GetWebhookServer().Register("/", server)
+	return nil
+}
+
+// keySpreader has the key that signs upload tokens made before the first token is asked for, so that
+// cdi-uploadproxy knows it by then.
+type keySpreader struct{ key *upload.SigningKey }
+
+// NeedLeaderElection says that every replica does it; one wins.
+func (keySpreader) NeedLeaderElection() bool { return false }
+
+// Start makes the key. When that fails, the first request for a token does it.
+func (k keySpreader) Start(ctx context.Context) error {
+	if _, err := k.key.Get(ctx); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "making the key that signs upload tokens")
+	}
 	return nil
 }
 

@@ -46,6 +46,21 @@ const skew = 5 * time.Minute
 // Renew returns what the Secret's data should be at now for a server at hosts, whether
 // that differs from data, and when to look again. Data that cannot be read is replaced.
 func Renew(data map[string][]byte, hosts []string, lifetimes Lifetimes, now time.Time) (renewed map[string][]byte, changed bool, next time.Time, err error) {
+	return renewFor(data, leaf{hosts, x509.ExtKeyUsageServerAuth}, lifetimes, now)
+}
+
+// RenewClient is Renew for a client called name instead of a server.
+func RenewClient(data map[string][]byte, name string, lifetimes Lifetimes, now time.Time) (renewed map[string][]byte, changed bool, next time.Time, err error) {
+	return renewFor(data, leaf{[]string{name}, x509.ExtKeyUsageClientAuth}, lifetimes, now)
+}
+
+// leaf is what a certificate that is no authority is for.
+type leaf struct {
+	names []string
+	usage x509.ExtKeyUsage
+}
+
+func renewFor(data map[string][]byte, wanted leaf, lifetimes Lifetimes, now time.Time) (renewed map[string][]byte, changed bool, next time.Time, err error) {
 	current := parse(data)
 	signer := current.authority
 	if current.authority == nil || !now.Before(current.authority.cert.NotAfter.Add(-lifetimes.CARenewBefore)) {
@@ -60,8 +75,8 @@ func Renew(data map[string][]byte, hosts []string, lifetimes Lifetimes, now time
 	if signer == nil || !now.Add(lifetimes.Serving).Before(signer.cert.NotAfter) {
 		signer = current.authority
 	}
-	if !current.serves(hosts, now.Add(lifetimes.ServingRenewBefore)) {
-		if current.serving, err = signer.issue(hosts, lifetimes.Serving, now); err != nil {
+	if !current.serves(wanted.names, now.Add(lifetimes.ServingRenewBefore)) {
+		if current.serving, err = signer.issue(wanted, lifetimes.Serving, now); err != nil {
 			return nil, false, time.Time{}, err
 		}
 		changed = true
@@ -188,19 +203,60 @@ func newAuthority(lifetime time.Duration, now time.Time) (*pair, error) {
 	return sign(template, nil)
 }
 
-func (p *pair) issue(hosts []string, lifetime time.Duration, now time.Time) (*pair, error) {
-	if len(hosts) == 0 {
-		return nil, errors.New("making a serving certificate: no host to serve as")
+func (p *pair) issue(wanted leaf, lifetime time.Duration, now time.Time) (*pair, error) {
+	if len(wanted.names) == 0 {
+		return nil, errors.New("making a certificate: no name to be known by")
 	}
 	template := &x509.Certificate{
-		Subject:     pkix.Name{CommonName: hosts[0]},
-		DNSNames:    hosts,
+		Subject:     pkix.Name{CommonName: commonName(wanted.names[0])},
+		DNSNames:    wanted.names,
 		NotBefore:   now.Add(-skew),
 		NotAfter:    earliest(now.Add(lifetime), p.cert.NotAfter),
 		KeyUsage:    x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		ExtKeyUsage: []x509.ExtKeyUsage{wanted.usage},
 	}
 	return sign(template, p)
+}
+
+// commonName is name as far as it fits into that field, of which clients look at the whole names beside it.
+func commonName(name string) string {
+	const longest = 64 // RFC 5280
+	return name[:min(len(name), longest)]
+}
+
+// Issued is a certificate for one more server of an authority.
+type Issued struct {
+	// Cert and Key are the certificate and its key, Bundle whom to trust of the authority's clients; PEM.
+	Cert, Key, Bundle []byte
+	// Authority tells the authorities apart.
+	Authority string
+}
+
+// Issue makes a certificate for a server at hosts, by the current authority in the Secret's data. It
+// is good for as long as that is.
+func Issue(data map[string][]byte, hosts []string, now time.Time) (Issued, error) {
+	authority := parse(data).authority
+	if authority == nil {
+		return Issued{}, errors.New("issuing a certificate: the Secret has no authority")
+	}
+	one, err := authority.issue(leaf{hosts, x509.ExtKeyUsageServerAuth}, authority.cert.NotAfter.Sub(now), now)
+	if err != nil {
+		return Issued{}, err
+	}
+	key, err := encodeKey(one.key)
+	if err != nil {
+		return Issued{}, err
+	}
+	return Issued{Cert: encodeCert(one.cert), Key: key, Bundle: data[KeyBundle], Authority: Authority(data)}, nil
+}
+
+// Authority names the current authority in the Secret's data; empty when there is none.
+func Authority(data map[string][]byte) string {
+	authority := parse(data).authority
+	if authority == nil {
+		return ""
+	}
+	return authority.cert.SerialNumber.Text(16)
 }
 
 // sign makes a key and a certificate of template for it, signed by signer, or by itself.

@@ -123,3 +123,44 @@ func TestAnOffClusterComesBackWithNewCertificates(t *testing.T) {
 		t.Errorf("the bundle keeps %d authorities, want the new one alone", n)
 	}
 }
+
+// A client and the servers of one authority know each other, at the moment and after each renewal
+// of the client, for as long as the server's certificate is of an authority that is still trusted.
+func TestClientAndServersOfOneAuthorityKnowEachOther(t *testing.T) {
+	const name = "client.example"
+	data, _, _, err := RenewClient(nil, name, DefaultLifetimes(), start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := Issue(data, hosts, start)
+	if err != nil || server.Authority != Authority(data) || server.Authority == "" {
+		t.Fatalf("%q: %v", server.Authority, err)
+	}
+	verify(t, data[KeyBundle], map[string][]byte{KeyCert: server.Cert}, start)
+	verify(t, data[KeyBundle], map[string][]byte{KeyCert: server.Cert}, start.Add(83*time.Hour))
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(server.Bundle)
+	block, _ := pem.Decode(data[KeyCert])
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil || cert.Subject.CommonName != name {
+		t.Fatalf("%v: %v", cert.Subject, err)
+	}
+	check := func(usage x509.ExtKeyUsage) error {
+		_, err := cert.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: start, KeyUsages: []x509.ExtKeyUsage{usage}})
+		return err //nolint:wrapcheck // compared with nil
+	}
+	if err := check(x509.ExtKeyUsageClientAuth); err != nil {
+		t.Error(err)
+	}
+	if check(x509.ExtKeyUsageServerAuth) == nil {
+		t.Error("the client's certificate is a server's too")
+	}
+	renewed, changed, _, err := RenewClient(data, name, DefaultLifetimes(), start.Add(85*time.Hour))
+	if err != nil || !changed || Authority(renewed) == server.Authority {
+		t.Fatalf("the authority stays for ever: %v", err)
+	}
+	verify(t, renewed[KeyBundle], map[string][]byte{KeyCert: server.Cert}, start.Add(85*time.Hour))
+	if _, err := Issue(nil, hosts, start); err == nil {
+		t.Error("issued by nobody")
+	}
+}

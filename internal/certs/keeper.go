@@ -21,6 +21,8 @@ type Keeper struct {
 	// Hosts are the names by which the server is reached.
 	Hosts     []string
 	Lifetimes Lifetimes
+	// Client says that the certificate is a client's, which has the first of Hosts as its name.
+	Client bool
 
 	serving atomic.Pointer[tls.Certificate]
 }
@@ -29,24 +31,30 @@ type Keeper struct {
 // the result from then on. Of replicas that renew at the same time one wins; the others
 // take what it wrote. It returns the authorities to trust and when to look again.
 func (k *Keeper) Keep(ctx context.Context, live client.Reader, writer client.Writer, now time.Time) (bundle []byte, next time.Time, err error) {
+	data, next, err := k.KeepAll(ctx, live, writer, now)
+	return data[KeyBundle], next, err
+}
+
+// KeepAll is Keep for who needs all that the Secret holds.
+func (k *Keeper) KeepAll(ctx context.Context, live client.Reader, writer client.Writer, now time.Time) (data map[string][]byte, next time.Time, err error) {
 	const attempts = 5
 	for range attempts {
-		bundle, next, err = k.keepOnce(ctx, live, writer, now)
+		data, next, err = k.keepOnce(ctx, live, writer, now)
 		if err == nil || !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
-			return bundle, next, err
+			return data, next, err
 		}
 	}
 	return nil, time.Time{}, fmt.Errorf("renewing the certificates in Secret %s: other replicas kept winning: %w", k.Secret, err)
 }
 
-func (k *Keeper) keepOnce(ctx context.Context, live client.Reader, writer client.Writer, now time.Time) ([]byte, time.Time, error) {
+func (k *Keeper) keepOnce(ctx context.Context, live client.Reader, writer client.Writer, now time.Time) (map[string][]byte, time.Time, error) {
 	secret := &corev1.Secret{}
 	err := live.Get(ctx, k.Secret, secret)
 	missing := apierrors.IsNotFound(err)
 	if err != nil && !missing {
 		return nil, time.Time{}, fmt.Errorf("reading Secret %s: %w", k.Secret, err)
 	}
-	data, changed, next, err := Renew(secret.Data, k.Hosts, k.Lifetimes, now)
+	data, changed, next, err := k.renew(secret.Data, now)
 	if err != nil {
 		return nil, time.Time{}, fmt.Errorf("renewing the certificates in Secret %s: %w", k.Secret, err)
 	}
@@ -67,7 +75,14 @@ func (k *Keeper) keepOnce(ctx context.Context, live client.Reader, writer client
 		return nil, time.Time{}, fmt.Errorf("reading the certificate in Secret %s: %w", k.Secret, err)
 	}
 	k.serving.Store(&serving)
-	return data[KeyBundle], next, nil
+	return data, next, nil
+}
+
+func (k *Keeper) renew(data map[string][]byte, now time.Time) (map[string][]byte, bool, time.Time, error) {
+	if k.Client && len(k.Hosts) > 0 {
+		return RenewClient(data, k.Hosts[0], k.Lifetimes, now)
+	}
+	return Renew(data, k.Hosts, k.Lifetimes, now)
 }
 
 // ErrNotReady says that no certificate has been read yet.

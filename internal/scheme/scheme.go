@@ -14,6 +14,7 @@ import (
 	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
 	vmsnapshotv1 "kubevirt.io/api/snapshot/v1beta1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	cdiupload "kubevirt.io/containerized-data-importer-api/pkg/apis/upload/v1beta1"
 
 	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
 	hcov1beta1 "github.com/slipway-vm/slipway/internal/api/hco/v1beta1"
@@ -26,7 +27,8 @@ func New() *runtime.Scheme {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme,
-		virtv1.AddToScheme, instancetypev1beta1.AddToScheme, poolv1beta1.AddToScheme, vmsnapshotv1.AddToScheme, cdiv1.AddToScheme,
+		virtv1.AddToScheme, instancetypev1beta1.AddToScheme, poolv1beta1.AddToScheme, vmsnapshotv1.AddToScheme,
+		cdiv1.AddToScheme, cdiupload.AddToScheme,
 		templatev1.AddToScheme, tektonv1.AddToScheme, snapshotv1.AddToScheme,
 		hcov1.AddToScheme, hcov1beta1.AddToScheme, hppv1beta1.AddToScheme, sspv1beta3.AddToScheme,
 	} {

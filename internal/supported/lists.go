@@ -124,7 +124,11 @@ var dataVolumeFields = join(
 	each("source.s3.", "url secretRef certConfigMap"),
 	each("source.gcs.", "url secretRef"),
 	each("source.registry.", "url secretRef certConfigMap platform.architecture"),
-	[]Field{{Path: "source.registry.pullMethod", Only: []string{"pod"}}, {Path: "source.blank"}},
+	[]Field{
+		{Path: "source.registry.pullMethod", Only: []string{"pod"}},
+		{Path: "source.upload", Note: "The image comes through cdi-uploadproxy: virtctl image-upload."},
+		{Path: "source.blank"},
+	},
 	each("source.pvc.", "namespace name"),
 	each("source.snapshot.", "namespace name"),
 	each("sourceRef.", "kind namespace name"),

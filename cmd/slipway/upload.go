@@ -1,0 +1,76 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/slipway-vm/slipway/importer/uploadproxy"
+	"github.com/slipway-vm/slipway/importer/uploadserver"
+	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/transfer"
+	"github.com/slipway-vm/slipway/internal/upload"
+	"github.com/slipway-vm/slipway/internal/verbosity"
+)
+
+// newUploadServerCommand waits for an image for one volume; the DataVolume controller runs it in a pod.
+func newUploadServerCommand() *cobra.Command {
+	var o uploadserver.Options
+	cmd := &cobra.Command{
+		Use:   "upload-server",
+		Short: "Fills a volume with a disk image that is sent to it",
+		Long: `Takes one raw or qcow2 image, which may be packed with gzip, xz or zstd, from cdi-uploadproxy, writes it to a block
+device or a disk file as it comes, and ends. One pass, in bounded memory.`,
+		Example: `  slipway upload-server --cert-dir ./certs --target ./disk.img --size 21474836480`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.Token = os.Getenv(transfer.EnvToken)
+			logger := verbosity.New(1).Logger()
+			ctrl.SetLogger(logger)
+			return uploadserver.Run(ctrl.LoggerInto(cmd.Context(), logger), o)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.Import.Target.Path, "target", "", "block device, or the file of the disk")
+	flags.Int64Var(&o.Import.Target.Size, "size", 0, "size of the disk in bytes; 0 is the image's own")
+	flags.BoolVar(&o.Import.Target.Preallocate, "preallocate", false, "reserve the disk's full size")
+	flags.StringVar(&o.Import.ScratchDir, "scratch", "", "directory for an image that cannot be read in order (default: beside the disk's file)")
+	flags.IntVar(&o.Import.Writers, "writers", 4, "how many blocks are written at a time")
+	flags.StringVar(&o.Address, "address", fmt.Sprintf(":%d", upload.ServerPort), "where images are taken")
+	flags.StringVar(&o.ProgressAddress, "progress-address", fmt.Sprintf(":%d", upload.ServerProgressPort), "where the progress is served")
+	flags.StringVar(&o.CertDir, "cert-dir", "", "directory with tls.crt and tls.key to serve with, and ca.crt, the authorities of clients")
+	flags.StringVar(&o.Client, "client", upload.ClientName, "common name of the one client that may send")
+	flags.StringVar(&o.TerminationLog, "termination-log", "", "file that takes the result as JSON")
+	for _, required := range []string{"target", "cert-dir"} {
+		_ = cmd.MarkFlagRequired(required) // the flags exist
+	}
+	return cmd
+}
+
+func newUploadProxyCommand() *cobra.Command {
+	var options uploadproxy.Options
+	base := 0
+	cmd := &cobra.Command{
+		Use:     "uploadproxy",
+		Short:   "Takes disk images from outside the cluster and hands them on to the upload servers of claims",
+		Example: "  slipway uploadproxy --namespace kubevirt-hyperconverged",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			config, err := clusterConfig(verbosity.New(base))
+			if err != nil {
+				return err
+			}
+			return uploadproxy.Run(cmd.Context(), config, options)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&options.Namespace, "namespace", names.InstallNamespace, "namespace of the installation")
+	flags.StringVar(&options.Address, "address", ":8443", "where images are taken, with TLS")
+	flags.StringVar(&options.HealthAddress, "health-address", ":8080", "where /healthz and /readyz are served; 0 for nowhere")
+	flags.StringVar(&options.MetricsAddress, "metrics-address", ":8444", "where /metrics is served, with TLS; 0 for nowhere")
+	flags.StringSliceVar(&options.Hosts, "host", nil, "further name by which the proxy is reached")
+	flags.IntVar(&base, "verbosity", 1, "0 logs little, 9 everything")
+	return cmd
+}

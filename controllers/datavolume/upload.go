@@ -1,0 +1,165 @@
+package datavolume
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/slipway-vm/slipway/internal/apply"
+	"github.com/slipway-vm/slipway/internal/certs"
+	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/namespace"
+	"github.com/slipway-vm/slipway/internal/steps"
+	"github.com/slipway-vm/slipway/internal/upload"
+)
+
+// isUpload says whether somebody will send dv's disk.
+func isUpload(dv *cdiv1.DataVolume) bool {
+	return dv.Spec.Source != nil && dv.Spec.Source.Upload != nil
+}
+
+// podName is the name of the pod that fills the claim of a DataVolume.
+func (p plan) podName(dv string) string {
+	if p.kind == kindUpload {
+		return upload.ServerName(dv)
+	}
+	return podName(dv)
+}
+
+// prepareUpload adds to input what the pod of an upload server needs.
+func (r *Reconciler) prepareUpload(ctx context.Context, s *scope, input *podInput) error {
+	if s.plan.kind != kindUpload {
+		return nil
+	}
+	data, err := r.uploads.current(ctx)
+	if err != nil {
+		return err
+	}
+	input.Upload = &uploadInput{
+		Secret:    upload.ServerName(s.dv.Name) + "-" + strings.ToLower(rand.Text()[:8]),
+		Authority: certs.Authority(data),
+	}
+	return nil
+}
+
+// serveUpload lets the upload server be reached: it gets a certificate and a Service, and the claim
+// says when an image may come. A server whose authority was replaced is replaced, too, unless an
+// image is coming.
+func (r *Reconciler) serveUpload(ctx context.Context, s *scope) error {
+	if s.plan.kind != kindUpload || s.pod == nil {
+		return nil
+	}
+	leaving := s.pod.DeletionTimestamp != nil
+	if !leaving && s.progress.Done == 0 {
+		replaced, err := r.replaceServer(ctx, s)
+		if err != nil {
+			return err
+		}
+		leaving = replaced
+	}
+	ready := !leaving && isReady(s.pod)
+	if !leaving && !ready {
+		if err := r.equipServer(ctx, s); err != nil {
+			return err
+		}
+	}
+	value := map[bool]string{true: valueTrue, false: "false"}[ready]
+	if s.claim.Annotations[upload.AnnotationReady] == value {
+		return nil
+	}
+	notes := map[string]string{upload.AnnotationReady: value}
+	err := apply.Fields(ctx, r.Client, s.claim, managerImporter, map[string]any{"metadata": map[string]any{"annotations": notes}})
+	if err != nil {
+		return fmt.Errorf("noting on claim %s whether an image may come: %w", s.claim.Name, err)
+	}
+	setAll(&s.claim.Annotations, notes)
+	return nil
+}
+
+// replaceServer deletes a server that does not know the proxy's next certificate.
+func (r *Reconciler) replaceServer(ctx context.Context, s *scope) (bool, error) {
+	newest := r.uploads.authority()
+	if newest == "" || s.pod.Annotations[annotationAuthority] == newest {
+		return false, nil
+	}
+	log.FromContext(ctx).Info("Replacing the upload server, its authority is an older one", "pod", s.pod.Name)
+	if err := r.Delete(ctx, s.pod, client.Preconditions{UID: &s.pod.UID}); client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("deleting pod %s: %w", s.pod.Name, err)
+	}
+	return true, nil
+}
+
+// equipServer makes what the server's pod waits for, its certificate, and the Service that leads to it.
+func (r *Reconciler) equipServer(ctx context.Context, s *scope) error {
+	name := secretOf(s.pod)
+	if name == "" {
+		return nil
+	}
+	if s.pod.Status.Phase == corev1.PodPending {
+		data, err := r.uploads.current(ctx)
+		if err != nil {
+			return err
+		}
+		issued, err := certs.Issue(data, []string{upload.ServerHost(s.dv.Namespace, s.dv.Name)}, r.now())
+		if err != nil {
+			return fmt.Errorf("making the certificate of pod %s: %w", s.pod.Name, err)
+		}
+		if err := r.createBeside(ctx, buildUploadSecret(s.pod, name, issued)); err != nil {
+			return err
+		}
+	}
+	return r.createBeside(ctx, buildUploadService(s.dv))
+}
+
+// createBeside creates object, unless it is there.
+func (r *Reconciler) createBeside(ctx context.Context, object client.Object) error {
+	err := r.Create(ctx, object, client.FieldOwner(names.ManagerData))
+	switch {
+	case namespace.Ending(err):
+		return steps.ErrDone // the DataVolume goes too
+	case client.IgnoreAlreadyExists(err) != nil:
+		return fmt.Errorf("creating %T %s: %w", object, object.GetName(), err)
+	}
+	return nil
+}
+
+// endUpload takes away the Service of a server that has done its work; what else it had goes with its pod.
+func (r *Reconciler) endUpload(ctx context.Context, s *scope) error {
+	if s.plan.kind != kindUpload || !s.done() {
+		return nil
+	}
+	key := types.NamespacedName{Namespace: s.dv.Namespace, Name: upload.ServerName(s.dv.Name)}
+	service, err := get(ctx, r.live, key, &corev1.Service{})
+	if err != nil || service == nil || !metav1.IsControlledBy(service, s.dv) {
+		return err
+	}
+	if err := r.Delete(ctx, service, client.Preconditions{UID: &service.UID}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting Service %s: %w", key.Name, err)
+	}
+	return nil
+}
+
+// uploadPhase is the phase of a DataVolume whose upload server exists.
+func uploadPhase(s *scope) cdiv1.DataVolumePhase {
+	if s.pod.DeletionTimestamp == nil && isReady(s.pod) {
+		return cdiv1.UploadReady
+	}
+	return cdiv1.UploadScheduled
+}
+
+func isReady(pod *corev1.Pod) bool {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}

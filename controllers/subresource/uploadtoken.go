@@ -1,0 +1,137 @@
+package subresource
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	cdiupload "kubevirt.io/containerized-data-importer-api/pkg/apis/upload/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/slipway-vm/slipway/internal/upload"
+)
+
+// Where the API of upload tokens is.
+const (
+	uploadResource    = "uploadtokenrequests"
+	uploadKind        = "UploadTokenRequest"
+	maxUploadRequest  = 64 << 10 // bytes of a request for a token
+	unreadableRequest = "reading the UploadTokenRequest: %s"
+)
+
+var (
+	uploadGroupPath   = "/apis/" + cdiupload.SchemeGroupVersion.Group
+	uploadVersionPath = "/apis/" + cdiupload.SchemeGroupVersion.String()
+	uploadTokenPath   = uploadVersionPath + "/namespaces/{namespace}/" + uploadResource
+)
+
+// addUploads adds what is served of upload.cdi.kubevirt.io to the multiplexer.
+func (s *Server) addUploads(mux *http.ServeMux) {
+	for path, serve := range map[string]answer{
+		"GET " + uploadGroupPath:   (*Server).uploadGroup,
+		"GET " + uploadVersionPath: (*Server).uploadResources,
+		"POST " + uploadTokenPath:  (*Server).createUploadToken,
+	} {
+		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			if err := serve(s, w, r); err != nil {
+				fail(w, r, err)
+			}
+		})
+	}
+	mux.HandleFunc(uploadTokenPath, func(w http.ResponseWriter, r *http.Request) {
+		fail(w, r, refuse(apierrors.NewMethodNotSupported(cdiupload.Resource(uploadResource), r.Method)))
+	})
+}
+
+func uploadAPIGroup() metav1.APIGroup {
+	version := metav1.GroupVersionForDiscovery{GroupVersion: cdiupload.SchemeGroupVersion.String(), Version: cdiupload.SchemeGroupVersion.Version}
+	return metav1.APIGroup{
+		TypeMeta: metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"}, Name: cdiupload.SchemeGroupVersion.Group,
+		Versions: []metav1.GroupVersionForDiscovery{version}, PreferredVersion: version,
+	}
+}
+
+func (s *Server) uploadGroup(w http.ResponseWriter, r *http.Request) error {
+	write(w, r, http.StatusOK, uploadAPIGroup())
+	return nil
+}
+
+func (s *Server) uploadResources(w http.ResponseWriter, r *http.Request) error {
+	write(w, r, http.StatusOK, metav1.APIResourceList{
+		TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: cdiupload.SchemeGroupVersion.String(),
+		APIResources: []metav1.APIResource{{
+			Name: uploadResource, SingularName: "uploadtokenrequest", Namespaced: true, Kind: uploadKind,
+			Verbs: metav1.Verbs{"create"}, ShortNames: []string{"utr", "utrs"},
+		}},
+	})
+	return nil
+}
+
+// createUploadToken answers a request for a token with the token in its status. Nothing is stored.
+func (s *Server) createUploadToken(w http.ResponseWriter, r *http.Request) error {
+	user, err := s.proxy.identify(r)
+	if err != nil {
+		return err
+	}
+	if err := s.authorizeUpload(r, user); err != nil {
+		return err
+	}
+	asked, err := readTokenRequest(w, r)
+	if err != nil {
+		return err
+	}
+	if s.signing == nil {
+		return errors.New("there is no key that signs tokens")
+	}
+	key, err := s.signing.Get(r.Context())
+	if err != nil {
+		return fmt.Errorf("reading the key that signs tokens: %w", err)
+	}
+	target := upload.Target{Namespace: r.PathValue("namespace"), Name: asked.Spec.PvcName}
+	if asked.Status.Token, err = upload.Sign(key, target, s.signing.Now()); err != nil {
+		return fmt.Errorf("making a token: %w", err)
+	}
+	log.FromContext(r.Context()).Info("gave out an upload token", "claim", target.Namespace+"/"+target.Name, "user", user.Username)
+	asked.TypeMeta = metav1.TypeMeta{APIVersion: cdiupload.SchemeGroupVersion.String(), Kind: uploadKind}
+	asked.Namespace = target.Namespace
+	w.Header().Set("Cache-Control", "no-store")
+	write(w, r, http.StatusOK, asked)
+	return nil
+}
+
+// authorizeUpload asks the API server whether user may create tokens in the namespace.
+func (s *Server) authorizeUpload(r *http.Request, user authenticationv1.UserInfo) error {
+	return s.review(r, user, attributesOf(r, cdiupload.SchemeGroupVersion, resource{name: uploadResource}, "create"))
+}
+
+// readTokenRequest reads what r asks for, and says what is wrong with it.
+func readTokenRequest(w http.ResponseWriter, r *http.Request) (*cdiupload.UploadTokenRequest, error) {
+	content, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxUploadRequest))
+	if err != nil {
+		return nil, badRequest(unreadableRequest, err)
+	}
+	asked := &cdiupload.UploadTokenRequest{}
+	if err := json.Unmarshal(content, asked); err != nil {
+		return nil, badRequest(unreadableRequest, err)
+	}
+	for _, problem := range []struct {
+		wrong bool
+		what  string
+	}{
+		{asked.APIVersion != "" && asked.APIVersion != cdiupload.SchemeGroupVersion.String(), fmt.Sprintf("apiVersion is %q; write %s", asked.APIVersion, cdiupload.SchemeGroupVersion)},
+		{asked.Kind != "" && asked.Kind != uploadKind, fmt.Sprintf("kind is %q; write %s", asked.Kind, uploadKind)},
+		{asked.Namespace != "" && asked.Namespace != r.PathValue("namespace"), "metadata.namespace is not the namespace of the request"},
+		{len(validation.IsDNS1123Subdomain(asked.Spec.PvcName)) > 0, "spec.pvcName must be the name of a PersistentVolumeClaim"},
+	} {
+		if problem.wrong {
+			return nil, badRequest(unreadableRequest, problem.what)
+		}
+	}
+	return asked, nil
+}

@@ -1,0 +1,83 @@
+package uploadproxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/slipway-vm/slipway/internal/upload"
+)
+
+// readyWithin is how long a request waits for its claim's upload server.
+const readyWithin = 10 * time.Second
+
+// annotationPhase on a claim says how its filling ended.
+const annotationPhase = "cdi.kubevirt.io/storage.pod.phase"
+
+// Cluster finds claims by the API server.
+type Cluster struct{ Client client.WithWatch }
+
+// AwaitReady returns once the claim's upload server takes an image, and errs when it will not, or not soon.
+func (c *Cluster) AwaitReady(ctx context.Context, wanted upload.Target) error {
+	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	claim := &corev1.PersistentVolumeClaim{}
+	err := c.Client.Get(ctx, client.ObjectKey{Namespace: wanted.Namespace, Name: wanted.Name}, claim)
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("rejecting Upload Request for PVC %s that doesn't exist", wanted.Name)
+	}
+	if err != nil {
+		return fmt.Errorf("reading PVC %s: %w", wanted.Name, err)
+	}
+	if ready, err := takes(claim); ready || err != nil {
+		return err
+	}
+	return c.await(ctx, claim)
+}
+
+// await follows the claim from how it was read.
+func (c *Cluster) await(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
+	changes, err := c.Client.Watch(ctx, &corev1.PersistentVolumeClaimList{}, &client.ListOptions{
+		Namespace: claim.Namespace, FieldSelector: one(claim.Name),
+		Raw: fromVersion(claim.ResourceVersion),
+	})
+	if err != nil {
+		return fmt.Errorf("following PVC %s: %w", claim.Name, err)
+	}
+	defer changes.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the upload server of PVC %s is not ready; look at pod %s, and try again", claim.Name, upload.ServerName(claim.Name))
+		case change, ok := <-changes.ResultChan():
+			if !ok {
+				return fmt.Errorf("following PVC %s ended early; try again", claim.Name)
+			}
+			if change.Type == watch.Deleted {
+				return fmt.Errorf("PVC %s was deleted", claim.Name)
+			}
+			if now, isClaim := change.Object.(*corev1.PersistentVolumeClaim); isClaim {
+				if ready, err := takes(now); ready || err != nil {
+					return err
+				}
+			}
+		}
+	}
+}
+
+// takes says whether the claim's upload server takes an image, and errs when it never will.
+func takes(claim *corev1.PersistentVolumeClaim) (bool, error) {
+	if _, target := claim.Annotations[upload.AnnotationTarget]; !target {
+		return false, errors.New("PVC " + claim.Name + " is not an upload target; create a DataVolume with the source upload")
+	}
+	if claim.Annotations[annotationPhase] == string(corev1.PodSucceeded) {
+		return false, fmt.Errorf("rejecting Upload Request for PVC %s that already finished uploading", claim.Name)
+	}
+	return claim.Annotations[upload.AnnotationReady] == "true", nil
+}

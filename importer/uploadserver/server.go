@@ -1,0 +1,214 @@
+// Package uploadserver is what runs in the pod of a claim that waits for an upload: it takes one
+// image, from cdi-uploadproxy alone, and writes it onto the claim as it comes. A failed upload leaves
+// nothing on the claim, and may be tried again; the server ends when an image is whole.
+package uploadserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/slipway-vm/slipway/importer"
+	"github.com/slipway-vm/slipway/internal/transfer"
+	"github.com/slipway-vm/slipway/internal/upload"
+)
+
+// state is how far the server is.
+type state int
+
+const (
+	waiting   state = iota
+	receiving       // an image comes
+	done            // it is whole; no other is taken
+)
+
+// silence is for how long a sender may send nothing before it counts as gone.
+const silence = 5 * time.Minute
+
+// Server takes an image. Its requests come by TLS, whose clients were verified when they showed a certificate.
+type Server struct {
+	// Import says where the image goes.
+	Import importer.Options
+	// Client is the common name of who may send.
+	Client string
+	// Progress is kept up to date.
+	Progress *importer.Progress
+
+	mu       sync.Mutex
+	state    state
+	finished chan transfer.Result // of one element
+}
+
+// New returns a server that writes to where options say, for the client of that name.
+func New(options importer.Options, client string, progress *importer.Progress) *Server {
+	return &Server{Import: options, Client: client, Progress: progress, finished: make(chan transfer.Result, 1)}
+}
+
+// Finished gives the result of the image that is whole.
+func (s *Server) Finished() <-chan transfer.Result { return s.finished }
+
+// ServeHTTP answers health checks of everybody, and takes images from the one client.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == upload.PathHealth {
+		_, _ = io.WriteString(w, "OK") // who asks may be gone
+		return
+	}
+	found, form, async := upload.IsPath(r.URL.Path)
+	switch {
+	case found && async && r.Method == http.MethodHead:
+		return // yes, it can be sent there
+	case !found || r.Method != http.MethodPost:
+		upload.Refuse(w, r, http.StatusNotFound, "images are taken by POST")
+		return
+	case !s.known(r):
+		upload.Refuse(w, r, http.StatusUnauthorized, "images are taken from cdi-uploadproxy alone")
+		return
+	case r.Header.Get("X-Cdi-Content-Type") != "":
+		upload.Refuse(w, r, http.StatusBadRequest, "the header x-cdi-content-type is not supported; send a disk image without it")
+		return
+	}
+	if code, why := s.begin(); code != http.StatusOK {
+		upload.Refuse(w, r, code, why)
+		return
+	}
+	result, err := s.receive(r, form, http.NewResponseController(w))
+	s.end(err == nil)
+	if err != nil {
+		log.FromContext(r.Context()).Error(err, "upload failed", "reason", transfer.ReasonOf(err))
+		upload.Refuse(w, r, statusOf(err), "Saving stream failed: "+err.Error())
+		return
+	}
+	w.WriteHeader(http.StatusOK)
+	s.finished <- result
+}
+
+// known says whether r comes from the one client. That its certificate is of our authority was verified with TLS.
+func (s *Server) known(r *http.Request) bool {
+	return r.TLS != nil && len(r.TLS.VerifiedChains) > 0 && r.TLS.PeerCertificates[0].Subject.CommonName == s.Client
+}
+
+func (s *Server) begin() (code int, why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch s.state {
+	case receiving:
+		return http.StatusServiceUnavailable, "another upload to the claim is under way; wait for its end"
+	case done:
+		return http.StatusConflict, "the claim is filled already"
+	}
+	s.state = receiving
+	return http.StatusOK, ""
+}
+
+func (s *Server) end(whole bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if whole {
+		s.state = done
+		return
+	}
+	s.state = waiting
+	s.Progress.Reset()
+}
+
+// receive writes what r brings onto the claim.
+func (s *Server) receive(r *http.Request, form bool, control *http.ResponseController) (transfer.Result, error) {
+	stream := importer.Stream{Reader: &patient{r.Body, control}, Size: r.ContentLength}
+	if form {
+		sent := r.WithContext(r.Context())
+		sent.Body = io.NopCloser(stream.Reader)
+		part, err := fileOf(sent)
+		if err != nil {
+			return transfer.Result{}, err
+		}
+		stream = importer.Stream{Reader: part, Size: -1}
+	}
+	options := s.Import
+	options.Stream = &stream
+	result, err := importer.Run(r.Context(), options, s.Progress)
+	if err != nil {
+		return result, fmt.Errorf("receiving an image: %w", err)
+	}
+	return result, nil
+}
+
+// fileOf returns the field of r's form that has the image. What comes before it is read and dropped.
+func fileOf(r *http.Request) (io.Reader, error) {
+	parts, err := r.MultipartReader()
+	if err != nil {
+		return nil, transfer.Errorf(transfer.WrongFormat, "reading the form: %w; send it as multipart/form-data", err)
+	}
+	for {
+		part, err := parts.NextPart()
+		if errors.Is(err, io.EOF) {
+			return nil, transfer.Errorf(transfer.WrongFormat, "the form has no field %q; put the disk image there", upload.FormField)
+		}
+		if err != nil {
+			return nil, transfer.Errorf(transfer.ConnectionLost, "reading the form: %w; send it again", err)
+		}
+		if part.FormName() == upload.FormField {
+			return part, nil
+		}
+	}
+}
+
+// patient is a body whose sender may be slow, but not silent for ever.
+type patient struct {
+	io.Reader
+	control *http.ResponseController
+}
+
+func (p *patient) Read(b []byte) (int, error) {
+	_ = p.control.SetReadDeadline(time.Now().Add(silence)) // best effort: a test's recorder has none
+	return p.Reader.Read(b)                                //nolint:wrapcheck // io.Reader's contract
+}
+
+// statusOf is what the sender is told: 400 when another image or a larger claim helps.
+func statusOf(err error) int {
+	switch reason := transfer.ReasonOf(err); {
+	case !reason.Retryable(), reason == transfer.NoSpace:
+		return http.StatusBadRequest
+	}
+	return http.StatusInternalServerError
+}
+
+// Options configure Run.
+type Options struct {
+	Import importer.Options
+	// Address is where images are taken, ProgressAddress where the progress is served, which Token is the password of.
+	Address, ProgressAddress, Token string
+	// CertDir holds tls.crt and tls.key to serve with, and ca.crt, the authorities of clients.
+	CertDir string
+	// Client is the common name of who may send.
+	Client string
+	// TerminationLog is where the result goes as JSON; empty writes none.
+	TerminationLog string
+}
+
+// Run serves until an image is whole, and writes the result for the controller; or until ctx ends.
+func Run(ctx context.Context, options Options) error {
+	logger := log.FromContext(ctx)
+	if err := importer.LimitMemory(); err != nil {
+		logger.Info("The upload takes more memory than it need", "because", err.Error())
+	}
+	progress := importer.NewProgress()
+	stop, err := importer.ServeProgress(ctx, options.ProgressAddress, options.Token, progress)
+	if err != nil {
+		return fmt.Errorf("starting the upload server: %w", err)
+	}
+	defer stop()
+	server := New(options.Import, options.Client, progress)
+	result, err := serve(ctx, server, options)
+	if err != nil {
+		return err
+	}
+	logger.Info("Upload done", "digest", result.Digest, "format", result.Format, "diskSize", result.DiskSize,
+		"received", result.Downloaded, "written", result.Written, "milliseconds", result.Milliseconds)
+	return importer.Report(options.TerminationLog, result)
+}
