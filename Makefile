@@ -36,8 +36,9 @@ test: deps ## Set up what is missing, pass all tests, print a table of times
 	$(GO) run ./hack/test
 
 ##@ Tests, one kind at a time
+# Its bound is for tests that hang: in CI it runs behind the other stages, with what time they leave.
 unit: deps ## Tests beside the code, golden files included (no cluster)
-	$(call quiet,$(gotest) -v $(if $(filter rest,$(UNIT)),$$($(GO) list ./... | grep -vxFf <($(GO) list -tags=integration$(comma)$(TAGS) $(integrated))),./...) $(UNIT_ARGS))
+	$(call quiet,$(gotest) -v -timeout 45m $(if $(filter rest,$(UNIT)),$$($(GO) list ./... | grep -vxFf <($(GO) list -tags=integration$(comma)$(TAGS) $(integrated))),./...) $(UNIT_ARGS))
 	$(call quiet,cd hack/cluster && $(gotest) -v ./...)
 	$(call quiet,cd hack/cluster/components/triggers && $(gotest) -v ./...)
 

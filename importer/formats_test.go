@@ -84,6 +84,7 @@ func eachServer(t *testing.T, path string, check func(t *testing.T, got imported
 		checksum string
 	}{{"by ranges", false, ""}, {"by ranges with a checksum", false, sum}, {"as a stream", true, ""}, {"as a stream with a checksum", true, sum}} {
 		t.Run(how.name, func(t *testing.T) {
+			t.Parallel() // most of the time is the disk's
 			s := serve(t, filepath.Dir(path))
 			s.noRanges = how.noRanges
 			check(t, doImport(t, s.URL+"/"+filepath.Base(path), func(o *importer.Options) { o.Checksum = how.checksum }))

@@ -60,27 +60,14 @@ func TestEveryFormatFromEveryKindOfServer(t *testing.T) {
 		"two gzip members one after another": twice(t, raw, at("two.gz")),
 	}
 	for name, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		sum := fmt.Sprintf("sha256:%x", sha256.Sum256(data))
-		for _, c := range []struct {
-			how      string
-			noRanges bool
-			checksum string
-		}{{"by ranges", false, ""}, {"by ranges with a checksum", false, sum}, {"as a stream", true, ""}, {"as a stream with a checksum", true, sum}} {
-			t.Run(name+" "+c.how, func(t *testing.T) {
-				s := serve(t, dir)
-				s.noRanges = c.noRanges
-				got := doImport(t, s.URL+"/"+filepath.Base(file), func(o *importer.Options) { o.Checksum = c.checksum })
-				size := int64(diskSize)
-				got.wantDisk(t, disk, size)
-				if got.result.VirtualSize != size {
-					t.Errorf("virtual size %d, want %d", got.result.VirtualSize, size)
+		t.Run(name, func(t *testing.T) {
+			eachServer(t, file, func(t *testing.T, got imported) {
+				got.wantDisk(t, disk, diskSize)
+				if got.result.VirtualSize != diskSize {
+					t.Errorf("virtual size %d, want %d", got.result.VirtualSize, diskSize)
 				}
 			})
-		}
+		})
 	}
 }
 
