@@ -122,7 +122,7 @@ var restoreFields = join(
 // exportFields are those of a VirtualMachineExport's spec.
 var exportFields = []Field{
 	{Path: "source.apiGroup"},
-	{Path: "source.kind", Only: []string{"PersistentVolumeClaim", "VirtualMachine", "VirtualMachineSnapshot"}, Note: "The volumes must not be in use; a VirtualMachine must not run."},
+	{Path: "source.kind", Note: "PersistentVolumeClaim, VirtualMachine or VirtualMachineSnapshot. The volumes must not be in use; a VirtualMachine must not run."},
 	{Path: "source.name"},
 	{Path: "tokenSecretRef", Note: "A Secret with the key token; one is made when it is left out."},
 	{Path: "ttlDuration", Note: "Two hours when left out. Then the export is deleted."},
