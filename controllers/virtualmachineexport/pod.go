@@ -45,8 +45,8 @@ func buildPod(in podInput) *corev1.Pod {
 			AutomountServiceAccountToken: new(false),
 			EnableServiceLinks:           new(false),
 			SecurityContext: &corev1.PodSecurityContext{
-				RunAsUser: new(int64(names.QEMUUser)), RunAsGroup: new(int64(names.QEMUUser)), FSGroup: new(int64(names.QEMUUser)),
-				RunAsNonRoot: new(true), FSGroupChangePolicy: new(corev1.FSGroupChangeOnRootMismatch),
+				// No fsGroup: the kubelet would give the files of a volume to that group, and an export changes nothing.
+				RunAsUser: new(int64(names.QEMUUser)), RunAsGroup: new(int64(names.QEMUUser)), RunAsNonRoot: new(true),
 				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 			},
 			TerminationGracePeriodSeconds: ptr.To[int64](5),
@@ -95,14 +95,15 @@ func serverContainer(in podInput) corev1.Container {
 	}
 }
 
+// addSecret gives the container a Secret, which is root's files: nobody else is in the pod to read them.
 func addSecret(pod *corev1.Pod, container *corev1.Container, volume, secret, at string) {
 	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{
-		Secret: &corev1.SecretVolumeSource{SecretName: secret, DefaultMode: new(int32(0o440))},
+		Secret: &corev1.SecretVolumeSource{SecretName: secret, DefaultMode: new(int32(0o444))},
 	}})
 	container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: volume, MountPath: at, ReadOnly: true})
 }
 
-// addVolume gives the container a claim, to read it. Nothing on a file system is run or taken for a device.
+// addVolume gives the container a claim, to read it.
 func addVolume(pod *corev1.Pod, container *corev1.Container, name string, volume Volume) {
 	source := &corev1.PersistentVolumeClaimVolumeSource{ClaimName: volume.Claim, ReadOnly: volume.Block}
 	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: source}})

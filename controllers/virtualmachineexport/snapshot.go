@@ -14,10 +14,10 @@ import (
 	"k8s.io/utils/ptr"
 	exportv1 "kubevirt.io/api/export/v1beta1"
 	snapshotv1 "kubevirt.io/api/snapshot/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/controllers/virtualmachinesnapshot"
 	"github.com/slipway-vm/slipway/internal/names"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // backup is a volume of a snapshot, and the name of the claim that is made of it.

@@ -32,3 +32,19 @@ func TestTheEndIsShown(t *testing.T) {
 		t.Errorf("showed %q", out.String())
 	}
 }
+
+func TestProgressIsOneLine(t *testing.T) {
+	var out bytes.Buffer
+	p := New(&out, 3<<30)
+	p.done = 1 << 30
+	if got, want := p.line(10*time.Second), " 1.0 GiB of 3.0 GiB, 33 %, 102.4 MiB/s, 20s left"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if _, err := p.Write(make([]byte, 100)); err != nil || out.Len() > 0 {
+		t.Errorf("it writes at once: %q, %v", &out, err)
+	}
+	p.End()
+	if strings.Count(out.String(), "\n") != 1 || strings.Contains(out.String(), "\r") {
+		t.Errorf("%q", &out)
+	}
+}

@@ -47,7 +47,7 @@ func (d *download) fetch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t := &transfer{download: d, address: address, token: token, unpack: unpack, to: d.stdout}
+	t := &transfer{download: d, address: address, token: token, unpack: unpack, to: d.stdout, pause: retryAfter}
 	var file *os.File
 	if d.output != stdoutName {
 		if file, err = os.Create(d.output + partial); err != nil {
@@ -75,6 +75,7 @@ type transfer struct {
 	unpack         bool
 	to             io.Writer
 	file           *os.File // nil for standard output
+	pause          time.Duration
 	// had are the bytes that were written, of what the server calls by tag.
 	had int64
 	tag string
@@ -92,7 +93,7 @@ func (t *transfer) repeatedly(ctx context.Context, reach func() (*server, error)
 		}
 		t.say("%v\nRetrying...\n", err)
 		select {
-		case <-time.After(retryAfter):
+		case <-time.After(t.pause):
 		case <-ctx.Done():
 			return fmt.Errorf("stopping: %w", ctx.Err())
 		}
