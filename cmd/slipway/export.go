@@ -39,6 +39,8 @@ with files one by one, and as a tar archive packed by gzip. It ends at the deadl
 	flags := cmd.Flags()
 	flags.StringToStringVar(&o.Disks, "disk", nil, "name of a disk, and its block device or the folder with its disk.img: "+nameAndPath)
 	flags.StringToStringVar(&o.Files, "files", nil, "name of a volume with files, and its folder: "+nameAndPath)
+	flags.StringVar(&o.Manifest, "manifest", "", "file with the definition of the VM that the volumes are of, as a List in JSON")
+	flags.StringVar(&o.HeaderSecret, "header-secret", "", "name of the Secret with the token that the definition names")
 	flags.StringVar(&o.Address, "address", fmt.Sprintf(":%d", vmexport.Port), "where volumes are given out")
 	flags.StringVar(&o.CertDir, "cert-dir", "", "directory with tls.crt and tls.key to serve with")
 	flags.StringVar(&o.TokenFile, "token-file", "", "file with the token")

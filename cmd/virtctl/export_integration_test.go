@@ -24,6 +24,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	virtv1 "kubevirt.io/api/core/v1"
@@ -32,6 +33,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-vm/slipway/controllers/virtualmachineexport"
 	"github.com/slipway-vm/slipway/importer/exportserver"
@@ -58,6 +60,7 @@ func TestExports(t *testing.T) {
 		test func(*testing.T, *pier)
 	}{
 		{"the disk of a stopped VM", ofMachine},
+		{"its definition", ofDefinition},
 		{"who may only look gets nothing", ofNobody},
 		{"a running VM is waited for, and ends the server", ofRunning},
 		{"a claim with files, by the token of the user", ofFiles},
@@ -248,6 +251,10 @@ func (p *pier) options(ctx context.Context, pod *corev1.Pod) (exportserver.Optio
 			options.Disks[volume] = inside[path]
 		case "--files":
 			options.Files[volume] = inside[path]
+		case "--manifest":
+			options.Manifest = filepath.Join(inside[filepath.Dir(value)], filepath.Base(value))
+		case "--header-secret":
+			options.HeaderSecret = value
 		case "--cert-dir":
 			options.CertDir = inside[value]
 		case "--token-file":
@@ -354,6 +361,46 @@ func ofMachine(t *testing.T, p *pier) {
 	export := &exportv1.VirtualMachineExport{}
 	if err := p.Get(t.Context(), client.ObjectKey{Namespace: shop, Name: "web-raw"}, export); !apierrors.IsNotFound(err) {
 		t.Errorf("the export is there after all: %v", err)
+	}
+}
+
+func ofDefinition(t *testing.T, p *pier) {
+	file := filepath.Join(t.TempDir(), "web.yaml")
+	line := "vmexport download web-copy --vm=web --manifest --include-secret --output=" + file + " --service-url=" + p.place
+	gomega.NewWithT(t).Eventually(func() error { // the server may not listen yet
+		_, err := p.virtctl(t, p.user, line)
+		return err
+	}, bound, "500ms").Should(gomega.Succeed())
+	export := p.phase(t, "web-copy", exportv1.Ready) // it stays, for the disks to be imported
+	text, err := os.ReadFile(file)
+	must(t, err)
+	var kinds []string
+	for document := range strings.SplitSeq(strings.TrimPrefix(string(text), "---\n"), "\n---\n") {
+		object := &unstructured.Unstructured{}
+		must(t, yaml.Unmarshal([]byte(document), &object.Object))
+		object.SetNamespace(installed)
+		if err := p.Create(t.Context(), object, client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
+			t.Errorf("%v\n%s", err, document)
+		}
+		kinds = append(kinds, object.GetKind())
+	}
+	if want := []string{"ConfigMap", "VirtualMachine", "Secret"}; !slices.Equal(kinds, want) {
+		t.Errorf("got %q:\n%s", kinds, text)
+	}
+	vm, secret := &virtv1.VirtualMachine{}, &corev1.Secret{}
+	must(t, p.Get(t.Context(), client.ObjectKey{Namespace: installed, Name: "web"}, vm))
+	must(t, p.Get(t.Context(), client.ObjectKey{Namespace: installed, Name: "header-secret-web-copy"}, secret))
+	token := &corev1.Secret{}
+	must(t, p.Get(t.Context(), client.ObjectKey{Namespace: shop, Name: *export.Status.TokenSecretRef}, token))
+	if got := string(secret.Data["token"]); got != vmexport.Token+":"+string(token.Data["token"]) {
+		t.Errorf("the header is %q", got)
+	}
+	source := vm.Spec.DataVolumeTemplates[0].Spec.Source.HTTP
+	if source.URL != export.Status.Links.Internal.Volumes[0].Formats[1].Url || vm.Spec.Template.Spec.Volumes[0].DataVolume.Name != "root" {
+		t.Errorf("the VM is %+v", vm.Spec)
+	}
+	if out, err := p.virtctl(t, p.user, "vmexport delete web-copy"); err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 

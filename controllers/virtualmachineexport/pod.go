@@ -25,6 +25,8 @@ type podInput struct {
 	Image   string
 	// Certificate is the name of the Secret with its certificate, Authority who made that, in PEM.
 	Certificate, Authority string
+	// Defined says that the definition of the VM is in that Secret, too.
+	Defined bool
 }
 
 const portExport = "export"
@@ -55,6 +57,9 @@ func buildPod(in podInput) *corev1.Pod {
 	container := serverContainer(in)
 	addSecret(pod, &container, "certificate", in.Certificate, certDir)
 	addSecret(pod, &container, "token", tokenSecret(export), tokenDir)
+	if in.Defined {
+		container.Args = append(container.Args, "--manifest="+path.Join(certDir, vmexport.KeyManifest), "--header-secret="+vmexport.HeaderSecret(export.Name))
+	}
 	for i, volume := range in.Volumes {
 		addVolume(pod, &container, fmt.Sprintf("volume-%d", i), volume)
 	}

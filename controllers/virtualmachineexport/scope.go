@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	virtv1 "kubevirt.io/api/core/v1"
 	exportv1 "kubevirt.io/api/export/v1beta1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,6 +28,8 @@ type scope struct {
 	// volumes are what is exported, and machine the VM that they are of, "" for none; set by findVolumes.
 	volumes []Volume
 	machine string
+	// vm is that VM as it is exported, nil for none; set by findVolumes.
+	vm *virtv1.VirtualMachine
 	// backups are the claims of a snapshot that are to be made; set by findVolumes.
 	backups []backup
 	// lack says why the volumes cannot be exported now; nil when they can. Set by findVolumes and checkUsers.
@@ -44,6 +47,8 @@ type Volume struct {
 	Block, Disk bool
 	// Bound says that the claim has its volume.
 	Bound bool `json:"-"`
+	// was is what is asked for with a claim of its own.
+	was *corev1.PersistentVolumeClaimSpec
 }
 
 // formats are in what a volume can be had.

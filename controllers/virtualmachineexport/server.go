@@ -94,12 +94,19 @@ func (r *Reconciler) makeServer(ctx context.Context, s *scope) error {
 	if err != nil {
 		return fmt.Errorf("making the certificate of %s: %w", host, err)
 	}
+	data := certificateData(issued)
+	if s.vm != nil {
+		in := manifestInput{Export: s.export, VM: s.vm, Volumes: s.volumes, Authority: string(issued.Bundle)}
+		if data[vmexport.KeyManifest], err = encodeManifest(in); err != nil {
+			return err
+		}
+	}
 	secret := s.serverName() + "-" + strings.ToLower(rand.Text()[:8])
-	if err := r.create(ctx, buildSecret(s.export, secret, certificateData(issued))); err != nil {
+	if err := r.create(ctx, buildSecret(s.export, secret, data)); err != nil {
 		return err
 	}
 	pod := buildPod(podInput{
-		Export: s.export, Volumes: s.volumes, Image: r.options.Image, Certificate: secret, Authority: string(issued.Bundle),
+		Export: s.export, Volumes: s.volumes, Image: r.options.Image, Certificate: secret, Authority: string(issued.Bundle), Defined: s.vm != nil,
 	})
 	log.FromContext(ctx).Info("Creating the export server", "pod", pod.Name)
 	if err := r.create(ctx, pod); err != nil {

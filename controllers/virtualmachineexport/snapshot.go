@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
+	virtv1 "kubevirt.io/api/core/v1"
 	exportv1 "kubevirt.io/api/export/v1beta1"
 	snapshotv1 "kubevirt.io/api/snapshot/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -51,6 +52,9 @@ func (r *Reconciler) findSnapshot(ctx context.Context, s *scope) error {
 		s.lack = &lack{reason: reasonSnapshotEmpty, message: fmt.Sprintf("VirtualMachineSnapshot %s does not contain any volume snapshots", key), empty: true}
 		return nil
 	}
+	if vm := content.Spec.Source.VirtualMachine; vm != nil {
+		s.vm = &virtv1.VirtualMachine{ObjectMeta: vm.ObjectMeta, Spec: vm.Spec, Status: vm.Status}
+	}
 	for _, one := range content.Spec.VolumeBackups {
 		was := &one.PersistentVolumeClaim
 		b := backup{VolumeBackup: one, claim: s.export.Name + "-" + was.Name}
@@ -61,7 +65,7 @@ func (r *Reconciler) findSnapshot(ctx context.Context, s *scope) error {
 		s.volumes = append(s.volumes, Volume{
 			Name: was.Name, Claim: b.claim,
 			Block: ptr.Deref(was.Spec.VolumeMode, corev1.PersistentVolumeFilesystem) == corev1.PersistentVolumeBlock,
-			Disk:  ptr.Deref(was.Spec.VolumeMode, "") == corev1.PersistentVolumeBlock || holdsDisk(was.Annotations, !isDump(content, one.VolumeName)),
+			Disk:  ptr.Deref(was.Spec.VolumeMode, "") == corev1.PersistentVolumeBlock || holdsDisk(was.Annotations, !isDump(content, one.VolumeName)), was: &was.Spec,
 		})
 	}
 	return nil

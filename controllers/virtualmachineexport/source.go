@@ -65,6 +65,7 @@ func (r *Reconciler) findMachine(ctx context.Context, s *scope) error {
 		s.lack = &lack{reason: reasonMachineNotFound, message: fmt.Sprintf("Virtual Machine %s not found", key)}
 		return nil
 	}
+	s.vm = vm
 	missing, err := r.readClaims(ctx, s, vm)
 	if err != nil {
 		return err
@@ -129,7 +130,7 @@ func (s *scope) has(claim string) bool {
 func volumeOf(claim *corev1.PersistentVolumeClaim, asDisk bool) Volume {
 	v := Volume{
 		Name: claim.Name, Claim: claim.Name, Bound: claim.Status.Phase == corev1.ClaimBound,
-		Block: ptr.Deref(claim.Spec.VolumeMode, corev1.PersistentVolumeFilesystem) == corev1.PersistentVolumeBlock,
+		Block: ptr.Deref(claim.Spec.VolumeMode, corev1.PersistentVolumeFilesystem) == corev1.PersistentVolumeBlock, was: &claim.Spec,
 	}
 	v.Disk = v.Block || holdsDisk(claim.Annotations, asDisk)
 	return v

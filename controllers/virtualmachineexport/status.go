@@ -82,6 +82,12 @@ func links(s *scope) *exportv1.VirtualMachineExportLink {
 		}
 		link.Volumes = append(link.Volumes, one)
 	}
+	if s.vm != nil {
+		link.Manifests = []exportv1.VirtualMachineExportManifest{
+			{Type: exportv1.AllManifests, Url: vmexport.ManifestURL(host, vmexport.PathManifest)},
+			{Type: exportv1.AuthHeader, Url: vmexport.ManifestURL(host, vmexport.PathSecret)},
+		}
+	}
 	return link
 }
 

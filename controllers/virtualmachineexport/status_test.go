@@ -97,7 +97,9 @@ func TestThePhaseSaysHowFarAnExportIs(t *testing.T) {
 }
 
 func TestLinksLeadToEveryVolumeInItsFormats(t *testing.T) {
-	status := newStatus(pass(KindMachine, func(s *scope) { s.pod, s.machine = running(corev1.ConditionTrue), "web" }))
+	status := newStatus(pass(KindMachine, func(s *scope) {
+		s.pod, s.machine, s.vm = running(corev1.ConditionTrue), "web", &virtv1.VirtualMachine{}
+	}))
 	link := status.Links.Internal
 	var got []string
 	for _, volume := range link.Volumes {
@@ -109,6 +111,10 @@ func TestLinksLeadToEveryVolumeInItsFormats(t *testing.T) {
 	want := []string{"raw " + at + "root/disk.img", "gzip " + at + "root/disk.img.gz", "dir " + at + "dumps/dir", "tar.gz " + at + "dumps/disk.tar.gz"}
 	if !slices.Equal(got, want) || link.Cert != "authority" || status.Links.External != nil {
 		t.Errorf("got %q, by %q", got, link.Cert)
+	}
+	const defined = "https://virt-export-e.shop.svc/internal/manifests/"
+	if len(link.Manifests) != 2 || link.Manifests[0].Url != defined+"all" || link.Manifests[1].Url != defined+"secret" {
+		t.Errorf("the definition is at %+v", link.Manifests)
 	}
 	if *status.TokenSecretRef != "export-token-uid" || status.ServiceName != "virt-export-e" || *status.VirtualMachineName != "web" ||
 		!status.TTLExpirationTime.Time.Equal(began.Add(2*time.Hour)) {

@@ -33,6 +33,10 @@ const maxToken = 4 << 10
 // Volumes are what a server gives out: by name, a folder with disk.img or a block device; or the folder of files.
 type Volumes struct {
 	Disks, Files map[string]string
+	// Manifest is a file with the definition of the VM that they are of, as a List in JSON; empty for none.
+	Manifest string
+	// HeaderSecret is the name of the Secret that the definition names, with the token.
+	HeaderSecret string
 }
 
 // Server gives out volumes.
@@ -69,6 +73,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusMethodNotAllowed, "volumes are only read: use GET or HEAD")
 		return
 	}
+	if s.volumes.Manifest != "" && (r.URL.Path == vmexport.PathManifest || r.URL.Path == vmexport.PathSecret) {
+		s.define(w, r)
+		return
+	}
 	volume, format, rest, found := vmexport.ParsePath(r.URL.Path)
 	path, has := s.path(volume, format)
 	if !found || !has {
@@ -99,20 +107,29 @@ func (s *Server) path(volume string, format exportv1.ExportVolumeFormat) (path s
 	return path, found
 }
 
-// known says whether r has the token: in its header, or else in its query. How long that takes tells nothing of it.
-func (s *Server) known(r *http.Request) (bool, error) {
+// token reads the token, which is never empty.
+func (s *Server) token() (string, error) {
 	file, err := os.Open(s.tokenFile)
 	if err != nil {
-		return false, fmt.Errorf("opening the token: %w", err)
+		return "", fmt.Errorf("opening the token: %w", err)
 	}
 	defer file.Close()
 	wanted, err := io.ReadAll(io.LimitReader(file, maxToken))
 	if err != nil {
-		return false, fmt.Errorf("reading the token: %w", err)
+		return "", fmt.Errorf("reading the token: %w", err)
 	}
 	token := strings.TrimRight(string(wanted), "\r\n")
 	if token == "" {
-		return false, fmt.Errorf("the export's Secret has no %s", vmexport.KeyToken)
+		return "", fmt.Errorf("the export's Secret has no %s", vmexport.KeyToken)
+	}
+	return token, nil
+}
+
+// known says whether r has the token: in its header, or else in its query. How long that takes tells nothing of it.
+func (s *Server) known(r *http.Request) (bool, error) {
+	token, err := s.token()
+	if err != nil {
+		return false, err
 	}
 	shown := r.Header.Get(vmexport.Token)
 	if shown == "" {

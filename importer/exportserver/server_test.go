@@ -280,6 +280,41 @@ func TestATokenThatIsExchangedCountsAtOnce(t *testing.T) {
 	}
 }
 
+func TestTheDefinitionIsGivenOut(t *testing.T) {
+	s := newStage(t)
+	const list = `{"apiVersion":"v1","kind":"List","items":[{"kind":"ConfigMap"},{"kind":"VirtualMachine","spec":{"a":1}}]}`
+	s.write("manifest.json", []byte(list))
+	none := s.server
+	s.server = httptest.NewServer(New(Volumes{Manifest: s.at("manifest.json"), HeaderSecret: "header-secret-e"}, s.at("token")))
+	defer s.server.Close()
+	s.url = s.server.URL
+	for _, c := range []struct{ path, accept, kind, want string }{
+		{vmexport.PathManifest, "*/*", "application/json", list + "\n"},
+		{vmexport.PathManifest, "application/yaml", "application/yaml", "---\nkind: ConfigMap\n---\nkind: VirtualMachine\nspec:\n  a: 1\n"},
+		{
+			vmexport.PathSecret, "application/yaml", "application/yaml",
+			"---\napiVersion: v1\nkind: Secret\nmetadata:\n  name: header-secret-e\nstringData:\n  token: x-kubevirt-export-token:" + secret + "\n",
+		},
+	} {
+		response, body := s.get("GET", c.path, known, "Accept: "+c.accept)
+		if response.StatusCode != http.StatusOK || response.Header.Get("Content-Type") != c.kind || string(body) != c.want {
+			t.Errorf("%s as %s: %s %s, %q", c.path, c.accept, response.Status, response.Header.Get("Content-Type"), body)
+		}
+		if response, body := s.get("GET", c.path); response.StatusCode != http.StatusUnauthorized || strings.Contains(string(body), secret) {
+			t.Errorf("%s without a token: %s", c.path, response.Status)
+		}
+		s.url = none.URL
+		if response, _ := s.get("GET", c.path, known); response.StatusCode != http.StatusNotFound {
+			t.Errorf("%s of no VM: %s", c.path, response.Status)
+		}
+		s.url = s.server.URL
+	}
+	s.must(os.Remove(s.at("manifest.json")))
+	if response, body := s.get("GET", vmexport.PathManifest, known); response.StatusCode != http.StatusInternalServerError || strings.Contains(string(body), s.dir) {
+		t.Errorf("a definition that is gone: %s, %q", response.Status, body)
+	}
+}
+
 func TestOnlyReadingIsServed(t *testing.T) {
 	s := newStage(t)
 	for _, method := range []string{"POST", "PUT", "DELETE", "PATCH", "OPTIONS"} {

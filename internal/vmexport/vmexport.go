@@ -35,6 +35,22 @@ const PathHealth = "/healthz"
 // PathVolumes is above the path of every volume.
 const PathVolumes = "/volumes/"
 
+// Paths of the definition of an exported VM, and of the Secret by which its disks are imported.
+const (
+	PathManifest = "/internal/manifests/all"
+	PathSecret   = "/internal/manifests/secret"
+)
+
+// KeyManifest is the key of the definition, as a List in JSON, in the Secret with a server's certificate.
+const KeyManifest = "manifest.json"
+
+// HeaderSecret is the name of the Secret with the header that the DataVolumes of a definition send, and
+// AuthorityConfigMap that of the ConfigMap with whom they trust.
+func HeaderSecret(export string) string { return "header-secret-" + export }
+
+// AuthorityConfigMap is as HeaderSecret says.
+func AuthorityConfigMap(export string) string { return "export-ca-cm-" + export }
+
 // Formats are the formats of a volume that holds a disk, or else files: with the last part of their path.
 var (
 	Disk  = []exportv1.ExportVolumeFormat{exportv1.KubeVirtRaw, exportv1.KubeVirtGz}
@@ -49,6 +65,12 @@ var files = map[exportv1.ExportVolumeFormat]string{
 // URL is where a server at host has a volume in a format.
 func URL(host, volume string, format exportv1.ExportVolumeFormat) string {
 	at := url.URL{Scheme: "https", Host: host, Path: PathVolumes + volume + "/" + files[format]}
+	return at.String()
+}
+
+// ManifestURL is where a server at host has the definition, path one of its two.
+func ManifestURL(host, path string) string {
+	at := url.URL{Scheme: "https", Host: host, Path: path}
 	return at.String()
 }
 

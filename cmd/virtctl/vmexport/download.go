@@ -36,6 +36,9 @@ type Download struct {
 	serviceURL             string
 	retries                uint
 	patience               time.Duration
+
+	manifest, secret bool
+	manifestFormat   string
 }
 
 // AddFlags adds the flags about how is downloaded.
@@ -52,6 +55,9 @@ func (d *Download) AddFlags(set *pflag.FlagSet) {
 
 // Validate says what is wrong with the flags.
 func (d *Download) Validate() error {
+	if err := d.validateManifest(); err != nil {
+		return err
+	}
 	switch {
 	case d.output == "":
 		return errors.New("need to specify the '--output' flag when using 'download': name a file, or - for standard output")
@@ -68,24 +74,25 @@ func (d *Download) Validate() error {
 func newDownloadCommand(cluster Cluster) *cobra.Command {
 	var from source
 	var d Download
-	var keep, end, manifest, secret bool
-	var manifestFormat string
+	var keep, end bool
 	command := &cobra.Command{
 		Use: "download NAME", Short: "Downloads a volume of an export",
 		Long: `Downloads a volume of a VirtualMachineExport. With --vm, --snapshot or --pvc the export is made first, unless it is there, and
 deleted when it was made for this. A disk is packed with gzip, or raw; a claim with files is an archive, tar.gz, or with
---format=raw tar. What is downloaded goes through the API server, unless the export says where it is published.`,
+--format=raw tar. What is downloaded goes through the API server, unless the export says where it is published.
+
+With --manifest it is the definition of the VM, with DataVolumes that import its disks from the export, which therefore stays.`,
 		Example: `  # Download the one disk of the stopped VM "web":
   virtctl vmexport download web-disks --vm=web --output=web.img.gz
   # One of several disks, of a snapshot, unpacked:
   virtctl vmexport download web-disks --snapshot=web-before --volume=web-root --format=raw --output=root.img
   # From an export that is there, over a node port:
-  virtctl vmexport download web-disks --service-url=192.0.2.7:30443 --output=web.img.gz`,
+  virtctl vmexport download web-disks --service-url=192.0.2.7:30443 --output=web.img.gz
+  # Make a copy of the VM "web" in another namespace:
+  virtctl vmexport download web-copy --vm=web --manifest --include-secret | kubectl apply -n other -f -`,
 		Args: cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
-			case manifest || secret || manifestFormat != "":
-				return errManifest
 			case keep && end:
 				return errors.New("--keep-vme and --delete-vme contradict each other: give one of them")
 			case from.ttl != "" && !from.given():
@@ -94,7 +101,7 @@ deleted when it was made for this. A disk is packed with gzip, or raw; a claim w
 			if err := d.Validate(); err != nil {
 				return err
 			}
-			return d.run(cmd, cluster, args[0], plan{from: from, keep: keep, end: end})
+			return d.run(cmd, cluster, args[0], plan{from: from, keep: keep || d.manifest, end: end})
 		},
 	}
 	set := command.Flags()
@@ -103,15 +110,11 @@ deleted when it was made for this. A disk is packed with gzip, or raw; a claim w
 	set.StringVar(&d.volume, "volume", "", "The volume; needs not be named where there is only one.")
 	set.BoolVar(&keep, "keep-vme", false, "Keep an export that was made for this.")
 	set.BoolVar(&end, "delete-vme", false, "Delete the export also when it was there.")
-	set.BoolVar(&manifest, "manifest", false, "Download the VM's definition; not built yet.")
-	set.BoolVar(&secret, "include-secret", false, "With --manifest; not built yet.")
-	set.StringVar(&manifestFormat, "manifest-output-format", "", "With --manifest; not built yet.")
+	set.BoolVar(&d.manifest, "manifest", false, "Download the definition of the VM, to standard output unless there is --output.")
+	set.BoolVar(&d.secret, "include-secret", false, "With --manifest: also the Secret by which the disks are imported, with the token.")
+	set.StringVar(&d.manifestFormat, "manifest-output-format", "", "With --manifest: yaml, which it is when left out, or json.")
 	return command
 }
-
-// errManifest says why there is no definition, and where it is.
-var errManifest = errors.New("the definition of an exported VM cannot be downloaded yet: take it with kubectl get vm NAME -o yaml, " +
-	"or from the snapshot's VirtualMachineSnapshotContent")
 
 // plan is what becomes of the export before and after.
 type plan struct {
@@ -157,6 +160,9 @@ func (d *Download) run(cmd *cobra.Command, cluster Cluster, name string, p plan)
 	}
 	if err := one.await(ctx); err != nil {
 		return err
+	}
+	if d.manifest {
+		return one.define(ctx)
 	}
 	return one.fetch(ctx)
 }

@@ -74,10 +74,10 @@ func TestMistakesAreToldBeforeAnythingIsAskedFor(t *testing.T) {
 		"download e --output=x --port-forward --service-url=a":        "contradict each other",
 		"download e --output=x --keep-vme --delete-vme":               "contradict each other",
 		"download e --output=x --ttl=5m":                              "--ttl is about a new export",
-		"download e --manifest":                                       "cannot be downloaded yet",
+		"download e --include-secret --output=x":                      "need --manifest",
 		"download e --output=x --vm=a --snapshot=b":                   "contradict each other",
-		"download e --manifest --include-secret":                      "kubectl get vm",
-		"download e --vm=a --manifest-output-format=json --output=x":  "kubectl get vm",
+		"download e --manifest --volume=a":                            "incompatible with",
+		"download e --manifest --manifest-output-format=xml":          "acceptable values are json or yaml",
 		"download e --output=x --local-port=99999999 --port-forward ": "invalid argument",
 	} {
 		t.Run(line, func(t *testing.T) {
