@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -45,7 +44,7 @@ with files one by one, and as a tar archive packed by gzip. It ends at the deadl
 	flags.StringVar(&o.CertDir, "cert-dir", "", "directory with tls.crt and tls.key to serve with")
 	flags.StringVar(&o.TokenFile, "token-file", "", "file with the token")
 	flags.StringVar(&deadline, "deadline", "", "when to end, such as 2030-01-31T12:00:00Z; never when left out")
-	for _, required := range strings.Fields("cert-dir token-file") {
+	for _, required := range []string{"cert-dir", "token-file"} {
 		_ = cmd.MarkFlagRequired(required) // the flags exist
 	}
 	return cmd

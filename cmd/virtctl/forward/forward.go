@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 
-	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
@@ -25,22 +24,18 @@ type Port struct {
 
 // To opens the port until stop is called, and returns the one of this machine, at 127.0.0.1.
 func To(ctx context.Context, config *rest.Config, to Port) (local uint16, stop func(), err error) {
-	dialer, err := dialerOf(config, to.Pod)
-	if err != nil {
-		return 0, nil, err
-	}
 	stopped, ready := make(chan struct{}), make(chan struct{})
 	said := &bytes.Buffer{}
-	ports := []string{fmt.Sprintf("%d:%d", to.Local, to.Remote)}
-	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, ports, stopped, ready, io.Discard, said)
+	forwarder, err := newForwarder(config, to, stopped, ready, said)
 	if err != nil {
-		return 0, nil, fmt.Errorf("preparing: %w", err)
+		return 0, nil, err
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- forwarder.ForwardPorts() }()
 	stop = func() {
 		close(stopped)
-		<-ended
+		err := <-ended
+		_ = err // an end that was asked for is no failure
 	}
 	select {
 	case err := <-ended:
@@ -58,7 +53,9 @@ func To(ctx context.Context, config *rest.Config, to Port) (local uint16, stop f
 	return opened[0].Local, stop, nil
 }
 
-func dialerOf(config *rest.Config, pod client.ObjectKey) (httpstream.Dialer, error) {
+// newForwarder prepares the forwarding, which ends when stopped is closed, closes ready when the port is open, and writes
+// to said what goes wrong.
+func newForwarder(config *rest.Config, to Port, stopped <-chan struct{}, ready chan struct{}, said io.Writer) (*portforward.PortForwarder, error) {
 	transport, upgrader, err := spdy.RoundTripperFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("preparing a connection to the API server: %w", err)
@@ -67,6 +64,12 @@ func dialerOf(config *rest.Config, pod client.ObjectKey) (httpstream.Dialer, err
 	if err != nil {
 		return nil, fmt.Errorf("reading the API server's address: %w", err)
 	}
-	address := base.JoinPath("api", "v1", "namespaces", pod.Namespace, "pods", pod.Name, "portforward")
-	return spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, address), nil
+	address := base.JoinPath("api", "v1", "namespaces", to.Pod.Namespace, "pods", to.Pod.Name, "portforward")
+	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, address)
+	ports := []string{fmt.Sprintf("%d:%d", to.Local, to.Remote)}
+	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, ports, stopped, ready, io.Discard, said)
+	if err != nil {
+		return nil, fmt.Errorf("preparing: %w", err)
+	}
+	return forwarder, nil
 }
