@@ -22,6 +22,7 @@ import (
 	"github.com/slipway-vm/slipway/controllers/stepcache"
 	"github.com/slipway-vm/slipway/controllers/storageprofile"
 	"github.com/slipway-vm/slipway/controllers/virtualmachine"
+	"github.com/slipway-vm/slipway/controllers/virtualmachineexport"
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance"
 	"github.com/slipway-vm/slipway/controllers/virtualmachinerestore"
 	"github.com/slipway-vm/slipway/controllers/virtualmachinesnapshot"
@@ -82,6 +83,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		volumesnapshot.SetupWithManager(mgr, volumesnapshot.Options{WhereServed: func(snapshots ctrl.Manager) error {
 			return whereSnapshotsAreServed(snapshots, mgr)
 		}}),
+		virtualmachineexport.SetupWithManager(mgr, virtualmachineexport.Options{Image: options.ImporterImage}),
 		stepcache.SetupWithManager(mgr),
 		leftover.SetupWithManager(mgr),
 		metrics.SetupWithManager(ctx, mgr),

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	virtv1 "kubevirt.io/api/core/v1"
+	exportv1 "kubevirt.io/api/export/v1beta1"
 	poolv1 "kubevirt.io/api/pool/v1beta1"
 	snapshotv1 "kubevirt.io/api/snapshot/v1beta1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/slipway-vm/slipway/catalog/template"
 	"github.com/slipway-vm/slipway/controllers/admission/datavolume"
+	"github.com/slipway-vm/slipway/controllers/admission/export"
 	"github.com/slipway-vm/slipway/controllers/admission/pool"
 	"github.com/slipway-vm/slipway/controllers/admission/replicaset"
 	"github.com/slipway-vm/slipway/controllers/admission/restore"
@@ -138,6 +140,8 @@ func admit(object runtime.Object, text string) (field.ErrorList, error) {
 		return append(supported.Unsupported(supported.Snapshot, raw), snapshot.Validate(object)...), nil
 	case *snapshotv1.VirtualMachineRestore:
 		return append(supported.Unsupported(supported.Restore, raw), restore.Validate(object, nil)...), nil
+	case *exportv1.VirtualMachineExport:
+		return append(supported.Unsupported(supported.Export, raw), export.Validate(object)...), nil
 	case *templatev1.Template:
 		return process(object)
 	}

@@ -42,6 +42,7 @@ func newRootCommand() *cobra.Command {
 		newImportCommand(),
 		newUploadServerCommand(),
 		newUploadProxyCommand(),
+		newExportServerCommand(),
 		newTaskCommand(),
 		newEntrypointCommand(),
 		newStepCacheCommand(),

@@ -26,6 +26,7 @@ import (
 	"github.com/slipway-vm/slipway/cmd/virtctl/template"
 	"github.com/slipway-vm/slipway/cmd/virtctl/usbredir"
 	about "github.com/slipway-vm/slipway/cmd/virtctl/version"
+	"github.com/slipway-vm/slipway/cmd/virtctl/vmexport"
 	"github.com/slipway-vm/slipway/cmd/virtctl/vnc"
 	"github.com/slipway-vm/slipway/cmd/virtctl/volume"
 )
@@ -59,6 +60,7 @@ func newRootCommand(program string) *cobra.Command {
 		template.NewCommand(access),
 		usbredir.NewCommand(access),
 		about.NewCommand(access, version),
+		vmexport.NewCommand(access),
 		vnc.NewCommand(access),
 		help.NewOptionsCommand(),
 	)

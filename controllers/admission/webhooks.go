@@ -1,5 +1,5 @@
 // Package admission is virt-api: it serves the webhooks that complete and check
-// VirtualMachines, VirtualMachineInstances, their replica sets, pools, snapshots and restores, and DataVolumes, with
+// VirtualMachines, VirtualMachineInstances, their replica sets, pools, snapshots, restores and exports, and DataVolumes, with
 // certificates that it makes itself. What is checked is in a package for each kind.
 package admission
 
@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	virtv1 "kubevirt.io/api/core/v1"
+	exportv1 "kubevirt.io/api/export/v1beta1"
 	poolv1 "kubevirt.io/api/pool/v1beta1"
 	snapshotv1 "kubevirt.io/api/snapshot/v1beta1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -23,6 +24,7 @@ import (
 	"github.com/slipway-vm/slipway/controllers/admission/clone"
 	"github.com/slipway-vm/slipway/controllers/admission/dataimportcron"
 	"github.com/slipway-vm/slipway/controllers/admission/datavolume"
+	"github.com/slipway-vm/slipway/controllers/admission/export"
 	"github.com/slipway-vm/slipway/controllers/admission/pool"
 	"github.com/slipway-vm/slipway/controllers/admission/replicaset"
 	"github.com/slipway-vm/slipway/controllers/admission/restore"
@@ -55,6 +57,7 @@ func Handlers(reader client.Reader, reviews clone.Reviewer, namespace string, no
 		"/datavolumes-validate":                       validator(a.dataVolume),
 		"/virtualmachinesnapshots-validate":           validator(a.snapshot),
 		"/virtualmachinerestores-validate":            validator(a.restore),
+		"/virtualmachineexports-validate":             validator(a.export),
 		"/dataimportcrons-validate":                   validator(a.dataImportCron),
 		"/storageprofiles-validate":                   validator(a.storageProfile),
 		"/cdis-validate":                              validator(a.cdi),
@@ -209,6 +212,16 @@ func (a admitter) restore(ctx context.Context, r *review[snapshotv1.VirtualMachi
 		return nil, fmt.Errorf("listing the VirtualMachineRestores of %s: %w", r.request.Namespace, err)
 	}
 	return append(supported.Unsupported(supported.Restore, r.raw), restore.Validate(r.object, others.Items)...), nil
+}
+
+func (a admitter) export(_ context.Context, r *review[exportv1.VirtualMachineExport]) (field.ErrorList, error) {
+	switch {
+	case r.object.DeletionTimestamp != nil:
+		return nil, nil
+	case r.old != nil:
+		return export.ValidateUpdate(r.old, r.object), nil
+	}
+	return append(supported.Unsupported(supported.Export, r.raw), export.Validate(r.object)...), nil
 }
 
 // authorizeClone lets a new DataVolume clone what its creator may.

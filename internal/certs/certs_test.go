@@ -164,3 +164,28 @@ func TestClientAndServersOfOneAuthorityKnowEachOther(t *testing.T) {
 		t.Error("issued by nobody")
 	}
 }
+
+// A server that stands alone is trusted by its own authority until its time is over, and what knows the server's
+// Secret can sign for nobody else.
+func TestAServerAloneHasAnAuthorityOfItsOwn(t *testing.T) {
+	one, err := Alone(hosts, 3*time.Hour, start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := map[string][]byte{KeyCert: one.Cert, KeyKey: one.Key, KeyBundle: one.Bundle}
+	for _, at := range []time.Duration{-time.Minute, 0, 3*time.Hour - time.Second} {
+		verify(t, one.Bundle, data, start.Add(at))
+	}
+	if _, err := Issue(data, hosts, start); err == nil {
+		t.Error("the server can sign for others")
+	}
+	other, err := Alone(hosts, 3*time.Hour, start)
+	if err != nil || other.Authority == one.Authority {
+		t.Errorf("two of them have one authority: %v", err)
+	}
+	block, _ := pem.Decode(one.Cert)
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil || cert.IsCA || !cert.NotAfter.Equal(start.Add(3*time.Hour)) {
+		t.Errorf("the server's certificate: %+v, %v", cert, err)
+	}
+}

@@ -10,6 +10,8 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	virtv1 "kubevirt.io/api/core/v1"
+	vmexportv1 "kubevirt.io/api/export/v1"
+	vmexportv1beta1 "kubevirt.io/api/export/v1beta1"
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
 	vmsnapshotv1 "kubevirt.io/api/snapshot/v1beta1"
@@ -28,6 +30,7 @@ func New() *runtime.Scheme {
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme,
 		virtv1.AddToScheme, instancetypev1beta1.AddToScheme, poolv1beta1.AddToScheme, vmsnapshotv1.AddToScheme,
+		vmexportv1beta1.AddToScheme, vmexportv1.AddToScheme,
 		cdiv1.AddToScheme, cdiupload.AddToScheme,
 		templatev1.AddToScheme, tektonv1.AddToScheme, snapshotv1.AddToScheme,
 		hcov1.AddToScheme, hcov1beta1.AddToScheme, hppv1beta1.AddToScheme, sspv1beta3.AddToScheme,

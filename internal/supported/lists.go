@@ -15,6 +15,7 @@ func lists() map[string][]Field {
 		DataVolume:             below("spec.", dataVolumeFields),
 		Snapshot:               below("spec.", snapshotFields),
 		Restore:                below("spec.", restoreFields),
+		Export:                 below("spec.", exportFields),
 		DataImportCron:         below("spec.", join(cronFields, below("template.spec.", dataVolumeFields))),
 		CDI:                    below("spec.", cdiFields),
 	}
@@ -117,6 +118,15 @@ var restoreFields = join(
 	},
 	each("volumeRestoreOverrides[].", "volumeName restoreName labels annotations"),
 )
+
+// exportFields are those of a VirtualMachineExport's spec.
+var exportFields = []Field{
+	{Path: "source.apiGroup"},
+	{Path: "source.kind", Note: "PersistentVolumeClaim, VirtualMachine or VirtualMachineSnapshot. The volumes must not be in use; a VirtualMachine must not run."},
+	{Path: "source.name"},
+	{Path: "tokenSecretRef", Note: "A Secret with the key token; one is made when it is left out."},
+	{Path: "ttlDuration", Note: "Two hours when left out. Then the export is deleted."},
+}
 
 // dataVolumeFields are those of a DataVolume's spec.
 var dataVolumeFields = join(

@@ -23,6 +23,7 @@ const (
 	DataVolume             = "DataVolume"
 	Snapshot               = "VirtualMachineSnapshot"
 	Restore                = "VirtualMachineRestore"
+	Export                 = "VirtualMachineExport"
 	DataImportCron         = "DataImportCron"
 	CDI                    = "CDI"
 )

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	virtv1 "kubevirt.io/api/core/v1"
+	exportv1 "kubevirt.io/api/export/v1beta1"
 	poolv1 "kubevirt.io/api/pool/v1beta1"
 	snapshotv1 "kubevirt.io/api/snapshot/v1beta1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -27,6 +28,7 @@ var types = map[string]reflect.Type{
 	ReplicaSet:             reflect.TypeFor[virtv1.VirtualMachineInstanceReplicaSet](),
 	DataVolume:             reflect.TypeFor[cdiv1.DataVolume](),
 	Snapshot:               reflect.TypeFor[snapshotv1.VirtualMachineSnapshot](),
+	Export:                 reflect.TypeFor[exportv1.VirtualMachineExport](),
 	Restore:                reflect.TypeFor[snapshotv1.VirtualMachineRestore](),
 	DataImportCron:         reflect.TypeFor[cdiv1.DataImportCron](),
 	CDI:                    reflect.TypeFor[cdiv1.CDI](),

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
@@ -114,21 +113,5 @@ func TestTheProxysAddress(t *testing.T) {
 		if err != nil || p.base.String() != want {
 			t.Errorf("%s: %v %v", given, p, err)
 		}
-	}
-}
-
-func TestProgressIsOneLine(t *testing.T) {
-	var out bytes.Buffer
-	p := newProgress(&out, 3<<30)
-	p.sent = 1 << 30
-	if got, want := p.line(10*time.Second), " 1.0 GiB of 3.0 GiB, 33 %, 102.4 MiB/s, 20s left"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	if _, err := p.Write(make([]byte, 100)); err != nil || out.Len() > 0 {
-		t.Errorf("it writes at once: %q, %v", &out, err)
-	}
-	p.end()
-	if strings.Count(out.String(), "\n") != 1 || strings.Contains(out.String(), "\r") {
-		t.Errorf("%q", &out)
 	}
 }

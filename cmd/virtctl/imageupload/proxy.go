@@ -1,13 +1,10 @@
 package imageupload
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -15,14 +12,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/httpstream"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/portforward"
-	"k8s.io/client-go/transport/spdy"
 	virtv1 "kubevirt.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/slipway-vm/slipway/cmd/virtctl/forward"
 	"github.com/slipway-vm/slipway/internal/names"
 	shared "github.com/slipway-vm/slipway/internal/upload"
 )
@@ -133,50 +127,8 @@ func (u *upload) forward(ctx context.Context, pod client.ObjectKey) (port uint16
 	if err != nil {
 		return 0, nil, err //nolint:wrapcheck // it says what it was doing
 	}
-	dialer, err := dialerOf(config, pod)
-	if err != nil {
-		return 0, nil, err
-	}
-	stopped, ready := make(chan struct{}), make(chan struct{})
-	said := &bytes.Buffer{}
-	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", proxyPort)}, stopped, ready, io.Discard, said)
-	if err != nil {
-		return 0, nil, fmt.Errorf("preparing: %w", err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- forwarder.ForwardPorts() }()
-	stop = func() {
-		close(stopped)
-		<-ended
-	}
-	select {
-	case err := <-ended:
-		return 0, nil, errors.Join(err, errors.New(said.String()))
-	case <-ctx.Done():
-		stop()
-		return 0, nil, fmt.Errorf("waiting for it: %w", ctx.Err())
-	case <-ready:
-	}
-	ports, err := forwarder.GetPorts()
-	if err != nil || len(ports) == 0 {
-		stop()
-		return 0, nil, fmt.Errorf("asking for the port: %w", err)
-	}
-	return ports[0].Local, stop, nil
+	return forward.To(ctx, config, forward.Port{Pod: pod, Remote: proxyPort})
 }
 
 // proxyPort is where cdi-uploadproxy's pods take images.
 const proxyPort = 8443
-
-func dialerOf(config *rest.Config, pod client.ObjectKey) (httpstream.Dialer, error) {
-	transport, upgrader, err := spdy.RoundTripperFor(config)
-	if err != nil {
-		return nil, fmt.Errorf("preparing a connection to the API server: %w", err)
-	}
-	base, err := url.Parse(config.Host)
-	if err != nil {
-		return nil, fmt.Errorf("reading the API server's address: %w", err)
-	}
-	address := base.JoinPath("api", "v1", "namespaces", pod.Namespace, "pods", pod.Name, "portforward")
-	return spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, address), nil
-}

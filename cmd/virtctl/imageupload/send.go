@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	cdiupload "kubevirt.io/containerized-data-importer-api/pkg/apis/upload/v1beta1"
+
+	"github.com/slipway-vm/slipway/cmd/virtctl/progress"
 )
 
 // retryAfter is the first pause before the image is sent again; each further one is twice as long.
@@ -75,8 +77,8 @@ func (u *upload) send(ctx context.Context, to *proxy) error {
 	if _, err := u.file.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("reading the image from its beginning: %w", err)
 	}
-	counted := newProgress(u.cmd.OutOrStdout(), u.bytes)
-	defer counted.end()
+	counted := progress.New(u.cmd.OutOrStdout(), u.bytes)
+	defer counted.End()
 	body := io.TeeReader(io.LimitReader(u.file, u.bytes), counted)
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, to.base.JoinPath("v1beta1", "upload").String(), body)
 	if err != nil {

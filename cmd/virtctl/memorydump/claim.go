@@ -60,7 +60,7 @@ func (c *claim) create(cmd *cobra.Command, cluster Cluster, machine string) erro
 	if err != nil {
 		return fmt.Errorf("creating PersistentVolumeClaim %s: %w", c.name, err)
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "PVC %s/%s created\n", namespace, c.name)
+	fmt.Fprintf(said(cmd), "PVC %s/%s created\n", namespace, c.name)
 	return nil
 }
 

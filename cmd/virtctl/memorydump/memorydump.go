@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/cmd/virtctl/subresource"
+	"github.com/slipway-vm/slipway/cmd/virtctl/vmexport"
 )
 
 // Cluster is what the verbs need of a cluster.
@@ -19,10 +20,6 @@ type Cluster interface {
 	Client() (client.WithWatch, error)
 }
 
-// errDownload says why a dump is not fetched, and how it is.
-var errDownload = errors.New("downloading a memory dump needs a VirtualMachineExport, which is not built yet: " +
-	"mount the PersistentVolumeClaim in a pod and copy the file from there; the VirtualMachine's status.memoryDumpRequest has the names of both")
-
 // NewCommand returns memory-dump with its verbs.
 func NewCommand(cluster Cluster) *cobra.Command {
 	command := &cobra.Command{
@@ -30,13 +27,14 @@ func NewCommand(cluster Cluster) *cobra.Command {
 		Long: `Has the memory of a running VM's guest written to a file on a PersistentVolumeClaim, for tools that look into it,
 such as crash, drgn or volatility. The guest stands still meanwhile.`,
 	}
-	command.AddCommand(newGetCommand(cluster), newDownloadCommand(), newRemoveCommand(cluster))
+	command.AddCommand(newGetCommand(cluster), newDownloadCommand(cluster), newRemoveCommand(cluster))
 	return command
 }
 
 func newGetCommand(cluster Cluster) *cobra.Command {
-	var name, output string
+	var name string
 	var create bool
+	var download vmexport.Download
 	var wanted claim
 	command := &cobra.Command{
 		Use: "get NAME", Short: "Dumps the memory of a VM",
@@ -46,13 +44,16 @@ tells how far it is. The claim belongs to the VM from then on, so that the next 
   virtctl memory-dump get web --claim-name=dumps
   # Make a claim for it that is big enough:
   virtctl memory-dump get web --claim-name=dumps --create-claim --storage-class=fast
-  # Dump it once more, to the same claim:
-  virtctl memory-dump get web`,
+  # Dump it once more, to the same claim, and download the dump when it is whole:
+  virtctl memory-dump get web --output=web.dump.tar.gz`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed(flagOutput) {
+				if err := download.Validate(); err != nil {
+					return err
+				}
+			}
 			switch {
-			case output != "":
-				return errDownload
 			case create && name == "":
 				return errors.New("missing claim name: --create-claim needs --claim-name")
 			case !create && (wanted.class != "" || wanted.access != ""):
@@ -67,7 +68,10 @@ tells how far it is. The claim belongs to the VM from then on, so that the next 
 			if err := put(cmd.Context(), cluster, args[0], "memorydump", &virtv1.VirtualMachineMemoryDumpRequest{ClaimName: name}); err != nil {
 				return subresource.Failed("error dumping vm memory, ", err)
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "Successfully submitted memory dump request of VM %s\n", args[0])
+			fmt.Fprintf(said(cmd), "Successfully submitted memory dump request of VM %s\n", args[0])
+			if cmd.Flags().Changed(flagOutput) {
+				return fetch(cmd, cluster, args[0], &download)
+			}
 			return nil
 		},
 	}
@@ -76,24 +80,7 @@ tells how far it is. The claim belongs to the VM from then on, so that the next 
 	set.BoolVar(&create, "create-claim", false, "Make the claim, as big as the dump needs.")
 	set.StringVar(&wanted.class, "storage-class", "", "Storage class of the new claim; the cluster's default when left out.")
 	set.StringVar(&wanted.access, "access-mode", "", "Access mode of the new claim: ReadWriteOnce, which it is when left out, or ReadWriteMany.")
-	set.StringVar(&output, "output", "", "File to download the dump to; not built yet.")
-	return command
-}
-
-func newDownloadCommand() *cobra.Command {
-	command := &cobra.Command{
-		Use: "download NAME", Short: "Downloads the last memory dump of a VM; not built yet",
-		Long: "Would download the last dump of the memory of the VM's guest, which needs a VirtualMachineExport. That is not built yet.",
-		Example: `  # Says that it cannot be done yet, and what can:
-  virtctl memory-dump download web --output=web.dump.gz`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(*cobra.Command, []string) error { return errDownload },
-	}
-	set := command.Flags()
-	set.String("output", "", "File to download the dump to.")
-	set.String("format", "", "Form of the dump: gzip or raw.")
-	set.Bool("port-forward", false, "Download through the API server.")
-	set.String("local-port", "0", "Port on this machine for --port-forward.")
+	download.AddFlags(set)
 	return command
 }
 

@@ -2,6 +2,7 @@ package memorydump
 
 import (
 	"bytes"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +20,7 @@ import (
 const (
 	machine  = "PUT /apis/subresources.kubevirt.io/v1/namespaces/shop/virtualmachines/web/"
 	vmAt     = "GET /apis/kubevirt.io/v1/namespaces/shop/virtualmachines/web"
+	vmsAt    = "GET /apis/kubevirt.io/v1/namespaces/shop/virtualmachines"
 	vmiAt    = "GET /apis/kubevirt.io/v1/namespaces/shop/virtualmachineinstances/web"
 	configAt = "GET /apis/cdi.kubevirt.io/v1beta1/cdiconfigs/config"
 	claimsAt = "POST /api/v1/namespaces/shop/persistentvolumeclaims"
@@ -53,6 +55,15 @@ func cluster(t *testing.T) *standin.Server {
 	vmi.Spec.Domain.Memory = &virtv1.Memory{Guest: &memory}
 	server.On(vmiAt, standin.JSON(vmi))
 	return server
+}
+
+// listed answers a list with list, and a watch with nothing.
+func listed(list any) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("watch") == "" {
+			standin.JSON(list)(w, r)
+		}
+	}
 }
 
 func kind(name string) metav1.TypeMeta {
@@ -110,18 +121,23 @@ func TestAClaimIsMadeThatIsBigEnough(t *testing.T) {
 func TestMistakesAreToldBeforeAnythingIsAskedFor(t *testing.T) {
 	associated := &virtv1.VirtualMachine{TypeMeta: kind("VirtualMachine"), ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
 	associated.Status.MemoryDumpRequest = &virtv1.VirtualMachineMemoryDumpRequest{ClaimName: "other"}
+	none := *associated.DeepCopy()
+	none.Status.MemoryDumpRequest = nil
 	for line, want := range map[string]string{
 		"get web --create-claim":                                                "missing claim name",
 		"get web --claim-name=dumps --storage-class=fast":                       "add --create-claim",
 		"get web --claim-name=dumps --create-claim --access-mode=ReadOnlyMany":  "readonly",
 		"get web --claim-name=dumps --create-claim --access-mode=ReadWriteOnly": "invalid access mode",
 		"get web --claim-name=dumps --create-claim":                             "please remove current memory dump association",
-		"get web --claim-name=dumps --output=x":                                 "not built yet",
-		"download web --output=x --format=raw --port-forward --local-port=1":    "mount the PersistentVolumeClaim in a pod",
+		"get web --claim-name=dumps --output=x --format=qcow2":                  "acceptable values are gzip or raw",
+		"download web":                           "'--output' flag",
+		"download web --output=x --local-port=1": "--local-port needs --port-forward",
+		"download web --output=x --format=raw":   "has no memory dump",
 	} {
 		t.Run(line, func(t *testing.T) {
 			server := cluster(t)
 			server.On(vmAt, standin.JSON(associated))
+			server.On(vmsAt, listed(&virtv1.VirtualMachineList{TypeMeta: kind("VirtualMachineList"), Items: []virtv1.VirtualMachine{none}}))
 			_, err := run(server, line)
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, want %q in it", err, want)

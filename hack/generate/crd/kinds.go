@@ -29,6 +29,7 @@ const (
 	instancetypeTypes    = "kubevirt.io/api/instancetype/v1beta1"
 	poolTypes            = "kubevirt.io/api/pool/v1beta1"
 	machineSnapshotTypes = "kubevirt.io/api/snapshot/v1beta1"
+	exportTypes          = "kubevirt.io/api/export/v1beta1"
 	cdiTypes             = "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	templateTypes        = "github.com/openshift/api/template/v1"
 	snapshotTypes        = "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
@@ -106,6 +107,15 @@ var Kinds = []Kind{
 			column("TargetName", ".spec.target.name", ""),
 			boolean("Complete", ".status.complete"),
 			date("RestoreTime", ".status.restoreTime")),
+	},
+	{
+		Group: "export.kubevirt.io", Kind: "VirtualMachineExport", Plural: "virtualmachineexports",
+		ShortNames: []string{"vmexport", "vmexports"}, Categories: all, Status: true,
+		Versions: []Version{{Name: "v1beta1", Package: exportTypes}, {Name: "v1", Package: exportTypes}}, // the same fields
+		Columns: columns(
+			column("SourceKind", ".spec.source.kind", ""),
+			column("SourceName", ".spec.source.name", ""),
+			column("Phase", ".status.phase", "")),
 	},
 	{
 		Group: "kubevirt.io", Kind: "KubeVirt", Plural: "kubevirts",

@@ -1,4 +1,5 @@
-package imageupload
+// Package progress shows how far a disk is that virtctl sends or fetches.
+package progress
 
 import (
 	"fmt"
@@ -15,18 +16,19 @@ const (
 	everyElsewhere  = 10 * time.Second
 )
 
-// progress counts what was sent, and shows it.
-type progress struct {
+// Progress counts bytes, and shows how many there were.
+type Progress struct {
 	out      io.Writer
 	terminal bool
 	total    int64
-	sent     int64
+	done     int64
 	began    time.Time
 	shown    time.Time
 }
 
-func newProgress(out io.Writer, total int64) *progress {
-	p := &progress{out: out, total: total, began: time.Now()}
+// New returns the progress of total bytes, 0 for nobody knows how many, shown on out.
+func New(out io.Writer, total int64) *Progress {
+	p := &Progress{out: out, total: total, began: time.Now()}
 	if file, ok := out.(*os.File); ok {
 		p.terminal = term.IsTerminal(int(file.Fd())) //nolint:gosec // a descriptor is small
 	}
@@ -35,8 +37,8 @@ func newProgress(out io.Writer, total int64) *progress {
 }
 
 // Write counts. It never errs.
-func (p *progress) Write(data []byte) (int, error) {
-	p.sent += int64(len(data))
+func (p *Progress) Write(data []byte) (int, error) {
+	p.done += int64(len(data))
 	every := everyElsewhere
 	if p.terminal {
 		every = everyOnTerminal
@@ -48,7 +50,7 @@ func (p *progress) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-func (p *progress) show(now time.Time) {
+func (p *Progress) show(now time.Time) {
 	begin, end := "", "\n"
 	if p.terminal {
 		begin, end = "\r\x1b[K", ""
@@ -57,19 +59,25 @@ func (p *progress) show(now time.Time) {
 }
 
 // line is such as " 512.0 MiB of 1.5 GiB, 33 %, 102.4 MiB/s, 10s left".
-func (p *progress) line(took time.Duration) string {
-	text := fmt.Sprintf(" %s of %s, %d %%", amount(float64(p.sent)), amount(float64(p.total)), p.sent*100/max(p.total, 1))
-	if seconds := took.Seconds(); seconds > 0 && p.sent > 0 {
-		speed := float64(p.sent) / seconds
-		left := time.Duration(float64(p.total-p.sent) / speed * float64(time.Second)).Round(time.Second)
-		text += fmt.Sprintf(", %s/s, %s left", amount(speed), left)
+func (p *Progress) line(took time.Duration) string {
+	text := " " + amount(float64(p.done))
+	if p.total > 0 {
+		text += fmt.Sprintf(" of %s, %d %%", amount(float64(p.total)), p.done*100/p.total)
+	}
+	if seconds := took.Seconds(); seconds > 0 && p.done > 0 {
+		speed := float64(p.done) / seconds
+		text += fmt.Sprintf(", %s/s", amount(speed))
+		if p.total > 0 {
+			left := time.Duration(float64(p.total-p.done) / speed * float64(time.Second)).Round(time.Second)
+			text += fmt.Sprintf(", %s left", left)
+		}
 	}
 	return text
 }
 
-// end shows how far it came.
-func (p *progress) end() {
-	if p.sent == 0 {
+// End shows how far it came.
+func (p *Progress) End() {
+	if p.done == 0 {
 		return
 	}
 	p.show(time.Now())

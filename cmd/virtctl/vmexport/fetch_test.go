@@ -1,0 +1,154 @@
+package vmexport
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-vm/slipway/internal/vmexport"
+)
+
+// content is what is downloaded in tests.
+var content = bytes.Repeat([]byte("0123456789"), 100_000)
+
+// flaky is a server that breaks off its first answers in the middle.
+type flaky struct {
+	*httptest.Server
+	breaks int
+	// tags are what it calls its content by, one for each answer; the last one from then on.
+	tags   []string
+	ranges []string
+}
+
+func (f *flaky) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.ranges = append(f.ranges, r.Header.Get("Range"))
+	if r.Header.Get(vmexport.Token) != "token" {
+		http.Error(w, "who are you?", http.StatusUnauthorized)
+		return
+	}
+	if len(f.tags) > 0 {
+		w.Header().Set("ETag", f.tags[0])
+		if len(f.tags) > 1 {
+			f.tags = f.tags[1:]
+		}
+	}
+	if f.breaks > 0 {
+		f.breaks--
+		w = &breaking{ResponseWriter: w, left: 300_000}
+	}
+	if strings.HasSuffix(r.URL.Path, ".gz") {
+		zip := gzip.NewWriter(w)
+		_, _ = zip.Write(content)
+		_ = zip.Close()
+		return
+	}
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
+}
+
+// breaking hangs up after so many bytes.
+type breaking struct {
+	http.ResponseWriter
+	left int
+}
+
+func (b *breaking) Write(p []byte) (int, error) {
+	if b.left -= len(p); b.left > 0 {
+		return b.ResponseWriter.Write(p)
+	}
+	if conn, _, err := http.NewResponseController(b.ResponseWriter).Hijack(); err == nil {
+		_ = conn.Close()
+	}
+	return 0, io.ErrClosedPipe
+}
+
+// fetched runs a download from f, to a file unless that is "-".
+func fetched(t *testing.T, f *flaky, path, output string, retries uint) (got []byte, said string, err error) {
+	t.Helper()
+	f.Server = httptest.NewServer(f)
+	t.Cleanup(f.Close)
+	var out, stdout bytes.Buffer
+	d := &download{Download: &Download{output: output, retries: retries}, out: &out, stdout: &stdout}
+	tr := &transfer{download: d, address: f.URL + path, token: "token", unpack: strings.HasSuffix(path, ".gz"), to: &stdout}
+	if output != stdoutName {
+		file, err := os.Create(filepath.Join(t.TempDir(), output))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		tr.to, tr.file = file, file
+	}
+	err = tr.repeatedly(t.Context(), func() (*server, error) { return &server{http: f.Client(), close: func() {}}, nil })
+	got = stdout.Bytes()
+	if tr.file != nil {
+		if got, err = readBack(tr.file, err); got == nil {
+			t.Fatal(err)
+		}
+	}
+	return got, out.String(), err
+}
+
+func readBack(file *os.File, err error) ([]byte, error) {
+	got, failed := os.ReadFile(file.Name())
+	if failed != nil {
+		return nil, failed
+	}
+	return append([]byte{}, got...), err
+}
+
+func TestWhatBrokeOffIsContinued(t *testing.T) {
+	f := &flaky{breaks: 2, tags: []string{`"one"`}}
+	got, said, err := fetched(t, f, "/disk.img", "disk", 2)
+	if err != nil || !bytes.Equal(got, content) || strings.Count(said, "Retrying...") != 2 {
+		t.Errorf("%v, %d bytes, said %q", err, len(got), said)
+	}
+	if f.ranges[0] != "" || !strings.HasPrefix(f.ranges[1], "bytes=") || f.ranges[2] == f.ranges[1] {
+		t.Errorf("asked for %q", f.ranges)
+	}
+}
+
+func TestWhatChangedIsBegunAnew(t *testing.T) {
+	f := &flaky{breaks: 1, tags: []string{`"one"`, `"two"`}}
+	got, _, err := fetched(t, f, "/disk.img", "disk", 1)
+	if err != nil || !bytes.Equal(got, content) {
+		t.Errorf("%v, %d bytes", err, len(got))
+	}
+	f = &flaky{breaks: 1, tags: []string{`"one"`, `"two"`}}
+	if _, _, err := fetched(t, f, "/disk.img", stdoutName, 1); err == nil || !strings.Contains(err.Error(), "name a file") {
+		t.Errorf("to standard output: %v", err)
+	}
+}
+
+func TestWhatIsPackedIsUnpackedOnTheWay(t *testing.T) {
+	got, _, err := fetched(t, &flaky{}, "/disk.img.gz", "disk", 0)
+	if err != nil || !bytes.Equal(got, content) {
+		t.Errorf("%v, %d bytes", err, len(got))
+	}
+}
+
+func TestWithoutTriesLeftItFails(t *testing.T) {
+	f := &flaky{breaks: 5}
+	_, _, err := fetched(t, f, "/disk.img", "disk", 1)
+	if _, again := errors.AsType[broken](err); !again || len(f.ranges) != 2 {
+		t.Errorf("%v after %d requests", err, len(f.ranges))
+	}
+}
+
+func TestARefusalIsNoReasonToTryAgain(t *testing.T) {
+	f := &flaky{}
+	f.Server = httptest.NewServer(f)
+	defer f.Close()
+	d := &download{Download: &Download{output: "-", retries: 5}, out: io.Discard, stdout: io.Discard}
+	tr := &transfer{download: d, address: f.URL, token: "another", to: io.Discard}
+	err := tr.repeatedly(t.Context(), func() (*server, error) { return &server{http: f.Client(), close: func() {}}, nil })
+	if err == nil || !strings.Contains(err.Error(), "who are you?") || len(f.ranges) != 1 {
+		t.Errorf("%v after %d requests", err, len(f.ranges))
+	}
+}

@@ -1,0 +1,159 @@
+package virtualmachineexport
+
+import (
+	"fmt"
+	"path"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	virtv1 "kubevirt.io/api/core/v1"
+	exportv1 "kubevirt.io/api/export/v1beta1"
+
+	"github.com/slipway-vm/slipway/internal/certs"
+	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/vmexport"
+)
+
+// podInput is all that an export server's pod is built from.
+type podInput struct {
+	Export  *exportv1.VirtualMachineExport
+	Volumes []Volume
+	Image   string
+	// Certificate is the name of the Secret with its certificate, Authority who made that, in PEM.
+	Certificate, Authority string
+	// Defined says that the definition of the VM is in that Secret, too.
+	Defined bool
+}
+
+const portExport = "export"
+
+// buildPod returns the pod that gives out the volumes: one container, no privilege, no token of the cluster,
+// and nothing that it could write to.
+func buildPod(in podInput) *corev1.Pod {
+	export := in.Export
+	name := vmexport.ServerName(export.Name)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: export.Namespace, Name: name, Labels: podLabels(name),
+			Annotations:     map[string]string{annotationAuthority: in.Authority},
+			OwnerReferences: []metav1.OwnerReference{owner(export)},
+		},
+		Spec: corev1.PodSpec{
+			RestartPolicy:                corev1.RestartPolicyOnFailure,
+			AutomountServiceAccountToken: new(false),
+			EnableServiceLinks:           new(false),
+			SecurityContext: &corev1.PodSecurityContext{
+				// No fsGroup: the kubelet would give the files of a volume to that group, and an export changes nothing.
+				RunAsUser: new(int64(names.QEMUUser)), RunAsGroup: new(int64(names.QEMUUser)), RunAsNonRoot: new(true),
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
+			TerminationGracePeriodSeconds: ptr.To[int64](5),
+		},
+	}
+	container := serverContainer(in)
+	addSecret(pod, &container, "certificate", in.Certificate, certDir)
+	addSecret(pod, &container, "token", tokenSecret(export), tokenDir)
+	if in.Defined {
+		container.Args = append(container.Args, "--manifest="+path.Join(certDir, vmexport.KeyManifest), "--header-secret="+vmexport.HeaderSecret(export.Name))
+	}
+	for i, volume := range in.Volumes {
+		addVolume(pod, &container, fmt.Sprintf("volume-%d", i), volume)
+	}
+	pod.Spec.Containers = []corev1.Container{container}
+	return pod
+}
+
+func podLabels(name string) map[string]string {
+	return map[string]string{
+		virtv1.AppLabel: exportv1.App, labelService: name, names.LabelPod: podKind,
+		names.LabelManagedBy: names.ManagedBy, names.LabelComponent: "storage",
+	}
+}
+
+func serverContainer(in podInput) corev1.Container {
+	return corev1.Container{
+		Name: podKind, Image: in.Image, ImagePullPolicy: corev1.PullIfNotPresent,
+		Command: []string{"/slipway", "export-server"},
+		Args: []string{
+			fmt.Sprintf("--address=:%d", vmexport.Port), "--cert-dir=" + certDir, "--token-file=" + path.Join(tokenDir, vmexport.KeyToken),
+			"--deadline=" + vmexport.Expiry(in.Export).UTC().Format(time.RFC3339),
+		},
+		Ports: []corev1.ContainerPort{{Name: portExport, ContainerPort: vmexport.Port, Protocol: corev1.ProtocolTCP}},
+		ReadinessProbe: &corev1.Probe{
+			ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
+				Path: vmexport.PathHealth, Port: intstr.FromString(portExport), Scheme: corev1.URISchemeHTTPS,
+			}},
+			PeriodSeconds: 2, TimeoutSeconds: 5, FailureThreshold: 30, // busy with downloads it is still there
+		},
+		Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi")},
+			Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("512Mi")},
+		},
+		SecurityContext: &corev1.SecurityContext{
+			AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true), RunAsNonRoot: new(true),
+			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		},
+	}
+}
+
+// addSecret gives the container a Secret, which is root's files: nobody else is in the pod to read them.
+func addSecret(pod *corev1.Pod, container *corev1.Container, volume, secret, at string) {
+	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{
+		Secret: &corev1.SecretVolumeSource{SecretName: secret, DefaultMode: new(int32(0o444))},
+	}})
+	container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: volume, MountPath: at, ReadOnly: true})
+}
+
+// addVolume gives the container a claim, to read it.
+func addVolume(pod *corev1.Pod, container *corev1.Container, name string, volume Volume) {
+	source := &corev1.PersistentVolumeClaimVolumeSource{ClaimName: volume.Claim, ReadOnly: volume.Block}
+	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: source}})
+	at := path.Join(folderDir, volume.Claim)
+	if volume.Block {
+		at = path.Join(blockDir, volume.Claim)
+		container.VolumeDevices = append(container.VolumeDevices, corev1.VolumeDevice{Name: name, DevicePath: at})
+	} else {
+		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: at, ReadOnly: true})
+	}
+	flag := map[bool]string{true: "--disk=", false: "--files="}[volume.Disk]
+	container.Args = append(container.Args, flag+volume.Name+"="+at)
+}
+
+// buildService returns the Service that leads to an export's server.
+func buildService(export *exportv1.VirtualMachineExport) *corev1.Service {
+	name := vmexport.ServerName(export.Name)
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: export.Namespace, Name: name, Labels: secretLabels(), OwnerReferences: []metav1.OwnerReference{owner(export)},
+		},
+		Spec: corev1.ServiceSpec{
+			Selector: map[string]string{labelService: name},
+			Ports: []corev1.ServicePort{{
+				Name: portExport, Port: vmexport.ServicePort, TargetPort: intstr.FromInt32(vmexport.Port), Protocol: corev1.ProtocolTCP,
+			}},
+		},
+	}
+}
+
+// buildSecret returns a Secret that goes with export.
+func buildSecret(export *exportv1.VirtualMachineExport, name string, data map[string][]byte) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: export.Namespace, Name: name, Labels: secretLabels(), OwnerReferences: []metav1.OwnerReference{owner(export)},
+		},
+		Type: corev1.SecretTypeOpaque, Data: data,
+	}
+}
+
+func secretLabels() map[string]string {
+	return map[string]string{virtv1.AppLabel: exportv1.App, names.LabelManagedBy: names.ManagedBy}
+}
+
+// certificateData is what of a certificate the server needs.
+func certificateData(issued certs.Issued) map[string][]byte {
+	return map[string][]byte{certs.KeyCert: issued.Cert, certs.KeyKey: issued.Key}
+}

@@ -1,0 +1,61 @@
+package vmexport
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	exportv1 "kubevirt.io/api/export/v1beta1"
+)
+
+func TestPathsAreReadAsTheyAreWritten(t *testing.T) {
+	for _, format := range append(append([]exportv1.ExportVolumeFormat{}, Disk...), Files...) {
+		url := URL("virt-export-e.shop.svc", "web-root.1", format)
+		path, found := strings.CutPrefix(url, "https://virt-export-e.shop.svc")
+		if !found {
+			t.Fatalf("%s is elsewhere", url)
+		}
+		volume, got, rest, found := ParsePath(path)
+		if !found || volume != "web-root.1" || got != format || rest != "" {
+			t.Errorf("%s is read as %s of %s, %q, %v", url, got, volume, rest, found)
+		}
+	}
+	for path, want := range map[string]string{"/volumes/a/dir/": "/", "/volumes/a/dir/b/c": "/b/c", "/volumes/a/dir/../../x": "/../../x"} {
+		if volume, format, rest, found := ParsePath(path); !found || volume != "a" || format != exportv1.Dir || rest != want {
+			t.Errorf("%s is read as %s of %s, %q, %v", path, format, volume, rest, found)
+		}
+	}
+	for _, path := range []string{"", "/", "/volumes", "/volumes/", "/volumes/a", "/volumes/a/", "/volumes//disk.img", "/volumes/a/disk.img/x", "/volumes/a/direct", "/other/a/disk.img"} {
+		if _, _, _, found := ParsePath(path); found {
+			t.Errorf("%s is found", path)
+		}
+	}
+}
+
+func TestNamesFitAService(t *testing.T) {
+	if got := ServerName("web"); got != "virt-export-web" {
+		t.Errorf("got %s", got)
+	}
+	seen := map[string]bool{}
+	for _, export := range []string{"a.b", "a-b", strings.Repeat("a", 60), strings.Repeat("a", 61), strings.Repeat("a.", 60)} {
+		name := ServerName(export)
+		if len(name) > 63 || strings.Contains(name, ".") || seen[name] {
+			t.Errorf("%s becomes %s", export, name)
+		}
+		seen[name] = true
+	}
+}
+
+func TestAnExportEnds(t *testing.T) {
+	began := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	export := &exportv1.VirtualMachineExport{}
+	export.CreationTimestamp = metav1.NewTime(began)
+	if got := Expiry(export); got != began.Add(2*time.Hour) {
+		t.Errorf("ends at %s without a limit", got)
+	}
+	export.Spec.TTLDuration = &metav1.Duration{Duration: time.Minute}
+	if got := Expiry(export); got != began.Add(time.Minute) {
+		t.Errorf("ends at %s", got)
+	}
+}
