@@ -22,6 +22,7 @@ import (
 	"github.com/slipway-vm/slipway/controllers/stepcache"
 	"github.com/slipway-vm/slipway/controllers/storageprofile"
 	"github.com/slipway-vm/slipway/controllers/virtualmachine"
+	"github.com/slipway-vm/slipway/controllers/virtualmachineclone"
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance"
 	"github.com/slipway-vm/slipway/controllers/virtualmachinerestore"
 	"github.com/slipway-vm/slipway/controllers/virtualmachinesnapshot"
@@ -96,5 +97,6 @@ func whereSnapshotsAreServed(snapshots, mgr ctrl.Manager) error {
 		storageprofile.SetupSnapshotClasses(snapshots),
 		virtualmachinesnapshot.SetupWithManager(snapshots, mgr),
 		virtualmachinerestore.SetupWithManager(snapshots, mgr),
+		virtualmachineclone.SetupWithManager(snapshots, mgr),
 	)
 }

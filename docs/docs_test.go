@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	clonev1 "kubevirt.io/api/clone/v1beta1"
 	virtv1 "kubevirt.io/api/core/v1"
 	poolv1 "kubevirt.io/api/pool/v1beta1"
 	snapshotv1 "kubevirt.io/api/snapshot/v1beta1"
@@ -27,6 +28,7 @@ import (
 	"github.com/slipway-vm/slipway/controllers/admission/snapshot"
 	"github.com/slipway-vm/slipway/controllers/admission/virtualmachine"
 	"github.com/slipway-vm/slipway/controllers/admission/virtualmachineinstance"
+	"github.com/slipway-vm/slipway/controllers/admission/vmclone"
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/defaults"
 	"github.com/slipway-vm/slipway/internal/scheme"
 	"github.com/slipway-vm/slipway/internal/supported"
@@ -138,6 +140,8 @@ func admit(object runtime.Object, text string) (field.ErrorList, error) {
 		return append(supported.Unsupported(supported.Snapshot, raw), snapshot.Validate(object)...), nil
 	case *snapshotv1.VirtualMachineRestore:
 		return append(supported.Unsupported(supported.Restore, raw), restore.Validate(object, nil)...), nil
+	case *clonev1.VirtualMachineClone:
+		return append(supported.Unsupported(supported.Clone, raw), vmclone.Validate(object)...), nil
 	case *templatev1.Template:
 		return process(object)
 	}

@@ -15,6 +15,7 @@ func lists() map[string][]Field {
 		DataVolume:             below("spec.", dataVolumeFields),
 		Snapshot:               below("spec.", snapshotFields),
 		Restore:                below("spec.", restoreFields),
+		Clone:                  below("spec.", cloneFields),
 		DataImportCron:         below("spec.", join(cronFields, below("template.spec.", dataVolumeFields))),
 		CDI:                    below("spec.", cdiFields),
 	}
@@ -116,6 +117,22 @@ var restoreFields = join(
 		{Path: "patches", Note: "Of a VM that the restore makes: of its labels, its annotations, and its spec."},
 	},
 	each("volumeRestoreOverrides[].", "volumeName restoreName labels annotations"),
+)
+
+// cloneFields are those of a VirtualMachineClone's spec.
+var cloneFields = join(
+	each("source.", "apiGroup kind name"),
+	each("target.", "apiGroup kind name"),
+	[]Field{
+		{Path: "labelFilters", Note: "Of the VM's labels; all are kept when it is left out."},
+		{Path: "annotationFilters"},
+		{Path: "template.labelFilters", Note: "Of the labels in the VM's template."},
+		{Path: "template.annotationFilters"},
+		{Path: "newMacAddresses", Note: "By the names of interfaces; others get addresses of their own."},
+		{Path: "newSMBiosSerial", Note: "None when left out."},
+		{Path: "patches", Note: "Of the VM's labels, its annotations, and its spec; after all the others."},
+		{Path: "volumeNamePolicy", Only: []string{"RandomizeNames", "PrefixTargetName"}, Note: "What the new claims are named."},
+	},
 )
 
 // dataVolumeFields are those of a DataVolume's spec.

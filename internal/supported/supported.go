@@ -23,6 +23,7 @@ const (
 	DataVolume             = "DataVolume"
 	Snapshot               = "VirtualMachineSnapshot"
 	Restore                = "VirtualMachineRestore"
+	Clone                  = "VirtualMachineClone"
 	DataImportCron         = "DataImportCron"
 	CDI                    = "CDI"
 )

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strings"
 
+	clonev1 "kubevirt.io/api/clone/v1beta1"
 	virtv1 "kubevirt.io/api/core/v1"
 	poolv1 "kubevirt.io/api/pool/v1beta1"
 	snapshotv1 "kubevirt.io/api/snapshot/v1beta1"
@@ -28,6 +29,7 @@ var types = map[string]reflect.Type{
 	DataVolume:             reflect.TypeFor[cdiv1.DataVolume](),
 	Snapshot:               reflect.TypeFor[snapshotv1.VirtualMachineSnapshot](),
 	Restore:                reflect.TypeFor[snapshotv1.VirtualMachineRestore](),
+	Clone:                  reflect.TypeFor[clonev1.VirtualMachineClone](),
 	DataImportCron:         reflect.TypeFor[cdiv1.DataImportCron](),
 	CDI:                    reflect.TypeFor[cdiv1.CDI](),
 }

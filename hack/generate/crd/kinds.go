@@ -29,6 +29,8 @@ const (
 	instancetypeTypes    = "kubevirt.io/api/instancetype/v1beta1"
 	poolTypes            = "kubevirt.io/api/pool/v1beta1"
 	machineSnapshotTypes = "kubevirt.io/api/snapshot/v1beta1"
+	cloneTypes           = "kubevirt.io/api/clone/v1beta1"
+	cloneAlphaTypes      = "kubevirt.io/api/clone/v1alpha1"
 	cdiTypes             = "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	templateTypes        = "github.com/openshift/api/template/v1"
 	snapshotTypes        = "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
@@ -106,6 +108,14 @@ var Kinds = []Kind{
 			column("TargetName", ".spec.target.name", ""),
 			boolean("Complete", ".status.complete"),
 			date("RestoreTime", ".status.restoreTime")),
+	},
+	{
+		Group: "clone.kubevirt.io", Kind: "VirtualMachineClone", Plural: "virtualmachineclones",
+		ShortNames: []string{"vmclone", "vmclones"}, Categories: all, Status: true,
+		Versions: []Version{{Name: "v1beta1", Package: cloneTypes}, {Name: "v1alpha1", Package: cloneAlphaTypes}},
+		Columns: columns(phase,
+			column("SourceVirtualMachine", ".spec.source.name", ""),
+			column("TargetVirtualMachine", ".status.targetName", "")),
 	},
 	{
 		Group: "kubevirt.io", Kind: "KubeVirt", Plural: "kubevirts",
