@@ -1,7 +1,10 @@
 package virtualmachineclone
 
 import (
+	"flag"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,12 +15,15 @@ import (
 	clonev1 "kubevirt.io/api/clone/v1beta1"
 	virtv1 "kubevirt.io/api/core/v1"
 	snapshotv1 "kubevirt.io/api/snapshot/v1beta1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-vm/slipway/controllers/virtualmachine"
 	"github.com/slipway-vm/slipway/controllers/virtualmachinerestore"
 	"github.com/slipway-vm/slipway/internal/guestid"
 	"github.com/slipway-vm/slipway/tests/fixture"
 )
+
+var update = flag.Bool("update", false, "rewrite golden files")
 
 // uid is of the VM that is cloned in these tests.
 const uid types.UID = "old"
@@ -78,6 +84,44 @@ func numbered(vm *virtv1.VirtualMachine) {
 func annotated(key, value string) fixture.VMOption {
 	return func(vm *virtv1.VirtualMachine) {
 		vm.Spec.Template.ObjectMeta.Annotations = map[string]string{key: value}
+	}
+}
+
+// What a clone asks a restore for, with all that can be asked of it.
+func TestGolden(t *testing.T) {
+	clone := cloneTo("copy", func(s *clonev1.VirtualMachineCloneSpec) {
+		s.LabelFilters, s.AnnotationFilters = []string{"*", "!drop/*"}, []string{"keep"}
+		s.Template.LabelFilters, s.Template.AnnotationFilters = []string{"keep"}, []string{}
+		s.NewMacAddresses, s.NewSMBiosSerial = map[string]string{"a": "02-00-00-00-00-09"}, new("s-9")
+		s.VolumeNamePolicy = new(clonev1.VolumeNamePolicyPrefixTargetName)
+		s.Patches = []string{`{"op": "add", "path": "/spec/template/spec/hostname", "value": "copy"}`}
+	})
+	said := func(vm *virtv1.VirtualMachine) {
+		both := map[string]string{"keep": "1", "drop/it": "2"}
+		vm.Labels, vm.Annotations = both, both
+		vm.Spec.Template.ObjectMeta.Labels, vm.Spec.Template.ObjectMeta.Annotations = both, map[string]string{"drop/it": "2", guestid.AnnotationName: "copy"}
+	}
+	snapshot, content := taken(nics("a", "02:00:00:00:00:01", "b", guestid.MAC("shop", "copy", "b").String()), numbered, said)
+	restore, err := newRestore(clone, snapshot, content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := yaml.Marshal(restore)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join("testdata", "restore.yaml")
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != string(want) {
+		t.Errorf("%s differs; run with -update and read the difference. Got:\n%s", path, got)
 	}
 }
 
