@@ -15,6 +15,7 @@ import (
 	snapshotv1 "kubevirt.io/api/snapshot/v1beta1"
 
 	"github.com/slipway-vm/slipway/controllers/virtualmachine"
+	"github.com/slipway-vm/slipway/internal/keep"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/rename"
 )
@@ -34,7 +35,7 @@ func newMachine(restore *snapshotv1.VirtualMachineRestore, content *snapshotv1.V
 		vm.Annotations = map[string]string{}
 	}
 	// What is so of the old one only: that it is renamed, or goes with the run that made it.
-	for _, ofOld := range []string{rename.AnnotationTarget, rename.AnnotationOrigin, rename.AnnotationFailure, names.LabelTaskRun} {
+	for _, ofOld := range []string{rename.AnnotationTarget, rename.AnnotationOrigin, rename.AnnotationFailure, keep.AnnotationRecord, names.LabelTaskRun} {
 		delete(vm.Annotations, ofOld)
 		delete(vm.Labels, ofOld)
 	}
