@@ -6,10 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	csiv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clonev1 "kubevirt.io/api/clone/v1beta1"
 	virtv1 "kubevirt.io/api/core/v1"
@@ -33,10 +31,7 @@ func TestAVMIsCloned(t *testing.T) {
 	c := start(t)
 	g := gomega.NewWithT(t)
 	namespace := c.namespace(t)
-	must(t, c.Create(t.Context(), &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "snapped"}, Provisioner: snapping}))
-	must(t, c.Create(t.Context(), &csiv1.VolumeSnapshotClass{
-		ObjectMeta: metav1.ObjectMeta{Name: "snapped"}, Driver: snapping, DeletionPolicy: csiv1.VolumeSnapshotContentDelete,
-	}))
+	c.snappedClasses(t)
 	c.snapped(t, namespace, "root")
 	c.snapped(t, namespace, "data")
 	vm := newVM(namespace, "web")
