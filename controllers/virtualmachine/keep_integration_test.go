@@ -23,7 +23,7 @@ import (
 	"github.com/slipway-vm/slipway/internal/scheme"
 	"github.com/slipway-vm/slipway/tests/fixture"
 	"github.com/slipway-vm/slipway/tests/fixture/apiserver"
-	"github.com/slipway-vm/slipway/tests/fixture/breaking"
+	killed "github.com/slipway-vm/slipway/tests/fixture/breaking"
 )
 
 // keeper is a namespace with VM web, whose volumes are kept, and the claim of its state.
@@ -44,7 +44,7 @@ func TestVolumesOutliveTheirVM(t *testing.T) {
 	}
 	for _, after := range []bool{false, true} {
 		for n := 1; ; n++ {
-			b := &breaking.Writes{N: n, After: after}
+			b := &killed.Writes{N: n, After: after}
 			t.Run(b.String(), func(t *testing.T) { outlive(t, c, b) })
 			if !b.Broken {
 				break
@@ -81,7 +81,7 @@ func (k *keeper) must(err error) {
 }
 
 // pass makes passes with a client that may break, and then two with one that does not.
-func (k *keeper) pass(b *breaking.Writes) {
+func (k *keeper) pass(b *killed.Writes) {
 	k.t.Helper()
 	for _, c := range []client.Client{b.Client(k.WithWatch), k.WithWatch, k.WithWatch} {
 		r := &Reconciler{Client: c, live: k.WithWatch, resolver: instancetype.Resolver{Reader: k.WithWatch}, events: events.NewFakeRecorder(100), now: time.Now}
@@ -108,7 +108,7 @@ func (k *keeper) keptFor(vm *virtv1.VirtualMachine) {
 	}
 }
 
-func outlive(t *testing.T, c client.WithWatch, b *breaking.Writes) {
+func outlive(t *testing.T, c client.WithWatch, b *killed.Writes) {
 	k := newKeeper(t, c)
 	k.pass(b)
 	k.keptFor(k.web)
