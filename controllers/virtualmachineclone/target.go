@@ -3,6 +3,7 @@ package virtualmachineclone
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,7 +59,7 @@ func newRestore(clone *clonev1.VirtualMachineClone, snapshot *snapshotv1.Virtual
 	if err != nil {
 		return nil, err
 	}
-	restore.Spec.Patches = append(own, clone.Spec.Patches...)
+	restore.Spec.Patches = slices.Concat(own, clone.Spec.Patches)
 	planned, err := virtualmachinerestore.Planned(restore, content, source)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it is about this object's field of the same name
