@@ -23,7 +23,7 @@ const (
 	AnnotationRecord = names.Domain + "undeleted-from"
 	// LabelFor on a DataVolume or claim is the uid of the VM that it is kept for.
 	LabelFor = names.Domain + "kept-for"
-	// LabelRecord, with the value "true", on a ControllerRevision says that it holds a deleted VM.
+	// LabelRecord on a ControllerRevision, with the value "true", says that it holds a deleted VM.
 	LabelRecord = names.Domain + "deleted-vm"
 )
 
