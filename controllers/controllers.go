@@ -22,6 +22,7 @@ import (
 	"github.com/slipway-vm/slipway/controllers/stepcache"
 	"github.com/slipway-vm/slipway/controllers/storageprofile"
 	"github.com/slipway-vm/slipway/controllers/virtualmachine"
+	"github.com/slipway-vm/slipway/controllers/virtualmachineclone"
 	"github.com/slipway-vm/slipway/controllers/virtualmachineexport"
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance"
 	"github.com/slipway-vm/slipway/controllers/virtualmachinerestore"
@@ -98,5 +99,6 @@ func whereSnapshotsAreServed(snapshots, mgr ctrl.Manager) error {
 		storageprofile.SetupSnapshotClasses(snapshots),
 		virtualmachinesnapshot.SetupWithManager(snapshots, mgr),
 		virtualmachinerestore.SetupWithManager(snapshots, mgr),
+		virtualmachineclone.SetupWithManager(snapshots, mgr),
 	)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	virtv1 "kubevirt.io/api/core/v1"
@@ -23,6 +24,19 @@ import (
 )
 
 const snapping = "csi.example.com"
+
+// snappedClasses makes the classes of a driver that takes snapshots, which all tests share.
+func (c *cluster) snappedClasses(t *testing.T) {
+	t.Helper()
+	for _, class := range []client.Object{
+		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "snapped"}, Provisioner: snapping},
+		&csiv1.VolumeSnapshotClass{ObjectMeta: metav1.ObjectMeta{Name: "snapped"}, Driver: snapping, DeletionPolicy: csiv1.VolumeSnapshotContentDelete},
+	} {
+		if err := c.Create(t.Context(), class); !apierrors.IsAlreadyExists(err) {
+			must(t, err)
+		}
+	}
+}
 
 // snapped makes a claim with a volume of a driver that takes snapshots.
 func (c *cluster) snapped(t *testing.T, namespace, name string) {
@@ -77,10 +91,7 @@ func TestAVMIsBroughtBackFromItsSnapshot(t *testing.T) {
 	c := start(t)
 	g := gomega.NewWithT(t)
 	namespace := c.namespace(t)
-	must(t, c.Create(t.Context(), &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "snapped"}, Provisioner: snapping}))
-	must(t, c.Create(t.Context(), &csiv1.VolumeSnapshotClass{
-		ObjectMeta: metav1.ObjectMeta{Name: "snapped"}, Driver: snapping, DeletionPolicy: csiv1.VolumeSnapshotContentDelete,
-	}))
+	c.snappedClasses(t)
 	for _, claim := range []string{"root", "data"} {
 		c.snapped(t, namespace, claim)
 	}

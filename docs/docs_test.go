@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	clonev1 "kubevirt.io/api/clone/v1beta1"
 	virtv1 "kubevirt.io/api/core/v1"
 	exportv1 "kubevirt.io/api/export/v1beta1"
 	poolv1 "kubevirt.io/api/pool/v1beta1"
@@ -29,6 +30,7 @@ import (
 	"github.com/slipway-vm/slipway/controllers/admission/snapshot"
 	"github.com/slipway-vm/slipway/controllers/admission/virtualmachine"
 	"github.com/slipway-vm/slipway/controllers/admission/virtualmachineinstance"
+	"github.com/slipway-vm/slipway/controllers/admission/vmclone"
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/defaults"
 	"github.com/slipway-vm/slipway/internal/scheme"
 	"github.com/slipway-vm/slipway/internal/supported"
@@ -142,6 +144,8 @@ func admit(object runtime.Object, text string) (field.ErrorList, error) {
 		return append(supported.Unsupported(supported.Restore, raw), restore.Validate(object, nil)...), nil
 	case *exportv1.VirtualMachineExport:
 		return append(supported.Unsupported(supported.Export, raw), export.Validate(object)...), nil
+	case *clonev1.VirtualMachineClone:
+		return append(supported.Unsupported(supported.Clone, raw), vmclone.Validate(object)...), nil
 	case *templatev1.Template:
 		return process(object)
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/slipway-vm/slipway/cmd/virtctl/rename"
 	"github.com/slipway-vm/slipway/cmd/virtctl/ssh"
 	"github.com/slipway-vm/slipway/cmd/virtctl/template"
+	"github.com/slipway-vm/slipway/cmd/virtctl/undelete"
 	"github.com/slipway-vm/slipway/cmd/virtctl/usbredir"
 	about "github.com/slipway-vm/slipway/cmd/virtctl/version"
 	"github.com/slipway-vm/slipway/cmd/virtctl/vmexport"
@@ -58,6 +59,7 @@ func newRootCommand(program string) *cobra.Command {
 		portforward.NewCommand(access),
 		rename.NewCommand(access),
 		template.NewCommand(access),
+		undelete.NewCommand(access),
 		usbredir.NewCommand(access),
 		about.NewCommand(access, version),
 		vmexport.NewCommand(access),

@@ -1,5 +1,5 @@
 // Package admission is virt-api: it serves the webhooks that complete and check
-// VirtualMachines, VirtualMachineInstances, their replica sets, pools, snapshots, restores and exports, and DataVolumes, with
+// VirtualMachines, VirtualMachineInstances, their replica sets, pools, snapshots, restores, exports and clones, and DataVolumes, with
 // certificates that it makes itself. What is checked is in a package for each kind.
 package admission
 
@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	clonev1 "kubevirt.io/api/clone/v1beta1"
 	virtv1 "kubevirt.io/api/core/v1"
 	exportv1 "kubevirt.io/api/export/v1beta1"
 	poolv1 "kubevirt.io/api/pool/v1beta1"
@@ -33,6 +34,7 @@ import (
 	"github.com/slipway-vm/slipway/controllers/admission/taskpod"
 	"github.com/slipway-vm/slipway/controllers/admission/virtualmachine"
 	"github.com/slipway-vm/slipway/controllers/admission/virtualmachineinstance"
+	"github.com/slipway-vm/slipway/controllers/admission/vmclone"
 	"github.com/slipway-vm/slipway/controllers/cdiconfig"
 	"github.com/slipway-vm/slipway/controllers/instancetype"
 	"github.com/slipway-vm/slipway/internal/rename"
@@ -58,6 +60,7 @@ func Handlers(reader client.Reader, reviews clone.Reviewer, namespace string, no
 		"/virtualmachinesnapshots-validate":           validator(a.snapshot),
 		"/virtualmachinerestores-validate":            validator(a.restore),
 		"/virtualmachineexports-validate":             validator(a.export),
+		"/virtualmachineclones-validate":              validator(a.vmClone),
 		"/dataimportcrons-validate":                   validator(a.dataImportCron),
 		"/storageprofiles-validate":                   validator(a.storageProfile),
 		"/cdis-validate":                              validator(a.cdi),
@@ -222,6 +225,16 @@ func (a admitter) export(_ context.Context, r *review[exportv1.VirtualMachineExp
 		return export.ValidateUpdate(r.old, r.object), nil
 	}
 	return append(supported.Unsupported(supported.Export, r.raw), export.Validate(r.object)...), nil
+}
+
+func (a admitter) vmClone(_ context.Context, r *review[clonev1.VirtualMachineClone]) (field.ErrorList, error) {
+	switch {
+	case r.object.DeletionTimestamp != nil:
+		return nil, nil
+	case r.old != nil:
+		return vmclone.ValidateUpdate(r.old, r.object), nil
+	}
+	return append(supported.Unsupported(supported.Clone, r.raw), vmclone.Validate(r.object)...), nil
 }
 
 // authorizeClone lets a new DataVolume clone what its creator may.

@@ -60,14 +60,16 @@ func SetupWithManager(mgr ctrl.Manager) error {
 }
 
 // steps are done in this order in every pass over a VM that is not being deleted: the
-// disks of a VM are made whether it runs or not, what is requested says whether it is to
+// disks of a VM are made, unless they were kept for it, whether it runs or not, what is requested says whether it is to
 // run, and a failed start is written down before its VMI, the only trace of it, is removed;
 // a VMI that stays then takes up what it can of the VM's
 // changes, volumes before all else; the dump of its memory comes last.
 func (r *Reconciler) steps() []func(context.Context, *scope) error {
 	return []func(context.Context, *scope) error{
 		r.addFinalizer,
+		r.takeKept,
 		r.createDataVolumes,
+		r.keepVolumes,
 		r.readRequests,
 		r.noteFailedStart,
 		r.run,
@@ -151,4 +153,5 @@ const (
 	reasonDataVolume       = "SuccessfulDataVolumeCreate"
 	reasonDataVolumeFailed = "FailedDataVolumeCreate"
 	reasonRenamed          = "Renamed"
+	reasonKept             = "VolumesKept"
 )

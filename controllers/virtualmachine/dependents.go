@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/pod"
+	"github.com/slipway-vm/slipway/internal/keep"
 	"github.com/slipway-vm/slipway/internal/names"
 )
 
@@ -102,6 +103,12 @@ func (h handover) labels(object *metav1.PartialObjectMetadata) map[string]string
 	owned := place(object.OwnerReferences, h.from.UID) >= 0 || place(object.OwnerReferences, h.to.UID) >= 0
 	if owned && labels[virtv1.CreatedByLabel] == string(h.from.UID) {
 		labels[virtv1.CreatedByLabel] = string(h.to.UID)
+	}
+	if labels[keep.LabelFor] == string(h.from.UID) {
+		labels[keep.LabelFor] = string(h.to.UID)
+		if labels[virtv1.CreatedByLabel] == string(h.from.UID) {
+			labels[virtv1.CreatedByLabel] = string(h.to.UID)
+		}
 	}
 	if isStateOf(object, h.from) && (owned || metav1.GetControllerOf(object) == nil) {
 		maps.Copy(labels, stateLabels(h.to.Name))

@@ -42,7 +42,7 @@ func (r *Reconciler) endSteps(vm *virtv1.VirtualMachine) []func(context.Context,
 	if rename.Target(vm) != "" {
 		return []func(context.Context, *scope) error{r.findRenamed, r.carryStatus, r.handOverDependents, r.finalize}
 	}
-	return []func(context.Context, *scope) error{r.awaitReturn, r.finalize}
+	return []func(context.Context, *scope) error{r.awaitReturn, r.keepVolumes, r.recordDeleted, r.finalize}
 }
 
 // findRenamed reads, past the cache, the VM and the one that takes its place.

@@ -33,7 +33,7 @@ func newClaim(restore *snapshotv1.VirtualMachineRestore, content *snapshotv1.Vir
 	}
 	claim.Labels[labelSourceName] = content.Spec.Source.VirtualMachine.Name
 	claim.Labels[labelSourceNamespace] = content.Spec.Source.VirtualMachine.Namespace
-	claim.Annotations[annotationName], claim.Annotations[annotationLast] = restore.Name, mark(restore)
+	claim.Annotations[AnnotationName], claim.Annotations[AnnotationLast] = restore.Name, mark(restore)
 	if one.DataVolumeName != nil { // which takes it over as filled
 		claim.Annotations[annotationPopulated] = *one.DataVolumeName
 		claim.Annotations[datavolume.AnnotationAdopt] = "true"
@@ -70,7 +70,7 @@ func newDataVolume(restore *snapshotv1.VirtualMachineRestore, vm *virtv1.Virtual
 		dv.Annotations = map[string]string{}
 	}
 	dv.Labels[virtv1.CreatedByLabel] = string(vm.UID)
-	dv.Annotations[annotationName], dv.Annotations[annotationPrePopulated] = restore.Name, "true"
+	dv.Annotations[AnnotationName], dv.Annotations[annotationPrePopulated] = restore.Name, "true"
 	dv.Spec.Source, dv.Spec.SourceRef = nil, nil
 	switch {
 	case dv.Spec.PVC != nil:

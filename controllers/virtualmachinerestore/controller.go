@@ -86,7 +86,7 @@ func (r *Reconciler) ofMachine(ctx context.Context, machine client.Object) []rec
 
 // ofMade requests the restore that made a claim or a DataVolume.
 func (r *Reconciler) ofMade(_ context.Context, object client.Object) []reconcile.Request {
-	name := object.GetAnnotations()[annotationName]
+	name := object.GetAnnotations()[AnnotationName]
 	if name == "" {
 		return nil
 	}

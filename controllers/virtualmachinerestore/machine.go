@@ -15,6 +15,8 @@ import (
 	snapshotv1 "kubevirt.io/api/snapshot/v1beta1"
 
 	"github.com/slipway-vm/slipway/controllers/virtualmachine"
+	"github.com/slipway-vm/slipway/internal/keep"
+	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/rename"
 )
 
@@ -32,8 +34,10 @@ func newMachine(restore *snapshotv1.VirtualMachineRestore, content *snapshotv1.V
 	if vm.Annotations == nil {
 		vm.Annotations = map[string]string{}
 	}
-	for _, ofOld := range []string{rename.AnnotationTarget, rename.AnnotationOrigin, rename.AnnotationFailure} {
+	// What is so of the old one only: that it is renamed, or goes with the run that made it.
+	for _, ofOld := range []string{rename.AnnotationTarget, rename.AnnotationOrigin, rename.AnnotationFailure, keep.AnnotationRecord, names.LabelTaskRun} {
 		delete(vm.Annotations, ofOld)
+		delete(vm.Labels, ofOld)
 	}
 	if vm.Spec.Running != nil {
 		vm.Spec.Running = new(false)
@@ -47,8 +51,13 @@ func newMachine(restore *snapshotv1.VirtualMachineRestore, content *snapshotv1.V
 	if err := patch(vm, restore.Spec.Patches); err != nil {
 		return nil, err
 	}
-	vm.Annotations[annotationLast] = mark(restore)
+	vm.Annotations[AnnotationLast] = mark(restore)
 	return vm, nil
+}
+
+// Planned is the VM that restore makes of content, but for its disks: they are still the old VM's, whose uid was source.
+func Planned(restore *snapshotv1.VirtualMachineRestore, content *snapshotv1.VirtualMachineSnapshotContent, source *types.UID) (*virtv1.VirtualMachine, error) {
+	return newMachine(restore, content, nil, source)
 }
 
 // keepInferred names the instance type and the preference that were found by the disks before: the new ones may not tell.
@@ -80,7 +89,7 @@ func restoredMachine(vm *virtv1.VirtualMachine, restore *snapshotv1.VirtualMachi
 	if next.Annotations == nil {
 		next.Annotations = map[string]string{}
 	}
-	next.Annotations[annotationLast] = mark(restore)
+	next.Annotations[AnnotationLast] = mark(restore)
 	return next
 }
 

@@ -108,7 +108,7 @@ func TestANewVMIsHaltedAndPatched(t *testing.T) {
 	if m := vm.Spec.Instancetype; m.Name != "u1.small" || m.Kind != "VirtualMachineClusterInstancetype" || m.InferFromVolume != "" {
 		t.Errorf("its instance type is %+v", m)
 	}
-	if vm.Name != "copy" || vm.Annotations[annotationLast] != "r-1-2" {
+	if vm.Name != "copy" || vm.Annotations[AnnotationLast] != "r-1-2" {
 		t.Errorf("it is %+v", vm.ObjectMeta)
 	}
 	for _, patches := range [][]string{{`{"op":"remove","path":"/spec/nowhere"}`}, {`{"op":"replace","path":"/metadata/name","value":"x"}`}, {`nothing`}} {

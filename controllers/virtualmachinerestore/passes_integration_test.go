@@ -206,7 +206,7 @@ func (w *world) claims() []*corev1.PersistentVolumeClaim {
 func (w *world) made() map[string]*corev1.PersistentVolumeClaim {
 	all := map[string]*corev1.PersistentVolumeClaim{}
 	for _, claim := range w.claims() {
-		if claim.Annotations[annotationName] == "r" {
+		if claim.Annotations[AnnotationName] == "r" {
 			all[claim.Spec.DataSource.Name] = claim
 		}
 	}
@@ -439,7 +439,7 @@ func deletedLate(t *testing.T, c client.WithWatch) {
 	w.ask("web")
 	w.must(w.pass(c))
 	w.bind()
-	for n := 1; w.vm("web").Annotations[annotationLast] == ""; n++ {
+	for n := 1; w.vm("web").Annotations[AnnotationLast] == ""; n++ {
 		_ = w.pass((&breaking.Writes{N: n}).Client(c))
 	}
 	w.must(c.Delete(t.Context(), w.restore()))

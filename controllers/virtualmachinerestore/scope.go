@@ -105,7 +105,7 @@ func mark(restore *snapshotv1.VirtualMachineRestore) string {
 
 // restored says whether the VM has the definition that is restored.
 func (s *scope) restored() bool {
-	return s.vm != nil && s.vm.Annotations[annotationLast] == mark(s.restore)
+	return s.vm != nil && s.vm.Annotations[AnnotationLast] == mark(s.restore)
 }
 
 // locked says whether the VM is locked for this restore.

@@ -149,7 +149,7 @@ func (r *Reconciler) createClaim(ctx context.Context, s *scope, one snapshotv1.V
 // claimWaits says whether claim is to have a volume before the VM names it.
 func (r *Reconciler) claimWaits(ctx context.Context, s *scope, claim *corev1.PersistentVolumeClaim) (bool, error) {
 	switch {
-	case claim.Annotations[annotationLast] != mark(s.restore):
+	case claim.Annotations[AnnotationLast] != mark(s.restore):
 		return false, fail("PersistentVolumeClaim %s exists; delete it, or name the claim otherwise in spec.volumeRestoreOverrides", claim.Name)
 	case claim.DeletionTimestamp != nil:
 		return false, fail("PersistentVolumeClaim %s is being deleted", claim.Name)
@@ -176,7 +176,7 @@ func (r *Reconciler) takeBack(ctx context.Context, s *scope) error {
 		if err != nil {
 			return err
 		}
-		if !found || claim.Annotations[annotationLast] != mark(s.restore) {
+		if !found || claim.Annotations[AnnotationLast] != mark(s.restore) {
 			continue
 		}
 		if err := r.Delete(ctx, claim, client.Preconditions{UID: &claim.UID}); client.IgnoreNotFound(err) != nil {
@@ -189,7 +189,7 @@ func (r *Reconciler) takeBack(ctx context.Context, s *scope) error {
 // notKept begin the annotations of a claim that say what is so of its old volume only.
 var notKept = []string{
 	"pv.kubernetes.io", "volume.beta.kubernetes.io", "volume.kubernetes.io", "cdi.kubevirt.io", "k8s.io/CloneRequest", "k8s.io/CloneOf",
-	names.Domain, annotationName, annotationLast,
+	names.Domain, AnnotationName, AnnotationLast,
 }
 
 // kept are annotations without those that are not.

@@ -7,10 +7,10 @@ const Finalizer = "snapshot.kubevirt.io/vmrestore-protection"
 
 // Annotations and labels, in the field's words.
 const (
-	// annotationName on a claim or DataVolume is the name of the restore that made it.
-	annotationName = "restore.kubevirt.io/name"
-	// annotationLast on a VM or claim is the restore that it is from, by name and uid.
-	annotationLast = "restore.kubevirt.io/lastRestoreUID"
+	// AnnotationName on a claim or DataVolume is the name of the restore that made it.
+	AnnotationName = "restore.kubevirt.io/name"
+	// AnnotationLast on a VM or claim is the restore that it is from: its name, "-" and its uid.
+	AnnotationLast = "restore.kubevirt.io/lastRestoreUID"
 	// annotationPopulated on a claim is the DataVolume that it is filled for; annotationPrePopulated says so on the DataVolume.
 	annotationPopulated    = "cdi.kubevirt.io/storage.populatedFor"
 	annotationPrePopulated = "cdi.kubevirt.io/storage.prePopulated"

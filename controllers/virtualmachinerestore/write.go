@@ -12,6 +12,7 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/slipway-vm/slipway/internal/keep"
 	"github.com/slipway-vm/slipway/internal/names"
 )
 
@@ -96,7 +97,7 @@ func (r *Reconciler) createDataVolume(ctx context.Context, s *scope, one snapsho
 	if found, err = r.get(ctx, client.ObjectKeyFromObject(dv), dv); err != nil {
 		return err
 	}
-	if found && !metav1.IsControlledBy(dv, s.vm) {
+	if kept := dv.Labels[keep.LabelFor] == string(s.vm.UID); found && !kept && !metav1.IsControlledBy(dv, s.vm) {
 		return fail("DataVolume %s exists and is not VirtualMachine %s's; delete it, which must leave PersistentVolumeClaim %s", dv.Name, s.vm.Name, one.PersistentVolumeClaimName)
 	}
 	return nil

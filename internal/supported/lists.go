@@ -16,6 +16,7 @@ func lists() map[string][]Field {
 		Snapshot:               below("spec.", snapshotFields),
 		Restore:                below("spec.", restoreFields),
 		Export:                 below("spec.", exportFields),
+		Clone:                  below("spec.", cloneFields),
 		DataImportCron:         below("spec.", join(cronFields, below("template.spec.", dataVolumeFields))),
 		CDI:                    below("spec.", cdiFields),
 	}
@@ -127,6 +128,22 @@ var exportFields = []Field{
 	{Path: "tokenSecretRef", Note: "A Secret with the key token; one is made when it is left out."},
 	{Path: "ttlDuration", Note: "Two hours when left out. Then the export is deleted."},
 }
+
+// cloneFields are those of a VirtualMachineClone's spec.
+var cloneFields = join(
+	each("source.", "apiGroup kind name"),
+	each("target.", "apiGroup kind name"),
+	[]Field{
+		{Path: "labelFilters", Note: "Of the VM's labels; all are kept when it is left out."},
+		{Path: "annotationFilters"},
+		{Path: "template.labelFilters", Note: "Of the labels in the VM's template."},
+		{Path: "template.annotationFilters"},
+		{Path: "newMacAddresses", Note: "By the names of interfaces; others get addresses of their own."},
+		{Path: "newSMBiosSerial", Note: "None when left out."},
+		{Path: "patches", Note: "Of the VM's labels, its annotations, and its spec; after all the others."},
+		{Path: "volumeNamePolicy", Only: []string{"RandomizeNames", "PrefixTargetName"}, Note: "What the new claims are named."},
+	},
+)
 
 // dataVolumeFields are those of a DataVolume's spec.
 var dataVolumeFields = join(

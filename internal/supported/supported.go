@@ -24,6 +24,7 @@ const (
 	Snapshot               = "VirtualMachineSnapshot"
 	Restore                = "VirtualMachineRestore"
 	Export                 = "VirtualMachineExport"
+	Clone                  = "VirtualMachineClone"
 	DataImportCron         = "DataImportCron"
 	CDI                    = "CDI"
 )

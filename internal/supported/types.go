@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strings"
 
+	clonev1 "kubevirt.io/api/clone/v1beta1"
 	virtv1 "kubevirt.io/api/core/v1"
 	exportv1 "kubevirt.io/api/export/v1beta1"
 	poolv1 "kubevirt.io/api/pool/v1beta1"
@@ -30,6 +31,7 @@ var types = map[string]reflect.Type{
 	Snapshot:               reflect.TypeFor[snapshotv1.VirtualMachineSnapshot](),
 	Export:                 reflect.TypeFor[exportv1.VirtualMachineExport](),
 	Restore:                reflect.TypeFor[snapshotv1.VirtualMachineRestore](),
+	Clone:                  reflect.TypeFor[clonev1.VirtualMachineClone](),
 	DataImportCron:         reflect.TypeFor[cdiv1.DataImportCron](),
 	CDI:                    reflect.TypeFor[cdiv1.CDI](),
 }

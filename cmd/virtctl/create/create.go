@@ -1,4 +1,4 @@
-// Package create has the verbs that print the manifests of new objects: vm, instancetype and
+// Package create has the verbs that print the manifests of new objects: vm, clone, instancetype and
 // preference. They reach no cluster.
 package create
 
@@ -24,15 +24,15 @@ type Cluster interface {
 func NewCommand(cluster Cluster) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "create",
-		Short: "Prints the manifest of a new VirtualMachine, instance type or preference",
-		Long: `Prints the manifest of a new VirtualMachine, instance type or preference to standard output, for a file in
+		Short: "Prints the manifest of a new VirtualMachine, clone, instance type or preference",
+		Long: `Prints the manifest of a new VirtualMachine, clone of one, instance type or preference to standard output, for a file in
 git or for kubectl. Nothing is created, and no cluster is asked.`,
 		Example: `  # Make a VM of a container image:
   virtctl create vm --name web --volume-containerdisk src:quay.io/containerdisks/debian:12 | kubectl create -f -`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	command.AddCommand(newVMCommand(cluster), newInstancetypeCommand(cluster), newPreferenceCommand(cluster))
+	command.AddCommand(newVMCommand(cluster), newCloneCommand(cluster), newInstancetypeCommand(cluster), newPreferenceCommand(cluster))
 	return command
 }
 

@@ -66,6 +66,8 @@ func TestGolden(t *testing.T) {
 		"clusterpreference":      {"", `preference --name linux`},
 		"preference":             {"", `preference --name linux --namespaced --cpu-topology preferCores`},
 		"preference-namespace":   {"shop", `preference --name linux --cpu-topology any --machine-type q35 --volume-storage-class fast`},
+		"clone":                  {"", `clone --name copy --source-name web`},
+		"clone-namespace":        {"shop", `clone --name copy --source-name before --source-type snapshot --target-name web2 --label-filter '*' --label-filter '!some/key' --annotation-filter 'some/*' --template-label-filter '*' --template-annotation-filter '!a' --new-mac-address default:02-00-00-00-00-01 --new-mac-address other:02:00:00:00:00:02 --new-smbios-serial s-1`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, told, err := run(t, c.namespace, c.line)
@@ -121,6 +123,7 @@ func TestNames(t *testing.T) {
 		{"", "instancetype --cpu 1 --memory 1Gi --namespaced", `^instancetype-[a-z0-9]{5}$`},
 		{"", "preference", `^clusterpreference-[a-z0-9]{5}$`},
 		{"shop", "preference", `^preference-[a-z0-9]{5}$`},
+		{"", "clone --source-name web", `^clone-[a-z0-9]{5}$`},
 	} {
 		var names []string
 		for range 2 {
@@ -152,6 +155,12 @@ func TestRefuses(t *testing.T) {
 		"a device without a device":  {`instancetype --cpu 1 --memory 1Gi --hostdevice name:a`, `failed to parse "--hostdevice" flag: devicename must be specified`},
 		"a GPU with something else":  {`instancetype --cpu 1 --memory 1Gi --gpu name:a,devicename:b,size:c`, "unknown param(s): size:c; known are name, devicename"},
 		"a topology that is unknown": {`preference --cpu-topology dies`, `failed to parse "--cpu-topology" flag: CPU topology must have a value of sockets, cores, threads, spread or any, not "dies"`},
+		"a clone of nothing":         {`clone`, `required flag(s) "source-name" not set`},
+		"a clone of no name":         {`clone --source-name ''`, `failed to parse "--source-name" flag: source name must not be empty`},
+		"a clone of a pod":           {`clone --source-name web --source-type pod`, `failed to parse "--source-type" flag: source type pod is not supported. Supported types: vm, vmsnapshot`},
+		"a clone to a snapshot":      {`clone --source-name web --target-type snapshot`, `failed to parse "--target-type" flag: target type snapshot is not supported. Supported types: vm`},
+		"an address of no interface": {`clone --source-name web --new-mac-address 02-00-00-00-00-01`, `failed to parse "--new-mac-address" flag: 02-00-00-00-00-01 has no interface`},
+		"an interface twice":         {`clone --source-name web --new-mac-address a:02-00-00-00-00-01 --new-mac-address a:02-00-00-00-00-02`, `interface a is given twice`},
 		"an unknown flag":            {`preference --colour red`, "unknown flag: --colour"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -24,7 +24,7 @@ func Validate(restore *snapshotv1.VirtualMachineRestore, others []snapshotv1.Vir
 		errs = append(errs, field.Required(path.Child("virtualMachineSnapshotName"), "the name of a VirtualMachineSnapshot of this namespace"))
 	}
 	for i, patch := range restore.Spec.Patches {
-		if why := wrongPatch(patch); why != "" {
+		if why := WrongPatch(patch); why != "" {
 			errs = append(errs, field.Invalid(path.Child("patches").Index(i), patch, why))
 		}
 	}
@@ -62,8 +62,8 @@ func busy(other, restore *snapshotv1.VirtualMachineRestore) bool {
 // patched is where a VM may be patched: not what it is known by.
 var patched = []string{"/spec/", "/metadata/labels/", "/metadata/annotations/"}
 
-// wrongPatch says what is wrong with one JSON patch, "" for nothing.
-func wrongPatch(text string) string {
+// WrongPatch says what is wrong with one JSON patch of a new VM, "" for nothing.
+func WrongPatch(text string) string {
 	var patch struct {
 		Op   string `json:"op"`
 		Path string `json:"path"`

@@ -13,6 +13,7 @@ import (
 	admitvmi "github.com/slipway-vm/slipway/controllers/admission/virtualmachineinstance"
 	"github.com/slipway-vm/slipway/controllers/instancetype"
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/defaults"
+	"github.com/slipway-vm/slipway/internal/keep"
 	"github.com/slipway-vm/slipway/internal/supported"
 )
 
@@ -32,7 +33,7 @@ type Referred struct {
 
 // Validate returns what is wrong with vm, whose spec is at path.
 func Validate(vm *virtv1.VirtualMachine, referred Referred, path *field.Path) field.ErrorList {
-	errs := runStrategy(vm, path)
+	errs := append(runStrategy(vm, path), keeping(vm)...)
 	if vm.Spec.Template == nil {
 		return append(errs, field.Required(path.Child("template"), "missing virtual machine template."))
 	}
@@ -42,6 +43,16 @@ func Validate(vm *virtv1.VirtualMachine, referred Referred, path *field.Path) fi
 		errs = append(errs, template(vm, referred, path.Child("template", "spec"))...)
 	}
 	return errs
+}
+
+// keeping checks whether the VM says that its volumes are kept, or that they are not.
+func keeping(vm *virtv1.VirtualMachine) field.ErrorList {
+	value, given := vm.Annotations[keep.AnnotationVolumes]
+	if !given || value == "true" || value == "false" {
+		return nil
+	}
+	path := field.NewPath("metadata", "annotations").Key(keep.AnnotationVolumes)
+	return field.ErrorList{field.NotSupported(path, value, []string{"true", "false"})}
 }
 
 func runStrategy(vm *virtv1.VirtualMachine, path *field.Path) field.ErrorList {

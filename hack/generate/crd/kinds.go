@@ -30,6 +30,8 @@ const (
 	poolTypes            = "kubevirt.io/api/pool/v1beta1"
 	machineSnapshotTypes = "kubevirt.io/api/snapshot/v1beta1"
 	exportTypes          = "kubevirt.io/api/export/v1beta1"
+	cloneTypes           = "kubevirt.io/api/clone/v1beta1"
+	cloneAlphaTypes      = "kubevirt.io/api/clone/v1alpha1"
 	cdiTypes             = "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	templateTypes        = "github.com/openshift/api/template/v1"
 	snapshotTypes        = "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
@@ -116,6 +118,14 @@ var Kinds = []Kind{
 			column("SourceKind", ".spec.source.kind", ""),
 			column("SourceName", ".spec.source.name", ""),
 			column("Phase", ".status.phase", "")),
+	},
+	{
+		Group: "clone.kubevirt.io", Kind: "VirtualMachineClone", Plural: "virtualmachineclones",
+		ShortNames: []string{"vmclone", "vmclones"}, Categories: all, Status: true,
+		Versions: []Version{{Name: "v1beta1", Package: cloneTypes}, {Name: "v1alpha1", Package: cloneAlphaTypes}},
+		Columns: columns(phase,
+			column("SourceVirtualMachine", ".spec.source.name", ""),
+			column("TargetVirtualMachine", ".status.targetName", "")),
 	},
 	{
 		Group: "kubevirt.io", Kind: "KubeVirt", Plural: "kubevirts",
