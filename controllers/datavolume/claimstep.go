@@ -11,6 +11,7 @@ import (
 
 	"github.com/slipway-vm/slipway/internal/apply"
 	"github.com/slipway-vm/slipway/internal/clonesource"
+	"github.com/slipway-vm/slipway/internal/population"
 	"github.com/slipway-vm/slipway/internal/steps"
 )
 
@@ -22,6 +23,10 @@ func (r *Reconciler) ensureClaim(ctx context.Context, s *scope) error {
 	}
 	if s.claim != nil {
 		return r.checkClaim(ctx, s)
+	}
+	if name := claimName(s.dv); name != s.dv.Name {
+		s.waiting = &obstacle{reasonNotFound, fmt.Sprintf("PVC %s, which the DataVolume is to fill, is not there", name)}
+		return steps.ErrDone // the DataVolume goes, too
 	}
 	input := claimInput{DataVolume: s.dv, Class: s.class, Config: s.config}
 	if err := r.profile(ctx, s, &input); err != nil {
@@ -137,6 +142,10 @@ func (r *Reconciler) claimSource(ctx context.Context, s *scope, from *clonesourc
 	}
 	if by := metav1.GetControllerOf(claim); by != nil && by.Kind == kindDataVolume && claim.Annotations[AnnotationPodPhase] != phaseSucceeded {
 		s.waiting = &obstacle{reasonSourceUnready, fmt.Sprintf("Source PVC %s is not filled yet; it is cloned once DataVolume %s has succeeded", from.Claim, by.Name)}
+		return nil, nil, steps.ErrDone
+	}
+	if population.Awaited(claim) {
+		s.waiting = &obstacle{reasonSourceUnready, fmt.Sprintf("Source PVC %s is not filled yet; it is cloned once its populator has done so", from.Claim)}
 		return nil, nil, steps.ErrDone
 	}
 	return originOf(claim), clonesource.Defaults(claim.Labels), nil

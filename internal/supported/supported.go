@@ -25,6 +25,9 @@ const (
 	Restore                = "VirtualMachineRestore"
 	DataImportCron         = "DataImportCron"
 	CDI                    = "CDI"
+	VolumeImportSource     = "VolumeImportSource"
+	VolumeUploadSource     = "VolumeUploadSource"
+	VolumeCloneSource      = "VolumeCloneSource"
 )
 
 // Field is a field that Slipway acts on, with all that is below it.

@@ -30,6 +30,9 @@ var types = map[string]reflect.Type{
 	Restore:                reflect.TypeFor[snapshotv1.VirtualMachineRestore](),
 	DataImportCron:         reflect.TypeFor[cdiv1.DataImportCron](),
 	CDI:                    reflect.TypeFor[cdiv1.CDI](),
+	VolumeImportSource:     reflect.TypeFor[cdiv1.VolumeImportSource](),
+	VolumeUploadSource:     reflect.TypeFor[cdiv1.VolumeUploadSource](),
+	VolumeCloneSource:      reflect.TypeFor[cdiv1.VolumeCloneSource](),
 }
 
 // leavesOf returns the leaves below spec of the kind's type, by path.

@@ -1,0 +1,79 @@
+package populator
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/slipway-vm/slipway/controllers/datavolume"
+)
+
+// handOver gives the volume of the other claim, once that is whole, to the claim: by one write, after
+// which Kubernetes binds the two. That the disk is whole is noted before, so that no one sees the
+// claim bound without it. Whoever goes at whichever moment, the volume belongs to one claim: with
+// that it is reclaimed.
+func (r *Reconciler) handOver(ctx context.Context, s *scope) error {
+	if s.inPlace || s.phase() != cdiv1.Succeeded || s.other == nil || s.other.Spec.VolumeName == "" || s.bound() || s.prime.DeletionTimestamp != nil {
+		return nil
+	}
+	volume := &corev1.PersistentVolume{}
+	if err := r.live.Get(ctx, types.NamespacedName{Name: s.other.Spec.VolumeName}, volume); err != nil {
+		return fmt.Errorf("reading the volume of claim %s: %w", s.other.Name, err)
+	}
+	s.node = datavolume.NodeOf(volume) // whose virt-handler then may expand the claim
+	ref := volume.Spec.ClaimRef
+	if ref != nil && ref.UID == s.claim.UID {
+		s.whole = true
+		return nil // Kubernetes binds them
+	}
+	if ref == nil || ref.UID != s.other.UID {
+		s.waiting = &obstacle{reasonError, fmt.Sprintf("volume %s, which has the disk, was given to another claim; delete the claim and create it again", volume.Name)}
+		return nil
+	}
+	other, err := get(ctx, r.live, client.ObjectKeyFromObject(s.other), &corev1.PersistentVolumeClaim{})
+	if err != nil {
+		return err
+	}
+	if other == nil || other.UID != s.other.UID || other.DeletionTimestamp != nil {
+		return errStale
+	}
+	if busy, err := r.podWorks(ctx, s); err != nil || busy {
+		s.result.RequeueAfter = staleRetry
+		return err
+	}
+	claim, err := get(ctx, r.live, client.ObjectKeyFromObject(s.claim), &corev1.PersistentVolumeClaim{})
+	if err != nil {
+		return err
+	}
+	if claim == nil || claim.UID != s.claim.UID || claim.DeletionTimestamp != nil || claim.Spec.VolumeName != "" {
+		return errStale
+	}
+	s.whole = true
+	if err := r.writeNotes(ctx, s); err != nil {
+		return err
+	}
+	s.quiet = true
+	log.FromContext(ctx).Info("Handing the volume over", "volume", volume.Name, "from", s.other.Name)
+	before := volume.DeepCopy()
+	volume.Spec.ClaimRef = &corev1.ObjectReference{APIVersion: "v1", Kind: kindClaim, Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}
+	err = r.Patch(ctx, volume, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(manager))
+	if err != nil {
+		return fmt.Errorf("handing over volume %s: %w", volume.Name, err)
+	}
+	return nil
+}
+
+// podWorks reports whether the pod that filled the other claim, or got it bound, still has it mounted.
+func (r *Reconciler) podWorks(ctx context.Context, s *scope) (bool, error) {
+	key := types.NamespacedName{Namespace: s.claim.Namespace, Name: datavolume.PodName(s.prime.Name)}
+	pod, err := get(ctx, r.Client, key, &corev1.Pod{})
+	if err != nil || pod == nil {
+		return false, err
+	}
+	return pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed, nil
+}
