@@ -112,7 +112,7 @@ func cloneFrom(in claimInput, claim *corev1.PersistentVolumeClaim) error {
 	}
 	claim.Spec.DataSource, claim.Spec.DataSourceRef = nil, nil
 	delete(claim.Annotations, annotationSelectedNode) // it lies where its source lies
-	if source.Key().Namespace == claim.Namespace { // a volume of another namespace is brought ready
+	if source.Key().Namespace == claim.Namespace {    // a volume of another namespace is brought ready
 		claim.Spec.DataSource = source.reference()
 	}
 	if claim.Spec.StorageClassName == nil {

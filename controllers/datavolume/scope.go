@@ -125,6 +125,11 @@ func (s *scope) inPlace() bool {
 	return s.claim != nil && s.claim.Name != s.dv.Name && metav1.IsControlledBy(s.dv, s.claim) && population.InPlace(s.claim)
 }
 
+// populated reports whether a populator fills the claim and has told how far it is.
+func (s *scope) populated() bool {
+	return s.plan.kind == kindExternal && s.claim != nil && population.Source(s.claim) != "" && s.claim.Annotations[population.AnnotationProgress] != ""
+}
+
 // claimName is the name of the claim that a DataVolume fills: its own, unless a populator says otherwise.
 func claimName(dv *cdiv1.DataVolume) string {
 	name := dv.Annotations[population.AnnotationFills]
