@@ -177,7 +177,7 @@ func (l *life) play(claim *corev1.PersistentVolumeClaim) bool {
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "csi.example.com", VolumeHandle: prime}},
 		}}
 		must(l.T, l.direct.Create(l.Context(), l.volume))
-		dv.Annotations[names.AnnotationDigest] = "slipway1:00"
+		dv.Annotations = map[string]string{names.AnnotationDigest: "slipway1:00"}
 		must(l.T, l.direct.Update(l.Context(), dv))
 		dv.Status.Phase, dv.Status.Progress = cdiv1.Succeeded, "100.0%"
 		must(l.T, l.direct.Status().Update(l.Context(), dv))
