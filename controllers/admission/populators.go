@@ -21,10 +21,13 @@ func importSource(_ context.Context, r *review[cdiv1.VolumeImportSource]) (field
 }
 
 func uploadSource(_ context.Context, r *review[cdiv1.VolumeUploadSource]) (field.ErrorList, error) {
-	if r.object.DeletionTimestamp != nil {
+	switch {
+	case r.object.DeletionTimestamp != nil:
 		return nil, nil
+	case r.old != nil:
+		return populator.Unchanged(supported.VolumeUploadSource, r.old.Spec, r.object.Spec), nil
 	}
-	return populator.Upload(), nil
+	return append(supported.Unsupported(supported.VolumeUploadSource, r.raw), populator.Upload(r.object)...), nil
 }
 
 func cloneSource(_ context.Context, r *review[cdiv1.VolumeCloneSource]) (field.ErrorList, error) {

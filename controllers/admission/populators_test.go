@@ -35,7 +35,8 @@ func TestBadSourcesOfClaimsAreRefusedWithThePath(t *testing.T) {
 		{clones, clone + "{source: {kind: VolumeSnapshot, name: golden}}", []string{"spec.source.apiGroup"}},
 		{clones, clone + "{source: {apiGroup: v1, kind: PersistentVolumeClaim, name: golden}}", []string{"spec.source.apiGroup"}},
 		{clones, clone + "{source: {kind: DataVolume, name: golden}, preallocation: true}", []string{"spec.preallocation", "spec.source.kind"}},
-		{uploads, sent + "{contentType: kubevirt}", []string{"spec"}},
+		{uploads, sent + "{contentType: kubevirt, preallocation: true}", nil},
+		{uploads, sent + "{contentType: archive}", []string{"spec.contentType", "spec.contentType"}},
 	} {
 		response := ask(t, c.path, []byte(c.object), nil, "jane")
 		if got := refusedPaths(response); response.Allowed != (c.want == nil) || !slices.Equal(got, c.want) {

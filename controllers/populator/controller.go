@@ -40,6 +40,7 @@ func SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(populated)).
 		Watches(&cdiv1.DataVolume{}, handler.EnqueueRequestsFromMapFunc(controllingClaim)).
 		Watches(&cdiv1.VolumeImportSource{}, handler.EnqueueRequestsFromMapFunc(r.usersOf(cdiv1.VolumeImportSourceRef))).
+		Watches(&cdiv1.VolumeUploadSource{}, handler.EnqueueRequestsFromMapFunc(r.usersOf(cdiv1.VolumeUploadSourceRef))).
 		Watches(&cdiv1.VolumeCloneSource{}, handler.EnqueueRequestsFromMapFunc(r.usersOf(cdiv1.VolumeCloneSourceRef))).
 		Watches(&storagev1.StorageClass{}, handler.EnqueueRequestsFromMapFunc(r.waitingFor)).
 		Complete(r)

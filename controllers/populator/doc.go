@@ -45,6 +45,8 @@ const (
 	reasonNotCreated  = "ErrCreatingPVCPrime"
 	reasonImported    = "importSucceeded"
 	reasonNotImported = "importFailed"
+	reasonUploaded    = "UploadSucceeded"
+	reasonNotUploaded = "UploadFailed"
 	reasonCloned      = "CloneSucceeded"
 	reasonNotCloned   = "CloneFailed"
 	reasonPending     = "Pending"

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/slipway-vm/slipway/controllers/datavolume"
+	"github.com/slipway-vm/slipway/internal/upload"
 )
 
 // handOver gives the volume of the other claim, once that is whole, to the claim: by one write, after
@@ -71,6 +72,9 @@ func (r *Reconciler) handOver(ctx context.Context, s *scope) error {
 // podWorks reports whether the pod that filled the other claim, or got it bound, still has it mounted.
 func (r *Reconciler) podWorks(ctx context.Context, s *scope) (bool, error) {
 	key := types.NamespacedName{Namespace: s.claim.Namespace, Name: datavolume.PodName(s.prime.Name)}
+	if s.kind == cdiv1.VolumeUploadSourceRef {
+		key.Name = upload.ServerName(s.prime.Name)
+	}
 	pod, err := get(ctx, r.Client, key, &corev1.Pod{})
 	if err != nil || pod == nil {
 		return false, err

@@ -10,13 +10,15 @@ import (
 	"github.com/slipway-vm/slipway/controllers/datavolume"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/population"
+	"github.com/slipway-vm/slipway/internal/upload"
 )
 
 // primeInput is all that the DataVolume of a claim is built from.
 type primeInput struct {
 	Claim *corev1.PersistentVolumeClaim
-	// Import or Clone is the claim's source; one is set.
+	// Import, Upload or Clone is the claim's source; one is set.
 	Import *cdiv1.VolumeImportSource
+	Upload *cdiv1.VolumeUploadSource
 	Clone  *cdiv1.VolumeCloneSource
 	// InPlace says that the DataVolume fills the claim itself.
 	InPlace bool
@@ -53,6 +55,9 @@ func buildPrime(in primeInput) *cdiv1.DataVolume {
 	switch {
 	case in.Import != nil:
 		importFrom(in.Import, &dv.Spec)
+	case in.Upload != nil:
+		dv.Spec.Preallocation, dv.Spec.ContentType = in.Upload.Spec.Preallocation, in.Upload.Spec.ContentType
+		dv.Spec.Source = &cdiv1.DataVolumeSource{Upload: &cdiv1.DataVolumeSourceUpload{}}
 	case in.Clone != nil:
 		cloneFrom(in.Clone, &dv.Spec)
 	}
@@ -98,7 +103,7 @@ func withoutRecord(annotations map[string]string) map[string]string {
 	}
 	for _, name := range []string{
 		datavolume.AnnotationPodPhase, datavolume.AnnotationRestarts, datavolume.AnnotationFailure, names.AnnotationDigest,
-		population.AnnotationPrime, population.AnnotationProgress, annotationRunning, annotationRunningReason, annotationClonePhase, annotationCloneType,
+		upload.AnnotationReady, population.AnnotationPrime, population.AnnotationProgress, annotationRunning, annotationRunningReason, annotationClonePhase, annotationCloneType,
 	} {
 		delete(kept, name)
 	}

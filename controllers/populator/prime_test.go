@@ -19,6 +19,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 type input struct {
 	Claim   corev1.PersistentVolumeClaim `json:"claim"`
 	Import  *cdiv1.VolumeImportSource    `json:"import,omitempty"`
+	Upload  *cdiv1.VolumeUploadSource    `json:"upload,omitempty"`
 	Clone   *cdiv1.VolumeCloneSource     `json:"clone,omitempty"`
 	InPlace bool                         `json:"inPlace,omitempty"`
 }
@@ -38,7 +39,7 @@ func TestDataVolumesOfClaims(t *testing.T) {
 			if err := yaml.UnmarshalStrict(data, &in); err != nil {
 				t.Fatal(err)
 			}
-			got, err := yaml.Marshal(buildPrime(primeInput{Claim: &in.Claim, Import: in.Import, Clone: in.Clone, InPlace: in.InPlace}))
+			got, err := yaml.Marshal(buildPrime(primeInput{Claim: &in.Claim, Import: in.Import, Upload: in.Upload, Clone: in.Clone, InPlace: in.InPlace}))
 			if err != nil {
 				t.Fatal(err)
 			}

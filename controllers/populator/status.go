@@ -18,6 +18,7 @@ import (
 	"github.com/slipway-vm/slipway/internal/apply"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/population"
+	"github.com/slipway-vm/slipway/internal/upload"
 )
 
 // notes computes the annotations that say on the claim what its population has reached. Of a claim
@@ -83,11 +84,14 @@ func running(s *scope, n map[string]string) {
 // record adds what the filling of the other claim has reached.
 func record(s *scope, n map[string]string) {
 	n[population.AnnotationPrime] = s.prime.Name
+	if s.other != nil && !s.whole {
+		n[upload.AnnotationReady] = s.other.Annotations[upload.AnnotationReady]
+	}
 	n[datavolume.AnnotationRestarts] = strconv.Itoa(int(s.prime.Status.RestartCount))
 	switch s.phase() {
-	case cdiv1.ImportScheduled:
+	case cdiv1.ImportScheduled, cdiv1.UploadScheduled:
 		n[datavolume.AnnotationPodPhase] = phasePending
-	case cdiv1.ImportInProgress:
+	case cdiv1.ImportInProgress, cdiv1.UploadReady:
 		n[datavolume.AnnotationPodPhase] = phaseRunning
 	case cdiv1.Failed:
 		n[datavolume.AnnotationPodPhase] = phaseFailed
@@ -181,7 +185,7 @@ func same(s *scope, wanted map[string]string) bool {
 func (r *Reconciler) tell(s *scope, now map[string]string) {
 	before := r.told.swap(s.claim, now)
 	changed := func(name string) bool { return before[name] != now[name] }
-	clone := s.kind == cdiv1.VolumeCloneSourceRef
+	words := wordsOf[s.kind]
 	emit := func(kind, reason, format string, args ...any) {
 		r.events.Eventf(s.claim, nil, kind, reason, eventAction, format, args...)
 	}
@@ -194,17 +198,18 @@ func (r *Reconciler) tell(s *scope, now map[string]string) {
 		if changed(annotationRunningReason) || changed(datavolume.AnnotationFailure) {
 			emit(kind, s.waiting.reason, "%s", s.waiting.message)
 		}
-	case s.whole && changed(population.AnnotationProgress) && clone:
-		emit(corev1.EventTypeNormal, reasonCloned, "Successfully cloned into %s", s.claim.Name)
 	case s.whole && changed(population.AnnotationProgress):
-		emit(corev1.EventTypeNormal, reasonImported, "Successfully imported into %s", s.claim.Name)
+		emit(corev1.EventTypeNormal, words.done, words.doneText, s.claim.Name)
 	case s.phase() == cdiv1.Failed && changed(annotationRunningReason):
-		reason, format := reasonNotImported, "import into %s failed: %s"
-		if clone {
-			reason, format = reasonNotCloned, "Cloning into %s failed: %s"
-		}
-		emit(corev1.EventTypeWarning, reason, format, s.claim.Name, s.failure())
+		emit(corev1.EventTypeWarning, words.failed, words.failedText, s.claim.Name, s.failure())
 	}
+}
+
+// wordsOf are the reasons and texts of events by the kind of the source, in the field's words.
+var wordsOf = map[string]struct{ done, doneText, failed, failedText string }{
+	cdiv1.VolumeImportSourceRef: {reasonImported, "Successfully imported into %s", reasonNotImported, "import into %s failed: %s"},
+	cdiv1.VolumeUploadSourceRef: {reasonUploaded, "Successfully uploaded into %s", reasonNotUploaded, "Upload into %s failed: %s"},
+	cdiv1.VolumeCloneSourceRef:  {reasonCloned, "Successfully cloned into %s", reasonNotCloned, "Cloning into %s failed: %s"},
 }
 
 // failure says why the DataVolume has failed.

@@ -86,10 +86,7 @@ func (r *Reconciler) removePrime(ctx context.Context, s *scope) error {
 // refuse ends the pass on what cannot be filled.
 func (r *Reconciler) refuse(_ context.Context, s *scope) error {
 	ref := s.claim.Spec.DataSourceRef
-	switch {
-	case s.kind == cdiv1.VolumeUploadSourceRef:
-		s.waiting = &obstacle{reasonUnsupported, "VolumeUploadSource is not supported yet; create a DataVolume with source upload instead"}
-	case ref.Namespace != nil && *ref.Namespace != s.claim.Namespace:
+	if ref.Namespace != nil && *ref.Namespace != s.claim.Namespace {
 		s.waiting = &obstacle{reasonUnsupported, fmt.Sprintf("spec.dataSourceRef.namespace %s is not supported; name a %s of the claim's own namespace", *ref.Namespace, s.kind)}
 	}
 	if s.waiting != nil {
@@ -199,15 +196,18 @@ func (r *Reconciler) ensurePrime(ctx context.Context, s *scope) error {
 func (r *Reconciler) source(ctx context.Context, s *scope, input *primeInput) error {
 	key := types.NamespacedName{Namespace: s.claim.Namespace, Name: s.claim.Spec.DataSourceRef.Name}
 	var err error
-	if s.kind == cdiv1.VolumeCloneSourceRef {
+	switch s.kind {
+	case cdiv1.VolumeCloneSourceRef:
 		input.Clone, err = get(ctx, r.Client, key, &cdiv1.VolumeCloneSource{})
-	} else {
+	case cdiv1.VolumeUploadSourceRef:
+		input.Upload, err = get(ctx, r.Client, key, &cdiv1.VolumeUploadSource{})
+	default:
 		input.Import, err = get(ctx, r.Client, key, &cdiv1.VolumeImportSource{})
 	}
 	if err != nil {
 		return err
 	}
-	if input.Clone == nil && input.Import == nil {
+	if input.Clone == nil && input.Import == nil && input.Upload == nil {
 		s.waiting = &obstacle{reasonPending, fmt.Sprintf("%s %s not found; the claim is filled once it exists", s.kind, key.Name)}
 		return steps.ErrDone
 	}

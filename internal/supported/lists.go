@@ -18,7 +18,7 @@ func lists() map[string][]Field {
 		DataImportCron:         below("spec.", join(cronFields, below("template.spec.", dataVolumeFields))),
 		CDI:                    below("spec.", cdiFields),
 		VolumeImportSource:     below("spec.", join(importFields, fillFields)),
-		VolumeUploadSource:     nil, // refused as a whole
+		VolumeUploadSource:     below("spec.", []Field{{Path: "contentType", Only: []string{"kubevirt"}}, {Path: "preallocation"}}),
 		VolumeCloneSource:      below("spec.", cloneFields),
 	}
 }

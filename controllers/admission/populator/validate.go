@@ -31,9 +31,10 @@ func Import(source *cdiv1.VolumeImportSource) field.ErrorList {
 	return datavolume.ValidateSource(&cdiv1.DataVolumeSpec{Source: &from, ContentType: spec.ContentType, Preallocation: spec.Preallocation}, path)
 }
 
-// Upload returns that a VolumeUploadSource cannot be used, and what can.
-func Upload() field.ErrorList {
-	return field.ErrorList{field.Forbidden(field.NewPath("spec"), "VolumeUploadSource is not supported yet; create a DataVolume with source upload, or use virtctl image-upload")}
+// Upload returns what is wrong with a new VolumeUploadSource.
+func Upload(source *cdiv1.VolumeUploadSource) field.ErrorList {
+	from := cdiv1.DataVolumeSource{Upload: &cdiv1.DataVolumeSourceUpload{}}
+	return datavolume.ValidateSource(&cdiv1.DataVolumeSpec{Source: &from, ContentType: source.Spec.ContentType}, field.NewPath("spec"))
 }
 
 // Clone returns what is wrong with a new VolumeCloneSource.
