@@ -23,7 +23,7 @@ func TestBadSourcesOfClaimsAreRefusedWithThePath(t *testing.T) {
 		{imports, from + "{source: {s3: {url: 'https://example.com/bucket/files.tar'}}, contentType: archive}", nil},
 		{imports, from + "{source: {blank: {}}}", nil},
 		{imports, from + "{}", []string{"spec.source"}},
-		{imports, from + "{source: {}}", []string{"spec.source", "spec.source"}},
+		{imports, from + "{source: {}}", []string{"spec.source"}},
 		{imports, from + "{source: {blank: {}, http: {url: 'https://example.com/disk'}}}", []string{"spec.source"}},
 		{imports, from + "{source: {http: {url: example}}}", []string{"spec.source.http.url"}},
 		{imports, from + "{source: {blank: {}}, contentType: archive}", []string{"spec.contentType"}},

@@ -15,8 +15,8 @@ import (
 	"github.com/slipway-vm/slipway/internal/upload"
 )
 
-// target is a claim that says what annotations do; with a source it is filled by an upload.
-func target(name string, source bool, annotations map[string]string) *corev1.PersistentVolumeClaim {
+// waiting is a claim that says what annotations do; with a source it is filled by an upload.
+func waiting(name string, source bool, annotations map[string]string) *corev1.PersistentVolumeClaim {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: name, Annotations: annotations}}
 	if source {
 		claim.UID = "1"
@@ -35,14 +35,14 @@ func TestAnImageGoesToWhatIsFilledForItsClaim(t *testing.T) {
 		claims   []client.Object
 		to, fail string
 	}{
-		"a DataVolume's":                   {[]client.Object{target("disk", false, ready)}, "disk", ""},
-		"another for it":                   {[]client.Object{target("disk", true, chosen("true", "true")), target("prime-1", false, ready)}, "prime-1", ""},
-		"the claim itself, by its server":  {[]client.Object{target("disk", true, chosen("false", "true"))}, "prime-1", ""},
-		"the other is not there yet":       {[]client.Object{target("disk", true, nil)}, "", "not there yet"},
-		"it is filled":                     {[]client.Object{target("disk", true, map[string]string{phase: "Succeeded"})}, "", "already finished uploading"},
-		"the other is filled, not yet its": {[]client.Object{target("disk", true, chosen("true", "")), target("prime-1", false, map[string]string{upload.AnnotationTarget: "", phase: "Succeeded"})}, "", "already finished uploading"},
+		"a DataVolume's":                   {[]client.Object{waiting("disk", false, ready)}, "disk", ""},
+		"another for it":                   {[]client.Object{waiting("disk", true, chosen("true", "true")), waiting("prime-1", false, ready)}, "prime-1", ""},
+		"the claim itself, by its server":  {[]client.Object{waiting("disk", true, chosen("false", "true"))}, "prime-1", ""},
+		"the other is not there yet":       {[]client.Object{waiting("disk", true, nil)}, "", "not there yet"},
+		"it is filled":                     {[]client.Object{waiting("disk", true, map[string]string{phase: "Succeeded"})}, "", "already finished uploading"},
+		"the other is filled, not yet its": {[]client.Object{waiting("disk", true, chosen("true", "")), waiting("prime-1", false, map[string]string{upload.AnnotationTarget: "", phase: "Succeeded"})}, "", "already finished uploading"},
 		"nothing":                          {nil, "", "doesn't exist"},
-		"no upload":                        {[]client.Object{target("disk", false, nil)}, "", "is not an upload target"},
+		"no upload":                        {[]client.Object{waiting("disk", false, nil)}, "", "is not an upload target"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := &uploadproxy.Cluster{Client: fake.NewClientBuilder().WithScheme(scheme.New()).WithObjects(c.claims...).Build()}
