@@ -19,7 +19,7 @@ import (
 // claim bound without it. Whoever goes at whichever moment, the volume belongs to one claim: with
 // that it is reclaimed.
 func (r *Reconciler) handOver(ctx context.Context, s *scope) error {
-	if s.inPlace || s.phase() != cdiv1.Succeeded || s.other == nil || s.other.Spec.VolumeName == "" || s.bound() || s.prime.DeletionTimestamp != nil {
+	if !s.deliverable() {
 		return nil
 	}
 	volume := &corev1.PersistentVolume{}
@@ -36,23 +36,12 @@ func (r *Reconciler) handOver(ctx context.Context, s *scope) error {
 		s.waiting = &obstacle{reasonError, fmt.Sprintf("volume %s, which has the disk, was given to another claim; delete the claim and create it again", volume.Name)}
 		return nil
 	}
-	other, err := get(ctx, r.live, client.ObjectKeyFromObject(s.other), &corev1.PersistentVolumeClaim{})
-	if err != nil {
+	if err := r.checkBoth(ctx, s); err != nil {
 		return err
-	}
-	if other == nil || other.UID != s.other.UID || other.DeletionTimestamp != nil {
-		return errStale
 	}
 	if busy, err := r.podWorks(ctx, s); err != nil || busy {
 		s.result.RequeueAfter = staleRetry
 		return err
-	}
-	claim, err := get(ctx, r.live, client.ObjectKeyFromObject(s.claim), &corev1.PersistentVolumeClaim{})
-	if err != nil {
-		return err
-	}
-	if claim == nil || claim.UID != s.claim.UID || claim.DeletionTimestamp != nil || claim.Spec.VolumeName != "" {
-		return errStale
 	}
 	s.whole = true
 	if err := r.writeNotes(ctx, s); err != nil {
@@ -61,10 +50,31 @@ func (r *Reconciler) handOver(ctx context.Context, s *scope) error {
 	s.quiet = true
 	log.FromContext(ctx).Info("Handing the volume over", "volume", volume.Name, "from", s.other.Name)
 	before := volume.DeepCopy()
-	volume.Spec.ClaimRef = &corev1.ObjectReference{APIVersion: "v1", Kind: kindClaim, Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}
-	err = r.Patch(ctx, volume, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(manager))
+	volume.Spec.ClaimRef = &corev1.ObjectReference{APIVersion: "v1", Kind: kindClaim, Namespace: s.claim.Namespace, Name: s.claim.Name, UID: s.claim.UID}
+	err := r.Patch(ctx, volume, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(manager))
 	if err != nil {
 		return fmt.Errorf("handing over volume %s: %w", volume.Name, err)
+	}
+	return nil
+}
+
+// deliverable reports whether the other claim is whole, and the claim has no volume yet.
+func (s *scope) deliverable() bool {
+	return !s.inPlace && s.phase() == cdiv1.Succeeded && s.prime.DeletionTimestamp == nil &&
+		s.other != nil && s.other.Spec.VolumeName != "" && !s.bound()
+}
+
+// checkBoth makes sure, past the cache, that the claim has no volume yet and the other one has it still:
+// what is being deleted takes its volume along.
+func (r *Reconciler) checkBoth(ctx context.Context, s *scope) error {
+	for _, read := range []*corev1.PersistentVolumeClaim{s.claim, s.other} {
+		live, err := get(ctx, r.live, client.ObjectKeyFromObject(read), &corev1.PersistentVolumeClaim{})
+		if err != nil {
+			return err
+		}
+		if live == nil || live.UID != read.UID || live.DeletionTimestamp != nil || live.Spec.VolumeName != read.Spec.VolumeName {
+			return errStale
+		}
 	}
 	return nil
 }

@@ -162,6 +162,14 @@ func (r *Reconciler) ensurePrime(ctx context.Context, s *scope) error {
 	if err := r.source(ctx, s, &input); err != nil {
 		return err
 	}
+	if err := r.checkUnfilled(ctx, s); err != nil {
+		return err
+	}
+	return r.createPrime(ctx, s, buildPrime(input))
+}
+
+// checkUnfilled makes sure that the claim is still to be filled, past the cache.
+func (r *Reconciler) checkUnfilled(ctx context.Context, s *scope) error {
 	claim, err := get(ctx, r.live, client.ObjectKeyFromObject(s.claim), &corev1.PersistentVolumeClaim{})
 	if err != nil {
 		return err
@@ -170,8 +178,12 @@ func (r *Reconciler) ensurePrime(ctx context.Context, s *scope) error {
 		claim.Annotations[datavolume.AnnotationPodPhase] != s.claim.Annotations[datavolume.AnnotationPodPhase] || !s.inPlace && claim.Spec.VolumeName != "" {
 		return errStale
 	}
-	prime := buildPrime(input)
-	err = r.Create(ctx, prime, client.FieldOwner(names.ManagerData))
+	return nil
+}
+
+// createPrime creates the DataVolume, or says why that is refused.
+func (r *Reconciler) createPrime(ctx context.Context, s *scope, prime *cdiv1.DataVolume) error {
+	err := r.Create(ctx, prime, client.FieldOwner(names.ManagerData))
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		return errStale

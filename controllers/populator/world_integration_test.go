@@ -33,6 +33,14 @@ import (
 func start(t *testing.T) client.Client {
 	t.Helper()
 	config := apiserver.Start(t, "../hyperconverged/components/crds")
+	c, err := client.New(config, client.Options{Scheme: scheme.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Before the controllers: the authority of upload servers is in there.
+	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "slipway"}}); err != nil {
+		t.Fatal(err)
+	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller: controllerconfig.Controller{SkipNameValidation: new(true)},
@@ -55,10 +63,6 @@ func start(t *testing.T) client.Client {
 			t.Error(err)
 		}
 	})
-	c, err := client.New(config, client.Options{Scheme: scheme.New()})
-	if err != nil {
-		t.Fatal(err)
-	}
 	objects := []client.Object{&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "csi.example.com"}}}
 	for name, class := range map[string]storagev1.StorageClass{
 		"fast":  {Provisioner: "csi.example.com", VolumeBindingMode: new(storagev1.VolumeBindingImmediate)},
