@@ -21,12 +21,8 @@ func (r *Reconciler) ensureClaim(ctx context.Context, s *scope) error {
 	if s.failed != nil {
 		return steps.ErrDone
 	}
-	if s.claim != nil {
+	if s.claim != nil || claimName(s.dv) != s.dv.Name {
 		return r.checkClaim(ctx, s)
-	}
-	if name := claimName(s.dv); name != s.dv.Name {
-		s.waiting = &obstacle{reasonNotFound, fmt.Sprintf("PVC %s, which the DataVolume is to fill, is not there", name)}
-		return steps.ErrDone // the DataVolume goes, too
 	}
 	input := claimInput{DataVolume: s.dv, Class: s.class, Config: s.config}
 	if err := r.profile(ctx, s, &input); err != nil {
@@ -68,8 +64,13 @@ func (r *Reconciler) ensureClaim(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// checkClaim ends the pass on a claim that is not the DataVolume's, unless it may take it over.
+// checkClaim ends the pass on a claim that is not the DataVolume's, unless it may take it over, and
+// without the claim that a populator has the DataVolume fill.
 func (r *Reconciler) checkClaim(ctx context.Context, s *scope) error {
+	if s.claim == nil {
+		s.waiting = &obstacle{reasonNotFound, fmt.Sprintf("PVC %s, which the DataVolume is to fill, is not there", claimName(s.dv))}
+		return steps.ErrDone // the DataVolume goes, too
+	}
 	if s.claim.DeletionTimestamp != nil {
 		s.waiting = &obstacle{reasonPending, fmt.Sprintf("PVC %s is being deleted", s.claim.Name)}
 		return steps.ErrDone

@@ -246,10 +246,9 @@ func (w *world) play(prime *cdiv1.DataVolume, phase corev1.PodPhase, last *trans
 	})
 	pod.Status.Phase = phase
 	status := corev1.ContainerStatus{Name: "importer"}
-	switch {
-	case last == nil:
+	if last == nil {
 		status.State.Running = &corev1.ContainerStateRunning{}
-	default:
+	} else {
 		message, err := last.Encode()
 		w.must(err)
 		ended := &corev1.ContainerStateTerminated{Message: string(message)}
