@@ -198,7 +198,7 @@ func TestImagesOfOtherHypervisorsThatAreRefused(t *testing.T) {
 		"a truncated vhd":                   {readFile(t, convert(t, raw, at("x.vhd"), "vpc"))[:3<<20], transfer.InvalidImage, "truncated"},
 		"a truncated vhdx":                  {readFile(t, convert(t, raw, at("x.vhdx"), "vhdx"))[:3<<20], transfer.InvalidImage, "truncated"},
 		"a bzip2 stream that ends early":    {readFile(t, pack(t, raw, at("x.bz2"), "bzip2", "-c"))[:1<<20], transfer.InvalidImage, "too early"},
-		"a broken bzip2 stream":             {append([]byte("BZh9"), vmdk[:5000]...), transfer.InvalidImage, "bz2"},
+		"a broken bzip2 stream":             {append([]byte("BZh91AY&SY"), vmdk[:5000]...), transfer.InvalidImage, "bz2"},
 		"an archive with two disks":         {diskimage.Tar(disk, diskimage.Member{Name: "other.vmdk", Data: vmdk}), transfer.WrongFormat, "other.vmdk"},
 		"an archive without a disk":         {diskimage.Tar(diskimage.Member{Name: "box.ovf", Data: []byte("<x/>")}, diskimage.Member{Name: "empty.vmdk"}), transfer.WrongFormat, "no disk"},
 		"an archive in an archive":          {diskimage.Tar(diskimage.Member{Name: "box.ova", Data: diskimage.Tar(disk)}), transfer.WrongFormat, "inside of a tar"},

@@ -20,7 +20,7 @@ import (
 // PodOptions are what an importer pod is told by flags, mounts and environment.
 type PodOptions struct {
 	Options
-	// URL is the source: http, https, or docker for an image in a registry; empty makes a blank disk.
+	// URL is the source: http, https, gs, or docker for an image in a registry; empty makes a blank disk.
 	URL string
 	// Architecture is that of the image, as in source.RegistryOptions.
 	Architecture string

@@ -26,7 +26,7 @@ func (j *job) fromSender(ctx context.Context) error {
 	j.progress.follow(func() transfer.Progress {
 		return transfer.Progress{Done: sent.count.Load(), Total: max(sent.size, 0)}
 	})
-	err := j.unpack(ctx, bufio.NewReaderSize(sent, 256<<10), sent.size)
+	err := j.unpack(ctx, bufio.NewReaderSize(sent, streamBuffer), sent.size)
 	if err == nil {
 		err = sent.drain(ctx)
 	}

@@ -6,12 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 
 	"github.com/slipway-vm/slipway/importer/archive"
 	"github.com/slipway-vm/slipway/importer/image"
 	"github.com/slipway-vm/slipway/importer/target"
-	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/transfer"
 )
 
@@ -37,14 +35,12 @@ func (j *job) fillDirectory(ctx context.Context) error {
 
 func (j *job) fillTree(ctx context.Context, tree *archive.Tree) error {
 	// The volume has the room that it would have for a disk.
-	options := j.options.Target
-	options.Path = filepath.Join(options.Path, names.DiskFile)
-	volume, err := target.Open(options)
+	room, err := target.Room(j.options.Target.Path, j.options.Target.Size)
 	if err != nil {
 		return fmt.Errorf("opening the volume: %w", err)
 	}
 	return j.fromHTTP(ctx, func(ctx context.Context) error {
-		return j.stream(ctx, func(stream *bufio.Reader) error { return j.unpackTree(ctx, stream, tree, volume.Capacity()) })
+		return j.stream(ctx, func(stream *bufio.Reader) error { return j.unpackTree(ctx, stream, tree, room) })
 	})
 }
 

@@ -21,8 +21,8 @@ func newUploadServerCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "upload-server",
 		Short: "Fills a volume with a disk image that is sent to it",
-		Long: `Takes one raw or qcow2 image, which may be packed with gzip, xz or zstd, from cdi-uploadproxy, writes it to a block
-device or a disk file as it comes, and ends. One pass, in bounded memory.`,
+		Long: `Takes one disk image from cdi-uploadproxy, of any of the formats that "slipway import" reads, writes it to a block device
+or a disk file as it comes, and ends. One pass, in bounded memory.`,
 		Example: `  slipway upload-server --cert-dir ./certs --target ./disk.img --size 21474836480`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

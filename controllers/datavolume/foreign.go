@@ -80,7 +80,7 @@ func NodeOf(volume *corev1.PersistentVolume) string {
 	}
 	for _, term := range volume.Spec.NodeAffinity.Required.NodeSelectorTerms {
 		for _, expression := range term.MatchExpressions {
-			if expression.Key == names.TopologyNode && len(expression.Values) == 1 {
+			if expression.Key == names.TopologyNode && expression.Operator == corev1.NodeSelectorOpIn && len(expression.Values) == 1 {
 				return expression.Values[0]
 			}
 		}

@@ -47,6 +47,16 @@ type listener struct {
 
 	mu     sync.Mutex
 	latest transfer.Progress
+	told   bool // whether the pod has said something, or could not be asked
+}
+
+// set notes what the pod says, and returns what it said before.
+func (l *listener) set(progress transfer.Progress) (before transfer.Progress, first bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before, first = l.latest, !l.told
+	l.latest, l.told = progress, true
+	return before, first
 }
 
 func newListeners() *listeners {
@@ -117,10 +127,10 @@ func (l *listeners) stop(dv types.NamespacedName) {
 	}
 }
 
-// latest is what pod said last; zero when it has said nothing.
-func (l *listeners) latest(pod *corev1.Pod) transfer.Progress {
+// latest is what pod said last; zero when it has said nothing. told is false while it was not asked yet.
+func (l *listeners) latest(pod *corev1.Pod) (progress transfer.Progress, told bool) {
 	if pod == nil {
-		return transfer.Progress{}
+		return transfer.Progress{}, false
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,10 +138,10 @@ func (l *listeners) latest(pod *corev1.Pod) transfer.Progress {
 		if one.pod == pod.UID {
 			one.mu.Lock()
 			defer one.mu.Unlock()
-			return one.latest
+			return one.latest, one.told
 		}
 	}
-	return transfer.Progress{}
+	return transfer.Progress{}, false
 }
 
 func (l *listener) end() { l.once.Do(func() { close(l.ended) }) }
@@ -153,6 +163,9 @@ func (l *listeners) run(ctx context.Context, one *listener) {
 		if ctx.Err() != nil {
 			return
 		}
+		if _, first := one.set(l.said(one)); first {
+			l.report(ctx, one)
+		}
 		logger.V(1).Info("Listening to the importer again", "pause", pause, "cause", fmt.Sprint(err))
 		timer := time.NewTimer(pause)
 		select {
@@ -164,7 +177,23 @@ func (l *listeners) run(ctx context.Context, one *listener) {
 	}
 }
 
-// stream reads lines until the importer ends them, and reports at most once in reportEvery.
+// said is what the pod of one said last.
+func (l *listeners) said(one *listener) transfer.Progress {
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	return one.latest
+}
+
+// report brings a pass over the listener's DataVolume.
+func (l *listeners) report(ctx context.Context, one *listener) {
+	select {
+	case l.changed <- event.GenericEvent{Object: &cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Namespace: one.dv.Namespace, Name: one.dv.Name}}}:
+	case <-ctx.Done():
+	}
+}
+
+// stream reads lines until the importer ends them, and reports at most once in reportEvery; at once
+// what a pod says first, and that it begins anew.
 func (l *listeners) stream(ctx context.Context, one *listener) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, one.address, nil)
 	if err != nil {
@@ -185,18 +214,13 @@ func (l *listeners) stream(ctx context.Context, one *listener) error {
 		if err := json.Unmarshal(lines.Bytes(), &progress); err != nil {
 			return fmt.Errorf("reading the progress: %w", err)
 		}
-		one.mu.Lock()
-		one.latest = progress
-		one.mu.Unlock()
-		if progress.Done == 0 || time.Since(reported) < reportEvery {
+		before, first := one.set(progress)
+		anew := progress.Done == 0 && before.Done > 0
+		if !first && !anew && (progress.Done == 0 || time.Since(reported) < reportEvery) {
 			continue
 		}
 		reported = time.Now()
-		select {
-		case l.changed <- event.GenericEvent{Object: &cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Namespace: one.dv.Namespace, Name: one.dv.Name}}}:
-		case <-ctx.Done():
-			return nil
-		}
+		l.report(ctx, one)
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ func TestProgressIsHeardAndFollowedOverARestart(t *testing.T) {
 		case <-time.After(time.Minute):
 			t.Fatal("no event")
 		}
-		if got := l.latest(pod).Percent(); got != strings.TrimSpace([]string{"", "25.00%", "50.00%"}[n]) {
+		if got := heard(l, pod); got != strings.TrimSpace([]string{"", "25.00%", "50.00%"}[n]) {
 			t.Errorf("heard %s", got)
 		}
 	}
@@ -70,6 +70,12 @@ func TestProgressIsHeardAndFollowedOverARestart(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
+}
+
+// heard is what pod said last, in per cent.
+func heard(l *listeners, pod *corev1.Pod) string {
+	progress, _ := l.latest(pod)
+	return progress.Percent()
 }
 
 func TestAnUploadServerTellsOfItsProgressElsewhere(t *testing.T) {

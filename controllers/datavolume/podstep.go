@@ -118,11 +118,11 @@ func (r *Reconciler) cleanUp(ctx context.Context, s *scope) error {
 		return nil
 	}
 	r.listeners.stop(client.ObjectKeyFromObject(s.dv))
+	if err := r.endUpload(ctx, s); err != nil {
+		return err
+	}
 	retain := s.done() && s.dv.Annotations[AnnotationRetain] == valueTrue
 	if s.pod != nil && s.pod.DeletionTimestamp == nil && !retain {
-		if err := r.endUpload(ctx, s); err != nil {
-			return err
-		}
 		log.FromContext(ctx).Info("Deleting the importer pod", "pod", s.pod.Name, "phase", s.pod.Status.Phase)
 		if err := r.Delete(ctx, s.pod, client.Preconditions{UID: &s.pod.UID}); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("deleting pod %s: %w", s.pod.Name, err)

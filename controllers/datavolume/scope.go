@@ -35,6 +35,7 @@ type scope struct {
 	// last is what the importer's last run ended with; nil when none has ended. By read.
 	last     *transfer.Result
 	progress transfer.Progress // by read, from the listener
+	told     bool              // likewise: whether the pod was asked
 	result   ctrl.Result
 }
 
@@ -67,7 +68,7 @@ func (r *Reconciler) read(ctx context.Context, dv *cdiv1.DataVolume) (*scope, er
 		return nil, err
 	}
 	s.last = lastResult(s.pod)
-	s.progress = r.listeners.latest(s.pod)
+	s.progress, s.told = r.listeners.latest(s.pod)
 	return s, nil
 }
 

@@ -69,8 +69,12 @@ func chooseModes(spec *corev1.PersistentVolumeClaimSpec, in claimInput) error {
 	if spec.VolumeMode != nil && (*spec.VolumeMode == "" || *spec.VolumeMode == cdiv1.PersistentVolumeFromStorageProfile) {
 		spec.VolumeMode = nil
 	}
-	if spec.VolumeMode == nil && in.Source != nil && in.Source.mode != "" {
+	switch {
+	case spec.VolumeMode != nil:
+	case in.Source != nil && in.Source.mode != "":
 		spec.VolumeMode = new(in.Source.mode)
+	case in.Source != nil || contentType(in.DataVolume) == cdiv1.DataVolumeArchive: // a snapshot of which nobody says it, or files
+		spec.VolumeMode = new(corev1.PersistentVolumeFilesystem)
 	}
 	set := offered(in.Profile, spec)
 	switch {

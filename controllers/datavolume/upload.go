@@ -58,7 +58,7 @@ func (r *Reconciler) serveUpload(ctx context.Context, s *scope) error {
 		return nil
 	}
 	leaving := s.pod.DeletionTimestamp != nil
-	if !leaving && s.progress.Done == 0 {
+	if !leaving && s.told && s.progress.Done == 0 {
 		replaced, err := r.replaceServer(ctx, s)
 		if err != nil {
 			return err
@@ -116,7 +116,16 @@ func (r *Reconciler) equipServer(ctx context.Context, s *scope) error {
 			return err
 		}
 	}
-	return r.createBeside(ctx, buildUploadService(s.dv))
+	service := buildUploadService(s.dv)
+	if err := r.createBeside(ctx, service); err != nil || service.UID != "" {
+		return err
+	}
+	there, err := get(ctx, r.live, client.ObjectKeyFromObject(service), &corev1.Service{})
+	if err == nil && there != nil && !metav1.IsControlledBy(there, s.dv) {
+		s.waiting = &obstacle{reasonExists, fmt.Sprintf("Service %s exists already and is none of Slipway's; an image can be sent once it is gone", service.Name)}
+		s.result.RequeueAfter = takenRetry
+	}
+	return err
 }
 
 // createBeside creates object, unless it is there.

@@ -54,6 +54,7 @@ func (w *world) playServer(dv string, phase corev1.PodPhase, last *transfer.Resu
 	w.t.Helper()
 	pod := w.server(dv)
 	pod.Status.Phase = phase
+	pod.Status.PodIP, pod.Status.PodIPs = "127.0.0.1", []corev1.PodIP{{IP: "127.0.0.1"}} // where nobody answers
 	status := corev1.ContainerStatus{Name: "cdi-upload-server"}
 	ready := corev1.ConditionTrue
 	if last != nil {

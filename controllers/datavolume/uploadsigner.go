@@ -48,14 +48,11 @@ func (u *uploadSigner) Start(ctx context.Context) error {
 		return nil
 	}
 	for {
-		before := u.authority()
 		_, next, err := u.keep(ctx)
 		wait := max(next.Sub(u.r.now()), time.Minute)
 		if err != nil {
 			log.FromContext(ctx).Error(err, "Keeping the certificates of uploads failed")
 			wait = signerRetry
-		} else if before != "" && before != u.authority() {
-			u.announce(ctx)
 		}
 		select {
 		case <-ctx.Done():
@@ -93,7 +90,9 @@ func (u *uploadSigner) keep(ctx context.Context) (data map[string][]byte, next t
 	if err := u.publish(ctx, data); err != nil {
 		return nil, time.Time{}, err
 	}
-	u.name.Store(new(certs.Authority(data)))
+	if before := u.name.Swap(new(certs.Authority(data))); before == nil || *before != u.authority() {
+		u.announce(ctx)
+	}
 	return data, next, nil
 }
 

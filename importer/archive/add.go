@@ -22,8 +22,8 @@ import (
 // Bounds of an archive.
 const (
 	maxName   = unix.PathMax - 1
-	maxClosed = 100_000 // directories whose permissions are kept in memory
-	piece     = 1 << 20 // what is read and written at a time
+	maxClosed = 16 << 20 // bytes of names of directories whose permissions are kept in memory
+	piece     = 1 << 20  // what is read and written at a time
 	grain     = 64 << 10
 )
 
@@ -63,7 +63,7 @@ func (t *Tree) unreadable(err error) error {
 	}
 	switch {
 	case t.entries == 0:
-		return transfer.Errorf(transfer.WrongFormat, "the file is no tar archive, alone or packed with gzip, xz or zstd; publish it as one, or set contentType kubevirt for a disk image")
+		return transfer.Errorf(transfer.WrongFormat, "the file is no tar archive, alone or packed with gzip, xz, zstd or bzip2; publish it as one, or set contentType kubevirt for a disk image")
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return transfer.Errorf(transfer.InvalidImage, "the archive ends too early, after %d entries; publish it anew", t.entries)
 	}
@@ -147,7 +147,13 @@ func (t *Tree) clearWay(name string, isDir bool) error {
 	if err := t.staged.RemoveAll(name); err != nil {
 		return failed(err, "replacing %q", name)
 	}
-	maps.DeleteFunc(t.closed, func(other string, _ fs.FileMode) bool { return other == name || strings.HasPrefix(other, name+"/") })
+	maps.DeleteFunc(t.closed, func(other string, _ fs.FileMode) bool {
+		gone := other == name || strings.HasPrefix(other, name+"/")
+		if gone {
+			t.kept -= len(other)
+		}
+		return gone
+	})
 	return nil
 }
 
@@ -159,12 +165,15 @@ func (t *Tree) addDirectory(name string, mode fs.FileMode) error {
 	if err := t.staged.Chmod(name, mode|0o700); err != nil {
 		return failed(err, "setting the permissions of %q", name)
 	}
-	if mode&0o700 == 0o700 {
+	if _, had := t.closed[name]; had {
 		delete(t.closed, name)
+		t.kept -= len(name)
+	}
+	if mode&0o700 == 0o700 {
 		return nil
 	}
-	if len(t.closed) == maxClosed {
-		return transfer.Errorf(transfer.InvalidImage, "the archive has more than %d directories that their owner may not read, write or enter; make it anew with chmod u+rwx", maxClosed)
+	if t.kept += len(name); t.kept > maxClosed {
+		return transfer.Errorf(transfer.InvalidImage, "the archive has too many directories that their owner may not read, write or enter, with names of more than %d bytes in all; make it anew with chmod u+rwx", maxClosed)
 	}
 	t.closed[name] = mode
 	return nil

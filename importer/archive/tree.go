@@ -31,6 +31,7 @@ type Tree struct {
 	root, staged *os.Root
 	closed       map[string]fs.FileMode // permissions of directories that their owner may not change, once all is there
 
+	kept          int // bytes of the names in closed
 	entries       int
 	size, written int64
 }

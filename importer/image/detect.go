@@ -51,7 +51,7 @@ var magics = []struct {
 	{Gzip, 0, "\x1f\x8b"},
 	{XZ, 0, "\xfd7zXZ\x00"},
 	{Zstd, 0, "\x28\xb5\x2f\xfd"},
-	{Bzip2, 0, "BZh"},
+	{Bzip2, 4, "1AY&SY"}, // behind "BZh" and a digit: the mark of a block
 	{Tar, 0x101, "ustar"},
 }
 
@@ -92,7 +92,7 @@ func Detect(head []byte) (Format, error) {
 // Packing tells the compression of a stream from its first bytes; it is empty when there is none.
 func Packing(head []byte) Format {
 	for _, m := range magics {
-		if m.format.Compressed() && bytes.HasPrefix(head, []byte(m.magic)) {
+		if m.format.Compressed() && len(head) > m.at && bytes.HasPrefix(head[m.at:], []byte(m.magic)) {
 			return m.format
 		}
 	}

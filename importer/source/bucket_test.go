@@ -31,7 +31,7 @@ func TestAddressesOfGoogleCloudStorage(t *testing.T) {
 			t.Errorf("%s is at %q (%v), want %q", text, got, err, want)
 		}
 	}
-	for _, bad := range []string{"gs://images", "gs:///disk", "gs://images/"} {
+	for _, bad := range []string{"gs://images", "gs:///disk", "gs://images/", "gs://images/disk?generation=5", "gs://images/disk#2.img"} {
 		if got, err := GCSAddress(bad); err == nil {
 			t.Errorf("%s is at %q", bad, got)
 		}

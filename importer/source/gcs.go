@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
+	"time"
 
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/google"
@@ -34,6 +35,9 @@ func GCSAddress(text string) (string, error) {
 	if u.Scheme != "gs" {
 		return text, nil
 	}
+	if u.RawQuery != "" || u.Fragment != "" {
+		return "", transfer.Errorf(transfer.BadRequest, "the URL %q has a ? or #; write %%3F or %%23 where the object's name has one", place(u))
+	}
 	if u.Host == "" || len(u.Path) < 2 {
 		return "", transfer.Errorf(transfer.BadRequest, "the URL %q names no object; write gs://bucket/object", u.Redacted())
 	}
@@ -56,7 +60,10 @@ func NewGCS(key []byte) (*GCS, error) {
 		// The library's error may hold a part of the key.
 		return nil, transfer.Errorf(transfer.BadRequest, "credentials.json of the Secret of secretRef is no key of a service account; make one with gcloud iam service-accounts keys create")
 	}
-	return &GCS{account: account, client: &http.Client{Transport: transport(withDefaults(Options{}), nil)}}, nil
+	return &GCS{account: account, client: &http.Client{
+		Transport: transport(withDefaults(Options{}), nil), Timeout: time.Minute,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // what the key has signed is for one server
+	}}, nil
 }
 
 // signs reports whether key, as PEM, is a private key of the kind that Google gives out.

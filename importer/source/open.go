@@ -42,6 +42,11 @@ func Open(ctx context.Context, options Options) (*HTTP, error) {
 
 func (h *HTTP) probe(ctx context.Context) error {
 	response, err := h.get(ctx, 0, probeSize)
+	if other, ok := errors.AsType[*elsewhere](err); ok {
+		if bucket, signs := h.options.Signer.(*S3); signs && bucket.move(other.region) {
+			response, err = h.get(ctx, 0, probeSize)
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -145,7 +150,16 @@ func (h *HTTP) checkStatus(response *http.Response) error {
 	if code == http.StatusOK || code == http.StatusPartialContent || code == http.StatusRequestedRangeNotSatisfiable {
 		return nil
 	}
-	status := response.Status + bucketError(response)
+	said, region := bucketError(response)
+	err := h.refusal(code, response.Status+said)
+	if region != "" {
+		return &elsewhere{err, region}
+	}
+	return err
+}
+
+// refusal is the error of an answer of code, which is no success.
+func (h *HTTP) refusal(code int, status string) error {
 	switch {
 	case code == http.StatusNotFound || code == http.StatusGone:
 		return transfer.Errorf(transfer.NotFound, "%s answers %s; correct the URL or put the file there", h.Name(), status)

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"encoding/xml"
 	"fmt"
 	"io"
@@ -68,24 +69,39 @@ func region(host string) string {
 	return "us-east-1"
 }
 
-// bucketError is what a server of buckets says in the body of an answer that is no success,
-// as text to put behind its status; empty when it says nothing.
-func bucketError(response *http.Response) string {
-	text := ""
-	if region := response.Header.Get("X-Amz-Bucket-Region"); plainWord.MatchString(region) {
+// elsewhere is the error of a request that was signed for another region than the bucket's.
+type elsewhere struct {
+	error
+	region string
+}
+
+func (e *elsewhere) Unwrap() error { return e.error }
+
+// move has requests signed for region, and says whether that is another one than before.
+func (s *S3) move(region string) bool {
+	moved := s.region != region
+	s.region = region
+	return moved
+}
+
+// bucketError is what a server of buckets says of an answer that is no success, as text to put behind
+// its status, and the bucket's region where it names that; empty when it says nothing.
+func bucketError(response *http.Response) (text, region string) {
+	region = response.Header.Get("X-Amz-Bucket-Region")
+	var said struct{ Code, Region string }
+	if strings.Contains(response.Header.Get("Content-Type"), "xml") && xml.NewDecoder(io.LimitReader(response.Body, 16<<10)).Decode(&said) != nil {
+		said.Code = ""
+	}
+	if region = cmp.Or(region, said.Region); !plainWord.MatchString(region) {
+		region = ""
+	}
+	if region != "" {
 		text = ", the bucket's region is " + region
 	}
-	if !strings.Contains(response.Header.Get("Content-Type"), "xml") {
-		return text
+	if plainWord.MatchString(said.Code) {
+		text = fmt.Sprintf(" (%s%s)", said.Code, text)
 	}
-	var said struct{ Code, Region string }
-	if xml.NewDecoder(io.LimitReader(response.Body, 16<<10)).Decode(&said) != nil || !plainWord.MatchString(said.Code) {
-		return text
-	}
-	if text == "" && plainWord.MatchString(said.Region) {
-		text = ", the bucket's region is " + said.Region
-	}
-	return fmt.Sprintf(" (%s%s)", said.Code, text)
+	return text, region
 }
 
 // plainWord is what is repeated of a server's answer.

@@ -127,21 +127,24 @@ func transport(options Options, roots *x509.CertPool) *http.Transport {
 	}
 }
 
+// place is an address as it may be shown: the rest of it may let whoever reads it in.
+func place(u *url.URL) string { return u.Scheme + "://" + u.Host + u.Path }
+
 // checkRedirect stops circles and long chains, and keeps secrets from other hosts.
 func (h *HTTP) checkRedirect(request *http.Request, via []*http.Request) error {
 	if h.options.Signer != nil { // what is signed is for one host and one path
-		return transfer.Errorf(transfer.BadRequest, "the server redirects to %s; give that bucket's own address as the URL", request.URL.Redacted())
+		return transfer.Errorf(transfer.BadRequest, "the server redirects to %s; give that bucket's own address as the URL", place(request.URL))
 	}
 	for _, earlier := range via {
 		if earlier.URL.String() == request.URL.String() {
-			return transfer.Errorf(transfer.RedirectLoop, "the server redirects in a circle: %s was asked before", request.URL.Redacted())
+			return transfer.Errorf(transfer.RedirectLoop, "the server redirects in a circle: %s was asked before", place(request.URL))
 		}
 	}
 	if len(via) >= maxRedirects {
-		return transfer.Errorf(transfer.RedirectLoop, "the server redirected %d times, at last to %s", len(via), request.URL.Redacted())
+		return transfer.Errorf(transfer.RedirectLoop, "the server redirected %d times, at last to %s", len(via), place(request.URL))
 	}
 	if via[0].URL.Scheme == "https" && request.URL.Scheme == "http" && len(h.secrets)+len(h.options.Username)+len(h.options.Password) > 0 {
-		return transfer.Errorf(transfer.BadRequest, "the server redirects from https to %s, which would send credentials in the open", request.URL.Redacted())
+		return transfer.Errorf(transfer.BadRequest, "the server redirects from https to %s, which would send credentials in the open", place(request.URL))
 	}
 	if request.URL.Host != h.url.Host {
 		for name := range h.secrets {

@@ -143,18 +143,27 @@ func deviceSize(path string) (int64, error) {
 	return size, nil
 }
 
-// fileCapacity is the largest disk that the file system takes: the size asked for where the
-// file system is at least that large, so that a volume on a shared one is thin; on a
-// smaller one, which is the volume's own, what is free. An earlier partial file counts as free.
-func fileCapacity(options Options) (int64, error) {
+// Room is how many bytes files may have in the directory dir of a volume of size bytes: the size asked
+// for where the file system is at least that large, so that a volume on a shared one is thin; on a
+// smaller one, which is the volume's own, what is free. A size of 0 asks for none.
+func Room(dir string, size int64) (int64, error) {
 	var fs unix.Statfs_t
-	if err := unix.Statfs(filepath.Dir(options.Path), &fs); err != nil {
-		return 0, fmt.Errorf("asking for its free space: %w", err)
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return 0, failed(err, "asking for the free space of %s", dir)
 	}
-	if total := int64(fs.Blocks) * fs.Bsize; options.Size > 0 && total >= options.Size {
-		return options.Size, nil
+	if total := int64(fs.Blocks) * fs.Bsize; size > 0 && total >= size {
+		return size, nil
 	}
-	free := int64(fs.Bavail) * fs.Bsize
+	return int64(fs.Bavail) * fs.Bsize, nil
+}
+
+// fileCapacity is the largest disk that the file system takes: the room there, where that is not the
+// whole size asked for with what an earlier attempt took.
+func fileCapacity(options Options) (int64, error) {
+	free, err := Room(filepath.Dir(options.Path), options.Size)
+	if err != nil || free == options.Size {
+		return free, err
+	}
 	for _, name := range []string{options.Path, options.Path + PartialSuffix} {
 		var st unix.Stat_t
 		if err := unix.Stat(name, &st); err == nil {

@@ -41,9 +41,14 @@ type Proxy struct {
 	Now    func() time.Time
 }
 
+// patience is for how long the body of a request may keep it waiting that brings no image.
+const patience = 30 * time.Second
+
 // ServeHTTP hands an image on, or says why not: 400 without a token or with one for another purpose,
 // 401 with one that is not good, 503 when the claim takes no image.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(patience)) // best effort, as below: a test's recorder has none
 	if r.URL.Path == upload.PathHealth {
 		_, _ = w.Write([]byte("OK")) // who asks may be gone
 		return
@@ -60,6 +65,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, code, why)
 		return
 	}
+	_ = control.SetReadDeadline(time.Time{}) // the upload server watches over who is silent
 	logger := log.FromContext(r.Context()).WithValues("claim", claim.Namespace+"/"+claim.Name)
 	filled, err := p.Claims.AwaitReady(r.Context(), claim)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/slipway-vm/slipway/internal/certs"
@@ -126,16 +127,19 @@ func (s *server) renew(ctx context.Context) error {
 	return nil
 }
 
-// keep renews for as long as the proxy runs.
+// renewRetry is when a renewal that failed is tried again.
+const renewRetry = 30 * time.Second
+
+// keep renews for as long as the proxy runs. What fails is tried again: uploads go on meanwhile.
 func (s *server) keep(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(max(s.due.Sub(s.proxy.Now()), time.Minute)):
+		case <-time.After(max(s.due.Sub(s.proxy.Now()), renewRetry)):
 		}
-		if err := s.renew(ctx); err != nil {
-			return err
+		if err := s.renew(ctx); err != nil && ctx.Err() == nil {
+			log.FromContext(ctx).Error(err, "keeping the certificate of uploads failed")
 		}
 	}
 }

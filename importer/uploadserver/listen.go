@@ -43,10 +43,15 @@ func serve(ctx context.Context, server *Server, options Options) (transfer.Resul
 	case err := <-ended:
 		return transfer.Result{}, fmt.Errorf("serving uploads: %w", err)
 	case <-ctx.Done():
+		select {
+		case result := <-server.Finished():
+			return result, nil
+		default:
+		}
 		_ = web.Close() // what was not whole is lost with the connection
 		return transfer.Result{}, fmt.Errorf("serving uploads: %w", ctx.Err())
 	case result := <-server.Finished():
-		grace, cancel := context.WithTimeout(ctx, farewell)
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 		defer cancel()
 		if err := web.Shutdown(grace); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			return result, fmt.Errorf("ending the upload server: %w", err)

@@ -28,9 +28,6 @@ const (
 	done            // it is whole; no other is taken
 )
 
-// silence is for how long a sender may send nothing before it counts as gone.
-const silence = 5 * time.Minute
-
 // Server takes an image. Its requests come by TLS, whose clients were verified when they showed a certificate.
 type Server struct {
 	// Import says where the image goes.
@@ -39,22 +36,28 @@ type Server struct {
 	Client string
 	// Progress is kept up to date.
 	Progress *importer.Progress
+	// Record writes the result of an image that is whole, before its sender is told.
+	Record func(transfer.Result) error
 
 	mu       sync.Mutex
 	state    state
+	sender   *sender              // of the image that comes
 	finished chan transfer.Result // of one element
 }
 
 // New returns a server that writes to where options say, for the client of that name.
-func New(options importer.Options, client string, progress *importer.Progress) *Server {
-	return &Server{Import: options, Client: client, Progress: progress, finished: make(chan transfer.Result, 1)}
+func New(options importer.Options, client string, progress *importer.Progress, record func(transfer.Result) error) *Server {
+	return &Server{Import: options, Client: client, Progress: progress, Record: record, finished: make(chan transfer.Result, 1)}
 }
 
 // Finished gives the result of the image that is whole.
 func (s *Server) Finished() <-chan transfer.Result { return s.finished }
 
-// ServeHTTP answers health checks of everybody, and takes images from the one client.
+// ServeHTTP answers health checks of everybody, and takes images from the one client. One that is
+// sent asynchronously is answered once it has come; what is wrong with it then shows in the DataVolume.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(patience)) // best effort, as below: a test's recorder has none
 	if r.URL.Path == upload.PathHealth {
 		_, _ = io.WriteString(w, "OK") // who asks may be gone
 		return
@@ -73,18 +76,35 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		upload.Refuse(w, r, http.StatusBadRequest, "the header x-cdi-content-type is not supported; send a disk image without it")
 		return
 	}
-	if code, why := s.begin(); code != http.StatusOK {
+	from := &sender{body: r.Body, control: control}
+	if code, why := s.begin(from); code != http.StatusOK {
 		upload.Refuse(w, r, code, why)
 		return
 	}
-	result, err := s.receive(r, form, http.NewResponseController(w))
-	s.end(err == nil)
-	if err != nil {
-		log.FromContext(r.Context()).Error(err, "upload failed", "reason", transfer.ReasonOf(err))
-		upload.Refuse(w, r, statusOf(err), "Saving stream failed: "+err.Error())
-		return
+	answered := false
+	if async {
+		from.whole = func() {
+			answered = true
+			w.Header().Set("Content-Length", "0")
+			w.WriteHeader(http.StatusOK)
+			_ = control.Flush() // who asked may be gone
+		}
 	}
-	w.WriteHeader(http.StatusOK)
+	result, err := s.receive(r, form, from)
+	if err == nil {
+		err = s.Record(result)
+	}
+	s.end(err == nil)
+	switch {
+	case err != nil:
+		log.FromContext(r.Context()).Error(err, "upload failed", "reason", transfer.ReasonOf(err))
+		if !answered {
+			upload.Refuse(w, r, statusOf(err), "Saving stream failed: "+err.Error())
+		}
+		return
+	case !answered:
+		w.WriteHeader(http.StatusOK)
+	}
 	s.finished <- result
 }
 
@@ -93,16 +113,18 @@ func (s *Server) known(r *http.Request) bool {
 	return r.TLS != nil && len(r.TLS.VerifiedChains) > 0 && r.TLS.PeerCertificates[0].Subject.CommonName == s.Client
 }
 
-func (s *Server) begin() (code int, why string) {
+func (s *Server) begin(from *sender) (code int, why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch s.state {
-	case receiving:
-		return http.StatusServiceUnavailable, "another upload to the claim is under way; wait for its end"
-	case done:
+	switch {
+	case s.state == done:
 		return http.StatusConflict, "the claim is filled already"
+	case s.state == receiving && s.sender.dismiss():
+		return http.StatusServiceUnavailable, "another upload to the claim has fallen silent and is being ended; try again"
+	case s.state == receiving:
+		return http.StatusServiceUnavailable, "another upload to the claim is under way; wait for its end"
 	}
-	s.state = receiving
+	s.state, s.sender = receiving, from
 	return http.StatusOK, ""
 }
 
@@ -117,12 +139,13 @@ func (s *Server) end(whole bool) {
 	s.Progress.Reset()
 }
 
-// receive writes what r brings onto the claim.
-func (s *Server) receive(r *http.Request, form bool, control *http.ResponseController) (transfer.Result, error) {
-	stream := importer.Stream{Reader: &patient{r.Body, control}, Size: r.ContentLength}
+// receive writes what r brings onto the claim. A sender that goes away while his image comes ends
+// it; an image that has come is finished without him.
+func (s *Server) receive(r *http.Request, form bool, from *sender) (transfer.Result, error) {
+	stream := importer.Stream{Reader: from, Size: r.ContentLength}
 	if form {
 		sent := r.WithContext(r.Context())
-		sent.Body = io.NopCloser(stream.Reader)
+		sent.Body = io.NopCloser(from)
 		part, err := fileOf(sent)
 		if err != nil {
 			return transfer.Result{}, err
@@ -131,7 +154,7 @@ func (s *Server) receive(r *http.Request, form bool, control *http.ResponseContr
 	}
 	options := s.Import
 	options.Stream = &stream
-	result, err := importer.Run(r.Context(), options, s.Progress)
+	result, err := importer.Run(context.WithoutCancel(r.Context()), options, s.Progress)
 	if err != nil {
 		return result, fmt.Errorf("receiving an image: %w", err)
 	}
@@ -156,17 +179,6 @@ func fileOf(r *http.Request) (io.Reader, error) {
 			return part, nil
 		}
 	}
-}
-
-// patient is a body whose sender may be slow, but not silent for ever.
-type patient struct {
-	io.Reader
-	control *http.ResponseController
-}
-
-func (p *patient) Read(b []byte) (int, error) {
-	_ = p.control.SetReadDeadline(time.Now().Add(silence)) // best effort: a test's recorder has none
-	return p.Reader.Read(b)                                //nolint:wrapcheck // io.Reader's contract
 }
 
 // statusOf is what the sender is told: 400 when another image or a larger claim helps.
@@ -203,12 +215,15 @@ func Run(ctx context.Context, options Options) error {
 		return fmt.Errorf("starting the upload server: %w", err)
 	}
 	defer stop()
-	server := New(options.Import, options.Client, progress)
-	result, err := serve(ctx, server, options)
+	record := func(result transfer.Result) error { return importer.Report(options.TerminationLog, result) }
+	result, err := serve(ctx, New(options.Import, options.Client, progress, record), options)
+	if err != nil && ctx.Err() == nil {
+		err = errors.Join(err, record(transfer.Failed(err)))
+	}
 	if err != nil {
 		return err
 	}
 	logger.Info("Upload done", "digest", result.Digest, "format", result.Format, "diskSize", result.DiskSize,
 		"received", result.Downloaded, "written", result.Written, "milliseconds", result.Milliseconds)
-	return importer.Report(options.TerminationLog, result)
+	return nil
 }

@@ -28,7 +28,7 @@ func trusted() *tls.ConnectionState {
 func newServer(t *testing.T) (*Server, string) {
 	t.Helper()
 	disk := filepath.Join(t.TempDir(), "disk.img")
-	return New(importer.Options{Target: target.Options{Path: disk, Size: 4 << 20}}, upload.ClientName, importer.NewProgress()), disk
+	return New(importer.Options{Target: target.Options{Path: disk, Size: 4 << 20}}, upload.ClientName, importer.NewProgress(), func(transfer.Result) error { return nil }), disk
 }
 
 func (s *Server) answer(body io.Reader, size int64) *httptest.ResponseRecorder {

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -81,11 +82,14 @@ func IsPath(path string) (found, form, async bool) {
 // maxName is how long the name of a Service may be.
 const maxName = 63
 
+// hashed is the end of a name that was told apart by a hash.
+var hashed = regexp.MustCompile(`-[0-9a-f]{8}$`)
+
 // ServerName is the name of a claim's upload server: of its pod and its Service. A claim's name that
-// is no name of a Service, or makes too long a one, is cut, and told apart by a hash.
+// is no name of a Service, makes too long a one, or looks as if it was, is cut, and told apart by a hash.
 func ServerName(claim string) string {
 	name := "cdi-upload-" + claim
-	if len(name) <= maxName && !strings.Contains(name, ".") {
+	if len(name) <= maxName && !strings.Contains(name, ".") && !hashed.MatchString(name) {
 		return name
 	}
 	sum := sha256.Sum256([]byte(claim))

@@ -40,7 +40,8 @@ type options struct {
 type defaults struct{ instancetype, instancetypeKind, preference, preferenceKind string }
 
 const description = `Sends a disk image of this machine to a DataVolume, whose claim it fills. Without --no-create the DataVolume is made
-when there is none. The image is raw or qcow2, which may be packed with gzip, xz or zstd, and is written as it comes.
+when there is none. The image is raw, qcow2, VMDK, VHD, VHDX or VDI, which may be packed with gzip, xz, zstd or bzip2 and
+lie in a tar archive, as in an OVA; it is written as it comes.
 
 The image goes to cdi-uploadproxy: at --uploadproxy-url; without that flag where CDIConfig says, where there is one; and
 otherwise through the API server, which needs the right to forward ports of pods in Slipway's namespace.`
@@ -51,6 +52,9 @@ const examples = `  # Send an image to a new DataVolume:
   virtctl image-upload dv debian --no-create --image-path=debian-12.qcow2
   # By way of an Ingress, onto storage that binds at the first consumer:
   virtctl image-upload dv debian --size=10Gi --image-path=debian-12.qcow2 --uploadproxy-url=https://upload.example.com --force-bind`
+
+// processed is how long the cluster may take to say that a disk is whole which its server has written.
+const processed = 10 * time.Minute
 
 // NewCommand returns the verb.
 func NewCommand(cluster Cluster) *cobra.Command {
@@ -155,7 +159,7 @@ func (o *options) run(cmd *cobra.Command, cluster Cluster, name string) error {
 		return err
 	}
 	u.say("Uploading data completed successfully, waiting for processing to complete, you can hit ctrl-c without interrupting the progress")
-	if err := u.await(ctx, dv, cdiv1.Succeeded, 0); err != nil {
+	if err := u.await(ctx, dv, cdiv1.Succeeded, processed); err != nil {
 		return err
 	}
 	u.say("Processing completed successfully")

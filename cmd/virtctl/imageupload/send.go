@@ -10,6 +10,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	cdiupload "kubevirt.io/containerized-data-importer-api/pkg/apis/upload/v1beta1"
 )
 
@@ -25,11 +26,15 @@ type transient struct{ cause error }
 func (t transient) Error() string { return t.cause.Error() }
 func (t transient) Unwrap() error { return t.cause }
 
-// sendRepeatedly sends the image until it is taken, each time with a token of its own.
+// sendRepeatedly sends the image until it is taken, each time with a token of its own. An answer may
+// be lost: a DataVolume that is filled after all has it.
 func (u *upload) sendRepeatedly(ctx context.Context, to *proxy) error {
 	pause := retryAfter
 	for left := u.retries; ; left-- {
 		err := u.send(ctx, to)
+		if err != nil && u.filled(ctx) {
+			return nil
+		}
 		if _, again := errors.AsType[transient](err); !again || left == 0 || ctx.Err() != nil {
 			return err
 		}
@@ -41,6 +46,12 @@ func (u *upload) sendRepeatedly(ctx context.Context, to *proxy) error {
 		}
 		pause = min(2*pause, time.Minute)
 	}
+}
+
+// filled says whether the DataVolume has its disk.
+func (u *upload) filled(ctx context.Context) bool {
+	dv := &cdiv1.DataVolume{}
+	return u.client.Get(ctx, u.key(), dv) == nil && dv.Status.Phase == cdiv1.Succeeded
 }
 
 // token asks for a token for the claim.

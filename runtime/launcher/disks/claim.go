@@ -73,7 +73,11 @@ func fileClaim(dir string, wanted use) (Disk, error) {
 	}
 	size := info.Size()
 	if !wanted.readOnly && !wanted.fixed {
-		if size, err = grow(dir, path, info, wanted.capacity); err != nil {
+		err = unlocked(path, filepath.Base(dir))
+		if err == nil {
+			size, err = grow(dir, path, info, wanted.capacity)
+		}
+		if err != nil && !errors.Is(err, errInUse) { // what another machine writes to stays as it is
 			return Disk{}, err
 		}
 	}
