@@ -57,11 +57,9 @@ func (r *Reconciler) ensureClaim(ctx context.Context, s *scope) error {
 	claim.Status.Phase = corev1.ClaimPending
 	s.claim = claim
 	if s.class == nil {
-		if s.class, err = r.classOf(ctx, s); err != nil {
-			return err
-		}
+		s.class, err = r.classOf(ctx, s)
 	}
-	return nil
+	return err
 }
 
 // checkClaim ends the pass on a claim that is not the DataVolume's, unless it may take it over, and
