@@ -18,6 +18,7 @@ import (
 	"github.com/slipway-vm/slipway/controllers/metrics"
 	"github.com/slipway-vm/slipway/controllers/node"
 	"github.com/slipway-vm/slipway/controllers/pool"
+	"github.com/slipway-vm/slipway/controllers/populator"
 	"github.com/slipway-vm/slipway/controllers/replicaset"
 	"github.com/slipway-vm/slipway/controllers/stepcache"
 	"github.com/slipway-vm/slipway/controllers/storageprofile"
@@ -80,6 +81,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		cdiconfig.SetupWithManager(mgr),
 		storageprofile.SetupWithManager(mgr),
 		dataimportcron.SetupWithManager(mgr),
+		populator.SetupWithManager(mgr),
 		hostpathprovisioner.SetupWithManager(mgr, hostpathprovisioner.Options{Version: options.Version}),
 		volumesnapshot.SetupWithManager(mgr, volumesnapshot.Options{WhereServed: func(snapshots ctrl.Manager) error {
 			return whereSnapshotsAreServed(snapshots, mgr)

@@ -24,6 +24,7 @@ import (
 
 	"github.com/slipway-vm/slipway/internal/apply"
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/population"
 )
 
 // Reasons of the Ready condition, in the field's words.
@@ -166,6 +167,10 @@ func (r *Reconciler) claim(ctx context.Context, from cdiv1.DataVolumeSourcePVC) 
 		return v, nil
 	} else if err != nil {
 		return v, fmt.Errorf("reading PVC %s: %w", key, err)
+	}
+	if population.Awaited(claim) {
+		v.reason, v.message = string(cdiv1.PendingPopulation), fmt.Sprintf("PVC %s is yet to be filled by its %s", key, population.Source(claim))
+		return v, nil
 	}
 	by := metav1.GetControllerOf(claim)
 	if by == nil || by.Kind != "DataVolume" {

@@ -103,10 +103,10 @@ func TestPods(t *testing.T) {
 
 func TestPodNamesFitAHostName(t *testing.T) {
 	long := strings.Repeat("a", 80)
-	if got := podName(long); len(got) > 63 || got == podName(long+"b") {
+	if got := PodName(long); len(got) > 63 || got == PodName(long+"b") {
 		t.Errorf("%q is too long or not unique", got)
 	}
-	if got := podName("debian"); got != "importer-debian" {
+	if got := PodName("debian"); got != "importer-debian" {
 		t.Errorf("got %q", got)
 	}
 }

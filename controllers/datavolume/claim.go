@@ -12,6 +12,7 @@ import (
 
 	"github.com/slipway-vm/slipway/controllers/cdiconfig"
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/population"
 	"github.com/slipway-vm/slipway/internal/upload"
 )
 
@@ -47,7 +48,7 @@ func buildClaim(in claimInput) (*corev1.PersistentVolumeClaim, error) {
 	}
 	setAll(&claim.Labels, in.Labels)
 	setAll(&claim.Labels, map[string]string{labelApp: labelAppValue})
-	for _, name := range []string{annotationLastApplied, AnnotationPodPhase, AnnotationFailure, AnnotationRestarts, names.AnnotationDigest, annotationBroughtFrom, upload.AnnotationReady} {
+	for _, name := range []string{annotationLastApplied, AnnotationPodPhase, AnnotationFailure, AnnotationRestarts, names.AnnotationDigest, annotationBroughtFrom, upload.AnnotationReady, population.AnnotationUse, population.AnnotationFilledBy} {
 		delete(claim.Annotations, name) // what an earlier claim had reached, this one has not
 	}
 	setAll(&claim.Annotations, map[string]string{annotationFillingAlert: "disabled", AnnotationContentType: string(contentType(dv))})
@@ -110,7 +111,8 @@ func cloneFrom(in claimInput, claim *corev1.PersistentVolumeClaim) error {
 		return err
 	}
 	claim.Spec.DataSource, claim.Spec.DataSourceRef = nil, nil
-	if source.Key().Namespace == claim.Namespace { // a volume of another namespace is brought ready
+	delete(claim.Annotations, annotationSelectedNode) // it lies where its source lies
+	if source.Key().Namespace == claim.Namespace {    // a volume of another namespace is brought ready
 		claim.Spec.DataSource = source.reference()
 	}
 	if claim.Spec.StorageClassName == nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/slipway-vm/slipway/internal/apply"
 	"github.com/slipway-vm/slipway/internal/clonesource"
+	"github.com/slipway-vm/slipway/internal/population"
 	"github.com/slipway-vm/slipway/internal/steps"
 )
 
@@ -20,7 +21,7 @@ func (r *Reconciler) ensureClaim(ctx context.Context, s *scope) error {
 	if s.failed != nil {
 		return steps.ErrDone
 	}
-	if s.claim != nil {
+	if s.claim != nil || claimName(s.dv) != s.dv.Name {
 		return r.checkClaim(ctx, s)
 	}
 	input := claimInput{DataVolume: s.dv, Class: s.class, Config: s.config}
@@ -56,15 +57,18 @@ func (r *Reconciler) ensureClaim(ctx context.Context, s *scope) error {
 	claim.Status.Phase = corev1.ClaimPending
 	s.claim = claim
 	if s.class == nil {
-		if s.class, err = r.classOf(ctx, s); err != nil {
-			return err
-		}
+		s.class, err = r.classOf(ctx, s)
 	}
-	return nil
+	return err
 }
 
-// checkClaim ends the pass on a claim that is not the DataVolume's, unless it may take it over.
+// checkClaim ends the pass on a claim that is not the DataVolume's, unless it may take it over, and
+// without the claim that a populator has the DataVolume fill.
 func (r *Reconciler) checkClaim(ctx context.Context, s *scope) error {
+	if s.claim == nil {
+		s.waiting = &obstacle{reasonNotFound, fmt.Sprintf("PVC %s, which the DataVolume is to fill, is not there", claimName(s.dv))}
+		return steps.ErrDone // the DataVolume goes, too
+	}
 	if s.claim.DeletionTimestamp != nil {
 		s.waiting = &obstacle{reasonPending, fmt.Sprintf("PVC %s is being deleted", s.claim.Name)}
 		return steps.ErrDone
@@ -137,6 +141,10 @@ func (r *Reconciler) claimSource(ctx context.Context, s *scope, from *clonesourc
 	}
 	if by := metav1.GetControllerOf(claim); by != nil && by.Kind == kindDataVolume && claim.Annotations[AnnotationPodPhase] != phaseSucceeded {
 		s.waiting = &obstacle{reasonSourceUnready, fmt.Sprintf("Source PVC %s is not filled yet; it is cloned once DataVolume %s has succeeded", from.Claim, by.Name)}
+		return nil, nil, steps.ErrDone
+	}
+	if population.Awaited(claim) {
+		s.waiting = &obstacle{reasonSourceUnready, fmt.Sprintf("Source PVC %s is not filled yet; it is cloned once its populator has done so", from.Claim)}
 		return nil, nil, steps.ErrDone
 	}
 	return originOf(claim), clonesource.Defaults(claim.Labels), nil

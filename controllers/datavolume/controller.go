@@ -22,6 +22,7 @@ import (
 
 	"github.com/slipway-vm/slipway/internal/apply"
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/population"
 	"github.com/slipway-vm/slipway/internal/steps"
 )
 
@@ -63,6 +64,7 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 		Owns(&corev1.Pod{}).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.clonesOf)).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(travellersOf)).
+		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(fillersOf)).
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(travellersOf)).
 		Watches(&cdiv1.DataSource{}, handler.EnqueueRequestsFromMapFunc(r.usersOf)).
 		Watches(&cdiv1.StorageProfile{}, handler.EnqueueRequestsFromMapFunc(r.undecided)).
@@ -152,6 +154,15 @@ func (r *Reconciler) clonesOf(ctx context.Context, claim client.Object) []reconc
 		source := dv.Spec.Source
 		return source != nil && source.PVC != nil && source.PVC.Name == claim.GetName() && source.PVC.Namespace == claim.GetNamespace()
 	})
+}
+
+// fillersOf finds the DataVolume that fills a claim which is not of its name.
+func fillersOf(_ context.Context, object client.Object) []reconcile.Request {
+	claim, ok := object.(*corev1.PersistentVolumeClaim)
+	if !ok || !population.InPlace(claim) {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: claim.Namespace, Name: population.PrimeName(claim)}}}
 }
 
 // usersOf finds the DataVolumes that wait for a DataSource.

@@ -26,22 +26,24 @@ const (
 	// AnnotationContentType on a claim says what is in it.
 	AnnotationContentType = "cdi.kubevirt.io/storage.contentType"
 
-	annotationSelectedNode = "volume.kubernetes.io/selected-node"
-	annotationLastApplied  = "kubectl.kubernetes.io/last-applied-configuration"
-	annotationFillingAlert = "alerts.k8s.io/KubePersistentVolumeFillingUp"
-	labelApp               = "app"
-	labelAppValue          = "containerized-data-importer"
-	labelPodKind           = "cdi.kubevirt.io"
-	managerImporter        = "importer" // writes what an import has reached
-	phaseSucceeded         = "Succeeded"
-	phaseFailed            = "Failed"
-	valueTrue              = "true"
-	progressUnknown        = cdiv1.DataVolumeProgress("N/A")
-	progressDone           = cdiv1.DataVolumeProgress("100.0%")
-	kindDataVolume         = "DataVolume"
-	kindClaim              = "PersistentVolumeClaim"
-	controllerName         = "datavolume"
-	eventAction            = "Reconcile"
+	annotationRunning       = "cdi.kubevirt.io/storage.condition.running"
+	annotationRunningReason = "cdi.kubevirt.io/storage.condition.running.reason"
+	annotationSelectedNode  = "volume.kubernetes.io/selected-node"
+	annotationLastApplied   = "kubectl.kubernetes.io/last-applied-configuration"
+	annotationFillingAlert  = "alerts.k8s.io/KubePersistentVolumeFillingUp"
+	labelApp                = "app"
+	labelAppValue           = "containerized-data-importer"
+	labelPodKind            = "cdi.kubevirt.io"
+	managerImporter         = "importer" // writes what an import has reached
+	phaseSucceeded          = "Succeeded"
+	phaseFailed             = "Failed"
+	valueTrue               = "true"
+	progressUnknown         = cdiv1.DataVolumeProgress("N/A")
+	progressDone            = cdiv1.DataVolumeProgress("100.0%")
+	kindDataVolume          = "DataVolume"
+	kindClaim               = "PersistentVolumeClaim"
+	controllerName          = "datavolume"
+	eventAction             = "Reconcile"
 )
 
 // Reasons of events and conditions, in the field's words.

@@ -21,7 +21,7 @@ var phaseEvents = map[cdiv1.DataVolumePhase]struct{ reason, text string }{
 // tell emits the events of what changed with status.
 func (r *Reconciler) tell(s *scope, status cdiv1.DataVolumeStatus) {
 	old := r.told.swap(s.dv, status)
-	claim := s.dv.Name
+	claim := claimName(s.dv)
 	if bound := condition(status.Conditions, cdiv1.DataVolumeBound); changed(old, bound) && bound.Reason != "" {
 		kind := corev1.EventTypeNormal
 		if bound.Reason == reasonExists || bound.Reason == reasonClaimNotValid {

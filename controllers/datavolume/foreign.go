@@ -66,15 +66,15 @@ func (r *Reconciler) bringVolume(ctx context.Context, s *scope, source *origin, 
 		return err
 	}
 	setAll(&claim.Annotations, map[string]string{annotationBroughtFrom: source.Mark()})
-	if node := hostPathNode(volume); node != "" { // whose virt-handler then may expand the claim
+	if node := NodeOf(volume); node != "" { // whose virt-handler then may expand the claim
 		setAll(&claim.Annotations, map[string]string{annotationSelectedNode: node})
 	}
 	claim.Spec.VolumeName = volume.Name
 	return nil
 }
 
-// hostPathNode is the node that a volume of Slipway's own node storage is on, "" for other volumes.
-func hostPathNode(volume *corev1.PersistentVolume) string {
+// NodeOf is the node that a volume of Slipway's own node storage is on, "" for other volumes.
+func NodeOf(volume *corev1.PersistentVolume) string {
 	if volume.Spec.CSI == nil || volume.Spec.CSI.Driver != names.HostPathDriver || volume.Spec.NodeAffinity == nil || volume.Spec.NodeAffinity.Required == nil {
 		return ""
 	}
@@ -157,7 +157,7 @@ func (r *Reconciler) bindThere(ctx context.Context, s *scope, source *origin, th
 	if !waits || there.DeletionTimestamp != nil {
 		return steps.ErrDone
 	}
-	pod, err := get(ctx, r.Client, types.NamespacedName{Namespace: there.Namespace, Name: podName(there.Name)}, &corev1.Pod{})
+	pod, err := get(ctx, r.Client, types.NamespacedName{Namespace: there.Namespace, Name: PodName(there.Name)}, &corev1.Pod{})
 	if err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ func (r *Reconciler) takeAway(ctx context.Context, s *scope, there *corev1.Persi
 
 // removeThere removes a claim in a source's namespace, and first the pod that keeps it.
 func (r *Reconciler) removeThere(ctx context.Context, there *corev1.PersistentVolumeClaim) error {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: there.Namespace, Name: podName(there.Name)}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: there.Namespace, Name: PodName(there.Name)}}
 	if err := r.Delete(ctx, pod); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}

@@ -44,8 +44,8 @@ type podInput struct {
 	Upload *uploadInput
 }
 
-// podName is the name of a DataVolume's importer pod.
-func podName(dv string) string {
+// PodName is the name of a DataVolume's importer pod.
+func PodName(dv string) string {
 	name := "importer-" + dv
 	if len(name) <= maxPodName {
 		return name
@@ -59,7 +59,7 @@ func buildPod(in podInput) *corev1.Pod {
 	dv := in.DataVolume
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: podName(dv.Name), Namespace: dv.Namespace,
+			Name: PodName(dv.Name), Namespace: dv.Namespace,
 			Labels: map[string]string{
 				labelApp: labelAppValue, labelPodKind: containerImporter, names.LabelPod: containerImporter,
 				names.LabelManagedBy: names.ManagedBy, names.LabelComponent: "storage",

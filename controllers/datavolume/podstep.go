@@ -14,6 +14,7 @@ import (
 	"github.com/slipway-vm/slipway/internal/apply"
 	"github.com/slipway-vm/slipway/internal/clonesource"
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/population"
 	"github.com/slipway-vm/slipway/internal/steps"
 	"github.com/slipway-vm/slipway/internal/transfer"
 )
@@ -28,6 +29,7 @@ func (r *Reconciler) noteEnd(ctx context.Context, s *scope) error {
 		return nil
 	}
 	switch {
+	case s.plan.kind == kindExternal && population.Source(s.claim) != "": // its populator records it
 	case !s.plan.pods():
 		if s.claim.Status.Phase == corev1.ClaimBound {
 			return r.record(ctx, s, r.cloned(ctx, s))
@@ -129,7 +131,8 @@ func (r *Reconciler) cleanUp(ctx context.Context, s *scope) error {
 	return steps.ErrDone
 }
 
-// ensurePod creates the pod that fills the claim, or that only gets a clone bound.
+// ensurePod creates the pod that fills the claim, or that only gets a clone bound: on its source's
+// node, or on the one that the DataVolume names where that is all the same.
 func (r *Reconciler) ensurePod(ctx context.Context, s *scope) error {
 	if s.pod != nil || s.waitsForConsumer() || s.claim.Status.Phase == corev1.ClaimLost {
 		return nil
@@ -143,6 +146,9 @@ func (r *Reconciler) ensurePod(ctx context.Context, s *scope) error {
 		var err error
 		if input.Affinity, err = r.nodesOf(ctx, s.originOfClaim()); err != nil {
 			return err
+		}
+		if node := s.dv.Annotations[annotationSelectedNode]; input.Affinity == nil && node != "" {
+			input.Affinity = onNode(node)
 		}
 	}
 	if err := r.checkUnfilled(ctx, s); err != nil {

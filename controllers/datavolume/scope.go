@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/population"
 	"github.com/slipway-vm/slipway/internal/transfer"
 )
 
@@ -48,7 +49,7 @@ func (r *Reconciler) read(ctx context.Context, dv *cdiv1.DataVolume) (*scope, er
 	if s.plan, refused = newPlan(dv); refused != "" {
 		s.failed = &obstacle{reasonUnsupported, refused}
 	}
-	key := types.NamespacedName{Namespace: dv.Namespace, Name: dv.Name}
+	key := types.NamespacedName{Namespace: dv.Namespace, Name: claimName(dv)}
 	var err error
 	if s.claim, err = get(ctx, r.Client, key, &corev1.PersistentVolumeClaim{}); err != nil {
 		return nil, err
@@ -115,8 +116,29 @@ func defaultClass(classes []storagev1.StorageClass) *storagev1.StorageClass {
 	return nil
 }
 
-// ours reports whether the claim belongs to the DataVolume.
-func (s *scope) ours() bool { return s.claim != nil && metav1.IsControlledBy(s.claim, s.dv) }
+// ours reports whether the claim belongs to the DataVolume, or has it to be filled by.
+func (s *scope) ours() bool {
+	return s.claim != nil && (metav1.IsControlledBy(s.claim, s.dv) || s.inPlace())
+}
+
+// inPlace reports whether the DataVolume fills a claim that was there before it.
+func (s *scope) inPlace() bool {
+	return s.claim != nil && s.claim.Name != s.dv.Name && metav1.IsControlledBy(s.dv, s.claim) && population.InPlace(s.claim)
+}
+
+// populated reports whether a populator fills the claim and has told how far it is.
+func (s *scope) populated() bool {
+	return s.plan.kind == kindExternal && s.claim != nil && population.Source(s.claim) != "" && s.claim.Annotations[population.AnnotationProgress] != ""
+}
+
+// claimName is the name of the claim that a DataVolume fills: its own, unless a populator says otherwise.
+func claimName(dv *cdiv1.DataVolume) string {
+	name := dv.Annotations[population.AnnotationFills]
+	if by := metav1.GetControllerOf(dv); name != "" && by != nil && by.Kind == kindClaim && by.Name == name {
+		return name
+	}
+	return dv.Name
+}
 
 // done reports whether the claim is filled.
 func (s *scope) done() bool {

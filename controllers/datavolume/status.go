@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"github.com/slipway-vm/slipway/internal/population"
 )
 
 // newStatus computes a DataVolume's status from what a pass has found.
@@ -64,6 +66,8 @@ func progress(s *scope) cdiv1.DataVolumeProgress {
 	switch {
 	case s.done():
 		return progressDone
+	case s.populated():
+		return cdiv1.DataVolumeProgress(s.claim.Annotations[population.AnnotationProgress])
 	case s.progress.Total > 0:
 		return cdiv1.DataVolumeProgress(s.progress.Percent())
 	case s.dv.Status.Progress != "" && s.pod != nil && s.plan.kind != kindUpload: // which may begin anew
@@ -123,6 +127,12 @@ func runningCondition(s *scope) cdiv1.DataVolumeCondition {
 		c.Reason, c.Message = s.cloning.reason, s.cloning.message
 	case s.waiting != nil:
 		c.Reason, c.Message = s.waiting.reason, s.waiting.message
+	case s.plan.kind == kindExternal && s.claim != nil && population.Source(s.claim) != "":
+		notes := s.claim.Annotations
+		c.Reason, c.Message = notes[annotationRunningReason], notes[AnnotationFailure]
+		if notes[annotationRunning] == valueTrue {
+			c.Status = corev1.ConditionTrue
+		}
 	case s.pod != nil:
 		podCondition(s, &c)
 	}

@@ -31,7 +31,7 @@ func (p plan) podName(dv string) string {
 	if p.kind == kindUpload {
 		return upload.ServerName(dv)
 	}
-	return podName(dv)
+	return PodName(dv)
 }
 
 // prepareUpload adds to input what the pod of an upload server needs.

@@ -24,15 +24,17 @@ import (
 	"github.com/slipway-vm/slipway/controllers/dataimportcron"
 	"github.com/slipway-vm/slipway/controllers/hyperconverged/components"
 	"github.com/slipway-vm/slipway/controllers/hyperconverged/render"
+	"github.com/slipway-vm/slipway/controllers/populator"
 	"github.com/slipway-vm/slipway/controllers/storageprofile"
 	"github.com/slipway-vm/slipway/internal/apply"
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/population"
 	"github.com/slipway-vm/slipway/internal/scheme"
 	"github.com/slipway-vm/slipway/tests/fixture/apiserver"
 )
 
 // TestVirtControllerMayKeepWhatHoldsForData runs the controllers of CDIConfig, StorageProfiles and
-// DataImportCrons with the rights of virt-controller's role, and asks as others what they may not.
+// DataImportCrons, and of the populators of claims, with the rights of virt-controller's role, and asks as others what they may not.
 func TestVirtControllerMayKeepWhatHoldsForData(t *testing.T) {
 	config := apiserver.Start(t, "components/crds")
 	c := asUser(t, config, "")
@@ -88,6 +90,53 @@ func TestVirtControllerMayKeepWhatHoldsForData(t *testing.T) {
 		t.Errorf("a label on the CDIConfig: %v", err)
 	}
 	importsByHand(t, c)
+	fillsAClaim(t, c)
+}
+
+// fillsAClaim has virt-controller fill a claim, and give it the volume; the DataVolume's controller and the
+// storage are played.
+func fillsAClaim(t *testing.T, c client.Client) {
+	t.Helper()
+	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "default", Name: name} }
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: meta("filled"), Spec: corev1.PersistentVolumeClaimSpec{
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: new("node"),
+		Resources:     corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		DataSourceRef: &corev1.TypedObjectReference{APIGroup: new("cdi.kubevirt.io"), Kind: cdiv1.VolumeImportSourceRef, Name: "empty"},
+	}}
+	source := &cdiv1.VolumeImportSource{ObjectMeta: meta("empty"), Spec: cdiv1.VolumeImportSourceSpec{Source: &cdiv1.ImportSourceType{Blank: &cdiv1.DataVolumeBlankImage{}}}}
+	driver := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: names.HostPathDriver}}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, object := range []client.Object{driver, source, claim} {
+		must(c.Create(t.Context(), object))
+	}
+	dv := &cdiv1.DataVolume{}
+	until(t, "there is a DataVolume for the claim", func() bool {
+		return c.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: population.PrimeName(claim)}, dv) == nil
+	})
+	other := &corev1.PersistentVolumeClaim{ObjectMeta: meta(dv.Name), Spec: *dv.Spec.PVC}
+	other.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(dv, cdiv1.SchemeGroupVersion.WithKind("DataVolume"))}
+	other.Spec.VolumeName = "filled"
+	must(c.Create(t.Context(), other))
+	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "filled"}, Spec: corev1.PersistentVolumeSpec{
+		AccessModes: other.Spec.AccessModes, StorageClassName: "node", Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+		ClaimRef:               &corev1.ObjectReference{Namespace: "default", Name: other.Name, UID: other.UID},
+		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: names.HostPathDriver, VolumeHandle: "filled"}},
+	}}
+	must(c.Create(t.Context(), volume))
+	dv.Status.Phase = cdiv1.Succeeded
+	must(c.Status().Update(t.Context(), dv))
+	until(t, "the volume is the claim's", func() bool {
+		return c.Get(t.Context(), client.ObjectKeyFromObject(volume), volume) == nil && volume.Spec.ClaimRef.UID == claim.UID
+	})
+	must(c.Delete(t.Context(), claim)) // protected by Kubernetes, which is not there
+	until(t, "what was made for the claim goes with it", func() bool {
+		return apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(dv), dv))
+	})
 }
 
 // importsByHand has virt-controller import what the annotation of a DataImportCron names.
@@ -140,7 +189,7 @@ func run(t *testing.T, config *rest.Config, user string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, setup := range []func(ctrl.Manager) error{cdiconfig.SetupWithManager, storageprofile.SetupWithManager, dataimportcron.SetupWithManager} {
+	for _, setup := range []func(ctrl.Manager) error{cdiconfig.SetupWithManager, storageprofile.SetupWithManager, dataimportcron.SetupWithManager, populator.SetupWithManager} {
 		if err := setup(mgr); err != nil {
 			t.Fatal(err)
 		}

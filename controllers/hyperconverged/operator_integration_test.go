@@ -59,6 +59,7 @@ func TestOperator(t *testing.T) {
 		{"definitions of snapshots that another brought are left alone", leavesSnapshotsToOthers},
 		{"rules for Prometheus come when it does", installsRules},
 		{"and go with it", goesOnWithoutRules},
+		{"populators are registered where the cluster knows them", registersPopulators},
 		{"a namespace for tasks is waited for, served, and left", servesNamespaces},
 		{"virtual machines keep it from being removed", refusesRemoval},
 		{"it is removed, and what users stored stays", removes},

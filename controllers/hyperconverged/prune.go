@@ -25,6 +25,7 @@ var prunable = []schema.GroupVersionKind{
 	{Group: "apiregistration.k8s.io", Version: "v1", Kind: "APIService"},
 	{Group: groupMonitoring, Version: "v1", Kind: "PrometheusRule"},
 	{Group: groupMonitoring, Version: "v1", Kind: "ServiceMonitor"},
+	{Group: groupPopulators, Version: "v1beta1", Kind: "VolumePopulator"},
 	{Group: "tekton.dev", Version: "v1", Kind: "Pipeline"},
 	{Group: "tekton.dev", Version: "v1", Kind: "Task"},
 	{Group: "template.openshift.io", Version: "v1", Kind: "Template"},

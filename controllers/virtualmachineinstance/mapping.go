@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/slipway-vm/slipway/controllers/node"
+	"github.com/slipway-vm/slipway/internal/population"
 )
 
 // claimIndex finds VMIs by the names of the claims that they use, podIndex pods by the UID of
@@ -55,7 +56,11 @@ func controllerOf(obj client.Object) []string {
 
 // usersOfClaim are the VMIs that may wait for the claim or DataVolume obj.
 func (r *Reconciler) usersOfClaim(ctx context.Context, obj client.Object) []reconcile.Request {
-	users := r.requests(ctx, waitsForVolume, client.InNamespace(obj.GetNamespace()), client.MatchingFields{claimIndex: obj.GetName()})
+	name := obj.GetName()
+	if filled := obj.GetAnnotations()[population.AnnotationFills]; filled != "" {
+		name = filled
+	}
+	users := r.requests(ctx, waitsForVolume, client.InNamespace(obj.GetNamespace()), client.MatchingFields{claimIndex: name})
 	return append(users, stateUsers(obj)...)
 }
 

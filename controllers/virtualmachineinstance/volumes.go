@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/pod"
+	"github.com/slipway-vm/slipway/internal/population"
 )
 
 // volumeState is a VMI's volume on a claim, with the objects behind it as they are.
@@ -27,7 +28,8 @@ type volumeState struct {
 	readOnly       bool
 	// base says that the volume is an overlay, for which the claim is only read.
 	base bool
-	// pvc, dataVolume and class are nil while they do not exist.
+	// pvc, dataVolume and class are nil while they do not exist. dataVolume is also what a populator
+	// has the claim filled by where its storage would bind it before.
 	pvc        *corev1.PersistentVolumeClaim
 	dataVolume *cdiv1.DataVolume
 	class      *storagev1.StorageClass
@@ -94,7 +96,26 @@ func (r *Reconciler) readVolume(ctx context.Context, namespace string, state *vo
 	case err != nil && !apierrors.IsNotFound(err):
 		return fmt.Errorf("reading DataVolume %s: %w", key, err)
 	}
+	if err := r.readFiller(ctx, state); err != nil {
+		return err
+	}
 	return r.readClass(ctx, state)
+}
+
+// readFiller reads what fills a claim that may be bound before it is whole.
+func (r *Reconciler) readFiller(ctx context.Context, state *volumeState) error {
+	if state.pvc == nil || state.dataVolume != nil || !population.Unfilled(state.pvc) {
+		return nil
+	}
+	key := client.ObjectKey{Namespace: state.pvc.Namespace, Name: population.PrimeName(state.pvc)}
+	dataVolume := &cdiv1.DataVolume{}
+	switch err := r.Get(ctx, key, dataVolume); {
+	case err == nil:
+		state.dataVolume = dataVolume
+	case !apierrors.IsNotFound(err):
+		return fmt.Errorf("reading DataVolume %s: %w", key, err)
+	}
+	return nil
 }
 
 // readClass reads the StorageClass of a claim that is not bound yet.
@@ -197,6 +218,9 @@ func because(dv *cdiv1.DataVolume) string {
 }
 
 func judgeClaim(v volumeState) lack {
+	if population.Unfilled(v.pvc) {
+		return lack{needTime, ReasonImporting, fmt.Sprintf("PVC %s is being filled by its %s", v.claim, population.Source(v.pvc))}
+	}
 	switch v.pvc.Status.Phase {
 	case corev1.ClaimBound:
 		return lack{need: needNothing}
@@ -209,6 +233,8 @@ func judgeClaim(v volumeState) lack {
 		return lack{needHelp, ReasonUnbound, fmt.Sprintf("PVC %s is unbound: it names no StorageClass and there is no default one", v.claim)}
 	case class != "" && v.class == nil:
 		return lack{needHelp, ReasonUnbound, fmt.Sprintf("PVC %s is unbound: StorageClass %s does not exist", v.claim, class)}
+	case population.Undecided(v.pvc):
+		return lack{needTime, ReasonUnbound, fmt.Sprintf("PVC %s is unbound: its %s has yet to be looked at", v.claim, population.Source(v.pvc))}
 	case v.class != nil && ptr.Deref(v.class.VolumeBindingMode, "") == storagev1.VolumeBindingWaitForFirstConsumer:
 		return lack{need: needNothing}
 	}

@@ -10,6 +10,7 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/pod"
+	"github.com/slipway-vm/slipway/internal/population"
 )
 
 func claim(phase corev1.PersistentVolumeClaimPhase, class string) *corev1.PersistentVolumeClaim {
@@ -17,6 +18,20 @@ func claim(phase corev1.PersistentVolumeClaimPhase, class string) *corev1.Persis
 	pvc.Status.Phase = phase
 	if class != "" {
 		pvc.Spec.StorageClassName = new(class)
+	}
+	return pvc
+}
+
+// populated is a claim with a source; use says how it is filled, and volume is its volume.
+func populated(use, volume string) *corev1.PersistentVolumeClaim {
+	pvc := claim(corev1.ClaimPending, "fast")
+	pvc.UID, pvc.Spec.VolumeName = "1", volume
+	if volume != "" {
+		pvc.Status.Phase = corev1.ClaimBound
+	}
+	pvc.Spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: new("cdi.kubevirt.io"), Kind: "VolumeImportSource", Name: "s"}
+	if use != "" {
+		pvc.Annotations = map[string]string{population.AnnotationUse: use, population.AnnotationFilledBy: population.PrimeName(pvc)}
 	}
 	return pvc
 }
@@ -43,21 +58,24 @@ func TestJudge(t *testing.T) {
 		want   need
 		words  string
 	}{
-		"a bound claim is enough":           {volumeState{pvc: claim(corev1.ClaimBound, "fast")}, needNothing, ""},
-		"no claim":                          {volumeState{}, needHelp, "PVC d not found"},
-		"no DataVolume":                     {volumeState{fromDataVolume: true}, needHelp, "DataVolume d not found"},
-		"a claim without its DataVolume":    {volumeState{fromDataVolume: true, pvc: claim(corev1.ClaimBound, "fast")}, needNothing, ""},
-		"a claim for the launcher to bind":  {volumeState{pvc: claim(corev1.ClaimPending, "fast"), class: class(storagev1.VolumeBindingWaitForFirstConsumer)}, needNothing, ""},
-		"a claim that is being provisioned": {volumeState{pvc: claim(corev1.ClaimPending, "fast"), class: class(storagev1.VolumeBindingImmediate)}, needTime, "waiting for provisioner disks.example of StorageClass fast"},
-		"a class that does not exist":       {volumeState{pvc: claim(corev1.ClaimPending, "slow")}, needHelp, "StorageClass slow does not exist"},
-		"no class and no default":           {volumeState{pvc: claim(corev1.ClaimPending, "")}, needHelp, "no StorageClass"},
-		"a lost claim":                      {volumeState{pvc: claim(corev1.ClaimLost, "fast")}, needHelp, "lost its volume"},
-		"a filled DataVolume":               {volumeState{dataVolume: dataVolume(cdiv1.Succeeded, "", ""), pvc: claim(corev1.ClaimBound, "fast")}, needNothing, ""},
-		"an import says how far it is":      {volumeState{dataVolume: dataVolume(cdiv1.ImportInProgress, "40.13%", "")}, needTime, "import of DataVolume d at 40 %"},
-		"an import says why it waits":       {volumeState{dataVolume: dataVolume(cdiv1.ImportInProgress, "N/A", "404 Not Found")}, needTime, "import of DataVolume d: 404 Not Found"},
-		"a clone":                           {volumeState{dataVolume: dataVolume(cdiv1.CSICloneInProgress, "", "")}, needTime, "clone of DataVolume d"},
-		"a failed import":                   {volumeState{dataVolume: dataVolume(cdiv1.Failed, "", "wrong checksum")}, needHelp, "DataVolume d failed: wrong checksum"},
-		"a DataVolume without a node":       {volumeState{dataVolume: dataVolume(cdiv1.WaitForFirstConsumer, "", "")}, needConsumer, "waits for a node"},
+		"a bound claim is enough":            {volumeState{pvc: claim(corev1.ClaimBound, "fast")}, needNothing, ""},
+		"no claim":                           {volumeState{}, needHelp, "PVC d not found"},
+		"no DataVolume":                      {volumeState{fromDataVolume: true}, needHelp, "DataVolume d not found"},
+		"a claim without its DataVolume":     {volumeState{fromDataVolume: true, pvc: claim(corev1.ClaimBound, "fast")}, needNothing, ""},
+		"a claim for the launcher to bind":   {volumeState{pvc: claim(corev1.ClaimPending, "fast"), class: class(storagev1.VolumeBindingWaitForFirstConsumer)}, needNothing, ""},
+		"a claim that is being provisioned":  {volumeState{pvc: claim(corev1.ClaimPending, "fast"), class: class(storagev1.VolumeBindingImmediate)}, needTime, "waiting for provisioner disks.example of StorageClass fast"},
+		"a class that does not exist":        {volumeState{pvc: claim(corev1.ClaimPending, "slow")}, needHelp, "StorageClass slow does not exist"},
+		"no class and no default":            {volumeState{pvc: claim(corev1.ClaimPending, "")}, needHelp, "no StorageClass"},
+		"a claim that no populator has seen": {volumeState{pvc: populated("", ""), class: class(storagev1.VolumeBindingWaitForFirstConsumer)}, needTime, "VolumeImportSource has yet to be looked at"},
+		"a claim that gets another's volume": {volumeState{pvc: populated("true", ""), class: class(storagev1.VolumeBindingWaitForFirstConsumer)}, needNothing, ""},
+		"a claim that is filled itself":      {volumeState{pvc: populated("false", "v")}, needTime, "being filled by its VolumeImportSource"},
+		"a lost claim":                       {volumeState{pvc: claim(corev1.ClaimLost, "fast")}, needHelp, "lost its volume"},
+		"a filled DataVolume":                {volumeState{dataVolume: dataVolume(cdiv1.Succeeded, "", ""), pvc: claim(corev1.ClaimBound, "fast")}, needNothing, ""},
+		"an import says how far it is":       {volumeState{dataVolume: dataVolume(cdiv1.ImportInProgress, "40.13%", "")}, needTime, "import of DataVolume d at 40 %"},
+		"an import says why it waits":        {volumeState{dataVolume: dataVolume(cdiv1.ImportInProgress, "N/A", "404 Not Found")}, needTime, "import of DataVolume d: 404 Not Found"},
+		"a clone":                            {volumeState{dataVolume: dataVolume(cdiv1.CSICloneInProgress, "", "")}, needTime, "clone of DataVolume d"},
+		"a failed import":                    {volumeState{dataVolume: dataVolume(cdiv1.Failed, "", "wrong checksum")}, needHelp, "DataVolume d failed: wrong checksum"},
+		"a DataVolume without a node":        {volumeState{dataVolume: dataVolume(cdiv1.WaitForFirstConsumer, "", "")}, needConsumer, "waits for a node"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.volume.claim = "d"

@@ -16,6 +16,7 @@ import (
 
 	"github.com/slipway-vm/slipway/controllers/datavolume"
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/population"
 	"github.com/slipway-vm/slipway/internal/rename"
 	"github.com/slipway-vm/slipway/internal/steps"
 )
@@ -135,7 +136,7 @@ func (r *Reconciler) claimObstacle(ctx context.Context, namespace, name string) 
 		return "volume is being deleted: " + name, nil
 	case claim.Status.Phase != corev1.ClaimBound:
 		return "volume not bound: " + name, nil
-	case owner != nil && owner.Kind == "DataVolume" && claim.Annotations[datavolume.AnnotationPodPhase] != string(corev1.PodSucceeded):
+	case population.Awaited(claim), owner != nil && owner.Kind == "DataVolume" && claim.Annotations[datavolume.AnnotationPodPhase] != string(corev1.PodSucceeded):
 		return "volume not populated: " + name, nil
 	}
 	return "", nil

@@ -9,8 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/watch"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/slipway-vm/slipway/internal/population"
 	"github.com/slipway-vm/slipway/internal/upload"
 )
 
@@ -23,22 +25,48 @@ const annotationPhase = "cdi.kubevirt.io/storage.pod.phase"
 // Cluster finds claims by the API server.
 type Cluster struct{ Client client.WithWatch }
 
-// AwaitReady returns once the claim's upload server takes an image, and errs when it will not, or not soon.
-func (c *Cluster) AwaitReady(ctx context.Context, wanted upload.Target) error {
+// AwaitReady returns once the claim's upload server takes an image, and errs when it will not, or not soon. That of
+// a claim with a VolumeUploadSource is of what fills it.
+func (c *Cluster) AwaitReady(ctx context.Context, wanted upload.Target) (upload.Target, error) {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
+	claim, err := c.read(ctx, wanted)
+	if err != nil {
+		return wanted, err
+	}
+	if populated(claim) && !filled(claim) {
+		wanted.Name = population.PrimeName(claim)
+		if !population.InPlace(claim) {
+			if claim, err = c.read(ctx, wanted); err != nil {
+				return wanted, fmt.Errorf("what the image goes to is not there yet: %w; look at the events of the claim that it is for, and try again", err)
+			}
+		}
+	}
+	if ready, err := takes(claim); ready || err != nil {
+		return wanted, err
+	}
+	return wanted, c.await(ctx, claim)
+}
+
+func (c *Cluster) read(ctx context.Context, wanted upload.Target) (*corev1.PersistentVolumeClaim, error) {
 	claim := &corev1.PersistentVolumeClaim{}
 	err := c.Client.Get(ctx, client.ObjectKey{Namespace: wanted.Namespace, Name: wanted.Name}, claim)
 	if apierrors.IsNotFound(err) {
-		return fmt.Errorf("rejecting Upload Request for PVC %s that doesn't exist", wanted.Name)
+		return nil, fmt.Errorf("rejecting Upload Request for PVC %s that doesn't exist", wanted.Name)
 	}
 	if err != nil {
-		return fmt.Errorf("reading PVC %s: %w", wanted.Name, err)
+		return nil, fmt.Errorf("reading PVC %s: %w", wanted.Name, err)
 	}
-	if ready, err := takes(claim); ready || err != nil {
-		return err
-	}
-	return c.await(ctx, claim)
+	return claim, nil
+}
+
+// populated says whether a populator has the claim filled by an upload.
+func populated(claim *corev1.PersistentVolumeClaim) bool {
+	return population.Source(claim) == cdiv1.VolumeUploadSourceRef
+}
+
+func filled(claim *corev1.PersistentVolumeClaim) bool {
+	return claim.Annotations[annotationPhase] == string(corev1.PodSucceeded)
 }
 
 // await follows the claim from how it was read.
@@ -73,10 +101,10 @@ func (c *Cluster) await(ctx context.Context, claim *corev1.PersistentVolumeClaim
 
 // takes says whether the claim's upload server takes an image, and errs when it never will.
 func takes(claim *corev1.PersistentVolumeClaim) (bool, error) {
-	if _, target := claim.Annotations[upload.AnnotationTarget]; !target {
-		return false, errors.New("PVC " + claim.Name + " is not an upload target; create a DataVolume with the source upload")
+	if _, target := claim.Annotations[upload.AnnotationTarget]; !target && !populated(claim) {
+		return false, errors.New("PVC " + claim.Name + " is not an upload target; create a DataVolume with the source upload, or a claim with a VolumeUploadSource")
 	}
-	if claim.Annotations[annotationPhase] == string(corev1.PodSucceeded) {
+	if filled(claim) {
 		return false, fmt.Errorf("rejecting Upload Request for PVC %s that already finished uploading", claim.Name)
 	}
 	return claim.Annotations[upload.AnnotationReady] == "true", nil

@@ -21,8 +21,9 @@ import (
 
 // Claims tells of claims that wait for an upload.
 type Claims interface {
-	// AwaitReady returns once the upload server of the claim takes an image. Its error is for the user.
-	AwaitReady(ctx context.Context, claim upload.Target) error
+	// AwaitReady returns once the upload server of the claim takes an image, and whose server it is: the
+	// claim's own, or that of another which is filled for it. Its error is for the user.
+	AwaitReady(ctx context.Context, claim upload.Target) (upload.Target, error)
 }
 
 // Trust is whom the proxy believes, and how it is believed.
@@ -66,7 +67,8 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	_ = control.SetReadDeadline(time.Time{}) // the upload server watches over who is silent
 	logger := log.FromContext(r.Context()).WithValues("claim", claim.Namespace+"/"+claim.Name)
-	if err := p.Claims.AwaitReady(r.Context(), claim); err != nil {
+	filled, err := p.Claims.AwaitReady(r.Context(), claim)
+	if err != nil {
 		logger.Info("refusing an upload", "reason", err.Error())
 		refuse(w, http.StatusServiceUnavailable, err.Error())
 		return
@@ -78,7 +80,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	logger.Info("handing an upload on", "method", r.Method, "path", r.URL.Path, "bytes", r.ContentLength)
-	p.handOn(w, r, claim, transport)
+	p.handOn(w, r, filled, transport)
 }
 
 // bearer is how a token is given; the scheme's name in any case.

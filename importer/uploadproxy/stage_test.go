@@ -73,11 +73,11 @@ func (k *known) Transport(context.Context) (http.RoundTripper, error) {
 // claims are those that wait for an upload; every other one does not exist.
 type claims map[upload.Target]bool
 
-func (c claims) AwaitReady(_ context.Context, claim upload.Target) error {
+func (c claims) AwaitReady(_ context.Context, claim upload.Target) (upload.Target, error) {
 	if !c[claim] {
-		return fmt.Errorf("rejecting Upload Request for PVC %s that doesn't exist", claim.Name)
+		return claim, fmt.Errorf("rejecting Upload Request for PVC %s that doesn't exist", claim.Name)
 	}
-	return nil
+	return claim, nil
 }
 
 func newStage(t *testing.T) *stage {

@@ -19,6 +19,9 @@ func lists() map[string][]Field {
 		Clone:                  below("spec.", cloneFields),
 		DataImportCron:         below("spec.", join(cronFields, below("template.spec.", dataVolumeFields))),
 		CDI:                    below("spec.", cdiFields),
+		VolumeImportSource:     below("spec.", join(importFields, fillFields)),
+		VolumeUploadSource:     below("spec.", []Field{{Path: "contentType", Only: []string{"kubevirt"}}, {Path: "preallocation"}}),
+		VolumeCloneSource:      below("spec.", cloneFields),
 	}
 }
 
@@ -145,24 +148,44 @@ var cloneFields = join(
 	},
 )
 
-// dataVolumeFields are those of a DataVolume's spec.
-var dataVolumeFields = join(
+// importFields are the sources of a disk that comes from elsewhere, or of an empty one.
+var importFields = join(
 	each("source.http.", "url secretRef certConfigMap extraHeaders secretExtraHeaders checksum insecureSkipVerify"),
 	each("source.s3.", "url secretRef certConfigMap"),
 	each("source.gcs.", "url secretRef"),
 	each("source.registry.", "url secretRef certConfigMap platform.architecture"),
 	[]Field{
 		{Path: "source.registry.pullMethod", Only: []string{"pod"}},
-		{Path: "source.upload", Note: "The image comes through cdi-uploadproxy: virtctl image-upload."},
 		{Path: "source.blank"},
 	},
+)
+
+// fillFields are how a disk is written.
+var fillFields = []Field{
+	{Path: "contentType", Only: []string{"kubevirt", "archive"}, Note: "archive: a tar archive from source http, s3 or gcs, unpacked into the file system."},
+	{Path: "preallocation"},
+}
+
+// dataVolumeFields are those of a DataVolume's spec.
+var dataVolumeFields = join(
+	importFields,
+	[]Field{{Path: "source.upload", Note: "The image comes through cdi-uploadproxy: virtctl image-upload."}},
 	each("source.pvc.", "namespace name"),
 	each("source.snapshot.", "namespace name"),
 	each("sourceRef.", "kind namespace name"),
 	[]Field{
 		{Path: "pvc", Note: "The claim as it is written."},
 		{Path: "storage", Note: "A claim of which what is left out is chosen."},
-		{Path: "contentType", Only: []string{"kubevirt", "archive"}, Note: "archive: a tar archive from source http, s3 or gcs, unpacked into the file system."},
 	},
-	each("", "priorityClassName serviceAccountName preallocation"),
+	fillFields,
+	each("", "priorityClassName serviceAccountName"),
+)
+
+// cloneFields are those of a VolumeCloneSource's spec.
+var cloneFields = join(
+	each("source.", "apiGroup kind name"),
+	[]Field{
+		{Path: "priorityClassName"},
+		{Path: "preallocation", Only: []string{"false"}, Note: "A CSI driver makes the clone."},
+	},
 )

@@ -27,6 +27,9 @@ const (
 	Clone                  = "VirtualMachineClone"
 	DataImportCron         = "DataImportCron"
 	CDI                    = "CDI"
+	VolumeImportSource     = "VolumeImportSource"
+	VolumeUploadSource     = "VolumeUploadSource"
+	VolumeCloneSource      = "VolumeCloneSource"
 )
 
 // Field is a field that Slipway acts on, with all that is below it.

@@ -34,6 +34,9 @@ var types = map[string]reflect.Type{
 	Clone:                  reflect.TypeFor[clonev1.VirtualMachineClone](),
 	DataImportCron:         reflect.TypeFor[cdiv1.DataImportCron](),
 	CDI:                    reflect.TypeFor[cdiv1.CDI](),
+	VolumeImportSource:     reflect.TypeFor[cdiv1.VolumeImportSource](),
+	VolumeUploadSource:     reflect.TypeFor[cdiv1.VolumeUploadSource](),
+	VolumeCloneSource:      reflect.TypeFor[cdiv1.VolumeCloneSource](),
 }
 
 // leavesOf returns the leaves below spec of the kind's type, by path.

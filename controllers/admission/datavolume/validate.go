@@ -16,9 +16,12 @@ import (
 
 // Validate returns what is wrong with a DataVolume's spec; path is where it is.
 func Validate(spec *cdiv1.DataVolumeSpec, path *field.Path) field.ErrorList {
-	errs := target(spec, path)
-	errs = append(errs, source(spec, path)...)
-	return append(errs, archive(spec, path)...)
+	return append(target(spec, path), ValidateSource(spec, path)...)
+}
+
+// ValidateSource returns what is wrong with where the disk comes from, whatever claim it is for.
+func ValidateSource(spec *cdiv1.DataVolumeSpec, path *field.Path) field.ErrorList {
+	return append(source(spec, path), archive(spec, path)...)
 }
 
 // ValidateUpdate returns what is wrong with changing before into after.

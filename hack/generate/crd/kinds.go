@@ -186,6 +186,15 @@ var Kinds = []Kind{
 		Columns: columns(column("Format", ".status.sourceFormat", "The format in which created sources are saved")),
 	},
 	{
+		Group: "cdi.kubevirt.io", Kind: "VolumeImportSource", Plural: "volumeimportsources", Versions: beta(cdiTypes),
+	},
+	{
+		Group: "cdi.kubevirt.io", Kind: "VolumeUploadSource", Plural: "volumeuploadsources", Versions: beta(cdiTypes),
+	},
+	{
+		Group: "cdi.kubevirt.io", Kind: "VolumeCloneSource", Plural: "volumeclonesources", Versions: beta(cdiTypes),
+	},
+	{
 		Group: "template.openshift.io", Kind: "Template", Plural: "templates",
 		Versions: []Version{{Name: "v1", Package: templateTypes}},
 		Columns:  columns(column("Description", `.metadata.annotations.description`, ""), age),

@@ -1,0 +1,227 @@
+package populator
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/slipway-vm/slipway/controllers/datavolume"
+	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/namespace"
+	"github.com/slipway-vm/slipway/internal/population"
+	"github.com/slipway-vm/slipway/internal/steps"
+)
+
+// release takes away what fills a claim that is to go: the claim stays as long as a pod uses it.
+func (r *Reconciler) release(ctx context.Context, s *scope) error {
+	if s.claim.DeletionTimestamp == nil {
+		return nil
+	}
+	s.quiet = true
+	if err := r.removePrime(ctx, s); err != nil {
+		return err
+	}
+	return steps.ErrDone
+}
+
+// finish ends the pass on a claim that needs nothing more: one that is whole and bound, or one whose
+// volume is not from here.
+func (r *Reconciler) finish(ctx context.Context, s *scope) error {
+	switch {
+	case !s.bound(), s.inPlace && !s.recorded():
+		return nil
+	case !s.chosen && !r.late(s):
+		s.quiet = true
+		return steps.ErrDone
+	case !s.chosen:
+		return nil // choose looks into it
+	case s.claim.Status.Phase != corev1.ClaimBound:
+		s.quiet = true
+		return steps.ErrDone // it is being bound
+	case s.inPlace && s.claim.Annotations[population.AnnotationProgress] != progressDone:
+		s.whole = true
+		return steps.ErrDone // to be noted first
+	}
+	s.quiet = true
+	switch {
+	case !s.recorded() && s.prime != nil:
+		r.events.Eventf(s.claim, nil, corev1.EventTypeWarning, reasonOverlooked, eventAction,
+			"the claim was bound to volume %s before its disk was whole; it is not filled. Delete it and create it again", s.claim.Spec.VolumeName)
+	case s.claim.Annotations[datavolume.AnnotationRetain] == valueTrue:
+		return steps.ErrDone
+	}
+	if err := r.removePrime(ctx, s); err != nil {
+		return err
+	}
+	return steps.ErrDone
+}
+
+// late reports whether the claim may have been bound, empty, before it could be seen: not long ago,
+// by Kubernetes itself, and never filled. Whatever else is bound may hold somebody's data.
+func (r *Reconciler) late(s *scope) bool {
+	notes := s.claim.Annotations
+	return notes[annotationByController] == valueYes && notes[datavolume.AnnotationPodPhase] == "" && notes[annotationClonePhase] == "" &&
+		r.now().Sub(s.claim.CreationTimestamp.Time) < lateness
+}
+
+// removePrime deletes the DataVolume, with which its pod and its claim go.
+func (r *Reconciler) removePrime(ctx context.Context, s *scope) error {
+	if s.prime == nil || s.prime.DeletionTimestamp != nil {
+		return nil
+	}
+	log.FromContext(ctx).Info("Deleting what has filled the claim", "dataVolume", s.prime.Name)
+	if err := r.Delete(ctx, s.prime, client.Preconditions{UID: &s.prime.UID}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting DataVolume %s: %w", s.prime.Name, err)
+	}
+	return nil
+}
+
+// refuse ends the pass on what cannot be filled.
+func (r *Reconciler) refuse(_ context.Context, s *scope) error {
+	ref := s.claim.Spec.DataSourceRef
+	if ref.Namespace != nil && *ref.Namespace != s.claim.Namespace {
+		s.waiting = &obstacle{reasonUnsupported, fmt.Sprintf("spec.dataSourceRef.namespace %s is not supported; name a %s of the claim's own namespace", *ref.Namespace, s.kind)}
+	}
+	if s.waiting != nil {
+		return steps.ErrDone
+	}
+	return nil
+}
+
+// choose decides how the claim is filled, and notes it: by another claim, whose volume it gets, where
+// its storage is a CSI driver's, which leave such a claim alone; in place where it is not. A copy of
+// another claim's annotations counts for nothing.
+func (r *Reconciler) choose(ctx context.Context, s *scope) error {
+	if s.chosen {
+		return nil
+	}
+	name := s.claim.Spec.StorageClassName
+	switch {
+	case name == nil && !s.bound():
+		s.waiting = &obstacle{reasonPending, "the claim names no storage class and the cluster has no default one; it is filled once it has one"}
+		return steps.ErrDone
+	case name != nil && *name != "" && s.class == nil:
+		s.waiting = &obstacle{reasonPending, fmt.Sprintf("storage class %s does not exist; the claim is filled once it does", *name)}
+		return steps.ErrDone
+	}
+	waits, err := r.driverWaits(ctx, s)
+	if err != nil {
+		return err
+	}
+	if s.bound() && waits {
+		s.quiet = true // by hand, or by who does not wait although he should: it is in use, perhaps
+		return steps.ErrDone
+	}
+	if !waits && s.kind == cdiv1.VolumeCloneSourceRef {
+		s.waiting = &obstacle{reasonUnsupported, "the claim's storage has no CSI driver, which clones are made by; name a storage class that has one"}
+		return steps.ErrDone
+	}
+	before := s.claim.DeepCopy()
+	s.claim.Annotations = withoutRecord(s.claim.Annotations)
+	s.claim.Annotations[population.AnnotationUse] = map[bool]string{true: valueTrue, false: "false"}[waits]
+	s.claim.Annotations[population.AnnotationFilledBy] = population.PrimeName(s.claim)
+	log.FromContext(ctx).Info("Filling the claim", "source", s.claim.Spec.DataSourceRef.Name, "inPlace", !waits)
+	err = r.Patch(ctx, s.claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(manager))
+	if err != nil {
+		return fmt.Errorf("noting how claim %s is filled: %w", s.claim.Name, err)
+	}
+	s.chosen, s.inPlace = true, !waits
+	return nil
+}
+
+// driverWaits reports whether the claim's storage is a CSI driver's.
+func (r *Reconciler) driverWaits(ctx context.Context, s *scope) (bool, error) {
+	driver := s.claim.Annotations[annotationMigratedTo]
+	if driver == "" && s.class != nil {
+		driver = s.class.Provisioner
+	}
+	if driver == "" {
+		return false, nil
+	}
+	found, err := get(ctx, r.Client, types.NamespacedName{Name: driver}, &storagev1.CSIDriver{})
+	return found != nil, err
+}
+
+// ensurePrime makes the DataVolume, once the source is there and a consumer of the claim has a node.
+func (r *Reconciler) ensurePrime(ctx context.Context, s *scope) error {
+	if s.prime != nil {
+		return nil
+	}
+	if !s.inPlace && s.waitsForConsumer() {
+		s.waiting = &obstacle{reasonPending, "the claim is filled once a pod that uses it has a node"}
+		return steps.ErrDone
+	}
+	input := primeInput{Claim: s.claim, InPlace: s.inPlace}
+	if err := r.source(ctx, s, &input); err != nil {
+		return err
+	}
+	if err := r.checkUnfilled(ctx, s); err != nil {
+		return err
+	}
+	return r.createPrime(ctx, s, buildPrime(input))
+}
+
+// checkUnfilled makes sure that the claim is still to be filled, past the cache.
+func (r *Reconciler) checkUnfilled(ctx context.Context, s *scope) error {
+	claim, err := get(ctx, r.live, client.ObjectKeyFromObject(s.claim), &corev1.PersistentVolumeClaim{})
+	if err != nil {
+		return err
+	}
+	if claim == nil || claim.UID != s.claim.UID || claim.DeletionTimestamp != nil ||
+		claim.Annotations[datavolume.AnnotationPodPhase] != s.claim.Annotations[datavolume.AnnotationPodPhase] || !s.inPlace && claim.Spec.VolumeName != "" {
+		return errStale
+	}
+	return nil
+}
+
+// createPrime creates the DataVolume, or says why that is refused.
+func (r *Reconciler) createPrime(ctx context.Context, s *scope, prime *cdiv1.DataVolume) error {
+	err := r.Create(ctx, prime, client.FieldOwner(names.ManagerData))
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return errStale
+	case namespace.Ending(err):
+		s.quiet = true
+		return steps.ErrDone // the claim goes, too
+	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
+		s.waiting = &obstacle{reasonNotCreated, err.Error()}
+		s.result.RequeueAfter = refusedRetry
+		return steps.ErrDone
+	case err != nil:
+		return fmt.Errorf("creating DataVolume %s: %w", prime.Name, err)
+	}
+	if !s.inPlace {
+		r.events.Eventf(s.claim, nil, corev1.EventTypeNormal, reasonCreated, eventAction, "PVC Prime created successfully")
+	}
+	s.prime = prime
+	return nil
+}
+
+// source reads what the claim's dataSourceRef names.
+func (r *Reconciler) source(ctx context.Context, s *scope, input *primeInput) error {
+	key := types.NamespacedName{Namespace: s.claim.Namespace, Name: s.claim.Spec.DataSourceRef.Name}
+	var err error
+	switch s.kind {
+	case cdiv1.VolumeCloneSourceRef:
+		input.Clone, err = get(ctx, r.Client, key, &cdiv1.VolumeCloneSource{})
+	case cdiv1.VolumeUploadSourceRef:
+		input.Upload, err = get(ctx, r.Client, key, &cdiv1.VolumeUploadSource{})
+	default:
+		input.Import, err = get(ctx, r.Client, key, &cdiv1.VolumeImportSource{})
+	}
+	if err != nil {
+		return err
+	}
+	if input.Clone == nil && input.Import == nil && input.Upload == nil {
+		s.waiting = &obstacle{reasonPending, fmt.Sprintf("%s %s not found; the claim is filled once it exists", s.kind, key.Name)}
+		return steps.ErrDone
+	}
+	return nil
+}

@@ -1,0 +1,58 @@
+package uploadproxy_test
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/slipway-vm/slipway/importer/uploadproxy"
+	"github.com/slipway-vm/slipway/internal/population"
+	"github.com/slipway-vm/slipway/internal/scheme"
+	"github.com/slipway-vm/slipway/internal/upload"
+)
+
+// waiting is a claim that says what annotations do; with a source it is filled by an upload.
+func waiting(name string, source bool, annotations map[string]string) *corev1.PersistentVolumeClaim {
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: name, Annotations: annotations}}
+	if source {
+		claim.UID = "1"
+		claim.Spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: new("cdi.kubevirt.io"), Kind: "VolumeUploadSource", Name: "s"}
+	}
+	return claim
+}
+
+func TestAnImageGoesToWhatIsFilledForItsClaim(t *testing.T) {
+	const phase = "cdi.kubevirt.io/storage.pod.phase"
+	chosen := func(use, ready string) map[string]string {
+		return map[string]string{population.AnnotationFilledBy: "prime-1", population.AnnotationUse: use, upload.AnnotationReady: ready}
+	}
+	ready := map[string]string{upload.AnnotationTarget: "", upload.AnnotationReady: "true"}
+	for name, c := range map[string]struct {
+		claims   []client.Object
+		to, fail string
+	}{
+		"a DataVolume's":                   {[]client.Object{waiting("disk", false, ready)}, "disk", ""},
+		"another for it":                   {[]client.Object{waiting("disk", true, chosen("true", "true")), waiting("prime-1", false, ready)}, "prime-1", ""},
+		"the claim itself, by its server":  {[]client.Object{waiting("disk", true, chosen("false", "true"))}, "prime-1", ""},
+		"the other is not there yet":       {[]client.Object{waiting("disk", true, nil)}, "", "not there yet"},
+		"it is filled":                     {[]client.Object{waiting("disk", true, map[string]string{phase: "Succeeded"})}, "", "already finished uploading"},
+		"the other is filled, not yet its": {[]client.Object{waiting("disk", true, chosen("true", "")), waiting("prime-1", false, map[string]string{upload.AnnotationTarget: "", phase: "Succeeded"})}, "", "already finished uploading"},
+		"nothing":                          {nil, "", "doesn't exist"},
+		"no upload":                        {[]client.Object{waiting("disk", false, nil)}, "", "is not an upload target"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := &uploadproxy.Cluster{Client: fake.NewClientBuilder().WithScheme(scheme.New()).WithObjects(c.claims...).Build()}
+			to, err := cluster.AwaitReady(t.Context(), upload.Target{Namespace: "prod", Name: "disk"})
+			switch {
+			case c.fail == "" && (err != nil || to.Name != c.to):
+				t.Errorf("it goes to %q: %v", to.Name, err)
+			case c.fail != "" && (err == nil || !strings.Contains(err.Error(), c.fail)):
+				t.Errorf("got %v, want %q", err, c.fail)
+			}
+		})
+	}
+}

@@ -1,0 +1,74 @@
+// Package population holds what a claim says of the populator that fills it: a claim whose
+// dataSourceRef names one of CDI's sources. virt-controller writes it, and whoever uses claims reads it.
+package population
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"github.com/slipway-vm/slipway/internal/names"
+)
+
+// Annotations of a claim that is filled so; all but the last are the field's.
+const (
+	// AnnotationUse is "true" when another claim is filled, whose volume this one then gets, and
+	// "false" when it is filled itself, because its storage binds it whatever its dataSourceRef says.
+	AnnotationUse = "cdi.kubevirt.io/storage.usePopulator"
+	// AnnotationPrime names that other claim.
+	AnnotationPrime = "cdi.kubevirt.io/storage.populator.pvcPrime"
+	// AnnotationProgress is how far it is, such as "45.34%"; "N/A" when that is not known.
+	AnnotationProgress = "cdi.kubevirt.io/storage.populator.progress"
+	// AnnotationFilledBy names the DataVolume that fills it, or its other claim. It has the claim's uid
+	// in it, so that what a copy of the claim brings along from elsewhere counts for nothing.
+	AnnotationFilledBy = names.Domain + "filled-by"
+)
+
+// AnnotationFills on a DataVolume is the claim that it fills: that which controls it, and not one of its own name.
+const AnnotationFills = names.Domain + "fills"
+
+// annotationPhase and phaseSucceeded say of any claim that it is filled.
+const (
+	annotationPhase = "cdi.kubevirt.io/storage.pod.phase"
+	phaseSucceeded  = "Succeeded"
+)
+
+// Source returns the kind of the source that fills claim, "" when none of CDI's does.
+func Source(claim *corev1.PersistentVolumeClaim) string {
+	ref := claim.Spec.DataSourceRef
+	if ref == nil || ref.APIGroup == nil || *ref.APIGroup != cdiv1.CDIGroupVersionKind.Group {
+		return ""
+	}
+	switch ref.Kind {
+	case cdiv1.VolumeImportSourceRef, cdiv1.VolumeUploadSourceRef, cdiv1.VolumeCloneSourceRef:
+		return ref.Kind
+	}
+	return ""
+}
+
+// PrimeName is the name of the DataVolume that fills claim or its other claim, and of that.
+func PrimeName(claim *corev1.PersistentVolumeClaim) string { return "prime-" + string(claim.UID) }
+
+// Undecided reports whether claim has a source, no volume, and nobody has seen to it yet.
+func Undecided(claim *corev1.PersistentVolumeClaim) bool {
+	return Source(claim) != "" && claim.Spec.VolumeName == "" && !Chosen(claim)
+}
+
+// Chosen reports whether it is decided how claim is filled.
+func Chosen(claim *corev1.PersistentVolumeClaim) bool {
+	return Source(claim) != "" && claim.Annotations[AnnotationFilledBy] == PrimeName(claim)
+}
+
+// InPlace reports whether claim is filled itself: it may be bound long before it is whole.
+func InPlace(claim *corev1.PersistentVolumeClaim) bool {
+	return Chosen(claim) && claim.Annotations[AnnotationUse] == "false"
+}
+
+// Awaited reports whether claim is yet to be filled, in whichever way.
+func Awaited(claim *corev1.PersistentVolumeClaim) bool {
+	return Source(claim) != "" && (claim.Spec.VolumeName == "" || Unfilled(claim))
+}
+
+// Unfilled reports whether claim is filled itself, and is not whole yet.
+func Unfilled(claim *corev1.PersistentVolumeClaim) bool {
+	return InPlace(claim) && claim.Annotations[annotationPhase] != phaseSucceeded
+}
