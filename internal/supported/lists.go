@@ -21,7 +21,7 @@ func lists() map[string][]Field {
 		CDI:                    below("spec.", cdiFields),
 		VolumeImportSource:     below("spec.", join(importFields, fillFields)),
 		VolumeUploadSource:     below("spec.", []Field{{Path: "contentType", Only: []string{"kubevirt"}}, {Path: "preallocation"}}),
-		VolumeCloneSource:      below("spec.", cloneFields),
+		VolumeCloneSource:      below("spec.", volumeCloneFields),
 	}
 }
 
@@ -181,8 +181,8 @@ var dataVolumeFields = join(
 	each("", "priorityClassName serviceAccountName"),
 )
 
-// cloneFields are those of a VolumeCloneSource's spec.
-var cloneFields = join(
+// volumeCloneFields are those of a VolumeCloneSource's spec.
+var volumeCloneFields = join(
 	each("source.", "apiGroup kind name"),
 	[]Field{
 		{Path: "priorityClassName"},
