@@ -39,20 +39,26 @@ func (r *Reconciler) tell(s *scope, status cdiv1.DataVolumeStatus) {
 	if event, ok := phaseEvents[status.Phase]; ok {
 		r.events.Eventf(s.dv, nil, corev1.EventTypeNormal, event.reason, eventAction, event.text, claim)
 	}
-	switch {
-	case status.Phase == cdiv1.Succeeded && s.plan.kind == kindClone:
-		r.events.Eventf(s.dv, nil, corev1.EventTypeNormal, "CloneSucceeded", eventAction, "Successfully cloned into %s", claim)
-	case status.Phase == cdiv1.Succeeded && s.plan.kind == kindUpload:
-		r.events.Eventf(s.dv, nil, corev1.EventTypeNormal, "UploadSucceeded", eventAction, "Successfully uploaded into %s", claim)
-	case status.Phase == cdiv1.Succeeded:
-		r.events.Eventf(s.dv, nil, corev1.EventTypeNormal, "ImportSucceeded", eventAction, "Successfully imported into PVC %s", claim)
-	case status.Phase == cdiv1.Failed && s.plan.kind == kindClone:
-		r.events.Eventf(s.dv, nil, corev1.EventTypeWarning, "CloneFailed", eventAction, "Cloning into %s failed: %s", claim, running.Message)
-	case status.Phase == cdiv1.Failed && s.plan.kind == kindUpload:
-		r.events.Eventf(s.dv, nil, corev1.EventTypeWarning, "UploadFailed", eventAction, "Upload into %s failed: %s", claim, running.Message)
-	case status.Phase == cdiv1.Failed:
-		r.events.Eventf(s.dv, nil, corev1.EventTypeWarning, "ImportFailed", eventAction, "Failed to import into PVC %s: %s", claim, running.Message)
+	words := endOf(s.plan.kind)
+	switch status.Phase {
+	case cdiv1.Succeeded:
+		r.events.Eventf(s.dv, nil, corev1.EventTypeNormal, words.work+"Succeeded", eventAction, words.succeeded, claim)
+	case cdiv1.Failed:
+		r.events.Eventf(s.dv, nil, corev1.EventTypeWarning, words.work+"Failed", eventAction, words.failed+": %s", claim, running.Message)
 	}
+}
+
+// ending is how the end of a DataVolume's work is told: what begins the event's reason, and the texts.
+type ending struct{ work, succeeded, failed string }
+
+func endOf(what kind) ending {
+	switch what {
+	case kindClone:
+		return ending{"Clone", "Successfully cloned into %s", "Cloning into %s failed"}
+	case kindUpload:
+		return ending{"Upload", "Successfully uploaded into %s", "Upload into %s failed"}
+	}
+	return ending{"Import", "Successfully imported into PVC %s", "Failed to import into PVC %s"}
 }
 
 // changed reports whether condition says another thing than it did in old.

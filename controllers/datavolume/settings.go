@@ -66,16 +66,7 @@ func (r *Reconciler) undecided(ctx context.Context, _ client.Object) []reconcile
 // source's volume mode; what is still missing the StorageProfile tells, by its first set that
 // fits what is there. A clone of a class that nobody knows has its source's access modes.
 func chooseModes(spec *corev1.PersistentVolumeClaimSpec, in claimInput) error {
-	if spec.VolumeMode != nil && (*spec.VolumeMode == "" || *spec.VolumeMode == cdiv1.PersistentVolumeFromStorageProfile) {
-		spec.VolumeMode = nil
-	}
-	switch {
-	case spec.VolumeMode != nil:
-	case in.Source != nil && in.Source.mode != "":
-		spec.VolumeMode = new(in.Source.mode)
-	case in.Source != nil || contentType(in.DataVolume) == cdiv1.DataVolumeArchive: // a snapshot of which nobody says it, or files
-		spec.VolumeMode = new(corev1.PersistentVolumeFilesystem)
-	}
+	spec.VolumeMode = givenMode(spec.VolumeMode, in)
 	set := offered(in.Profile, spec)
 	switch {
 	case len(spec.AccessModes) > 0:
@@ -91,6 +82,20 @@ func chooseModes(spec *corev1.PersistentVolumeClaimSpec, in claimInput) error {
 		if set != nil && set.VolumeMode != nil {
 			spec.VolumeMode = new(*set.VolumeMode)
 		}
+	}
+	return nil
+}
+
+// givenMode is the volume mode that is asked for, or that what comes into the claim has; nil when
+// the StorageProfile tells it.
+func givenMode(asked *corev1.PersistentVolumeMode, in claimInput) *corev1.PersistentVolumeMode {
+	switch {
+	case asked != nil && *asked != "" && *asked != cdiv1.PersistentVolumeFromStorageProfile:
+		return asked
+	case in.Source != nil && in.Source.mode != "":
+		return new(in.Source.mode)
+	case in.Source != nil || contentType(in.DataVolume) == cdiv1.DataVolumeArchive: // a snapshot of which nobody says it, or files
+		return new(corev1.PersistentVolumeFilesystem)
 	}
 	return nil
 }

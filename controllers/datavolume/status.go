@@ -42,12 +42,19 @@ func phase(s *scope) cdiv1.DataVolumePhase {
 		return cloningPhase(s)
 	case s.plan.kind == kindExternal:
 		return cdiv1.Pending
+	case s.pod != nil && s.plan.kind == kindUpload:
+		return uploadPhase(s)
+	}
+	return importPhase(s)
+}
+
+// importPhase is the phase of a claim that a pod fills.
+func importPhase(s *scope) cdiv1.DataVolumePhase {
+	switch {
 	case s.pod == nil && s.claim.Status.Phase == corev1.ClaimBound:
 		return cdiv1.PVCBound
 	case s.pod == nil:
 		return cdiv1.Pending
-	case s.plan.kind == kindUpload:
-		return uploadPhase(s)
 	case s.pod.Status.Phase == corev1.PodRunning || s.last != nil:
 		return cdiv1.ImportInProgress
 	}

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -158,9 +159,7 @@ func (s *stage) send(t *testing.T, method, path, token string, body io.Reader, h
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, s.front.URL+path, body)
 	must(t, err)
-	for name, values := range header {
-		request.Header[name] = values
-	}
+	maps.Copy(request.Header, header)
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}

@@ -94,7 +94,6 @@ func NewCommand(cluster Cluster) *cobra.Command {
 // validate says what is wrong with the flags. Kind is of what the image is sent to.
 func (o *options) validate(kind string) error {
 	o.mode = strings.ToLower(o.mode)
-	made := o.size != "" || o.class != "" || o.access != "" || o.mode != "" || o.block || o.forceBind || o.defaults != (defaults{}) || o.dataSource
 	for _, problem := range []struct {
 		wrong bool
 		what  string
@@ -107,13 +106,18 @@ func (o *options) validate(kind string) error {
 		{o.block && o.mode == "filesystem", "--block-volume and --volume-mode=filesystem contradict each other"},
 		{o.defaults.instancetypeKind != "" && o.defaults.instancetype == "", "--default-instancetype-kind needs --default-instancetype"},
 		{o.defaults.preferenceKind != "" && o.defaults.preference == "", "--default-preference-kind needs --default-preference"},
-		{o.noCreate && made, "--no-create takes the DataVolume as it is: leave out the flags about a new one"},
+		{o.noCreate && o.describesNew(), "--no-create takes the DataVolume as it is: leave out the flags about a new one"},
 	} {
 		if problem.wrong {
 			return errors.New(problem.what)
 		}
 	}
 	return nil
+}
+
+// describesNew says whether a flag is about a DataVolume that is made.
+func (o *options) describesNew() bool {
+	return o.size != "" || o.class != "" || o.access != "" || o.mode != "" || o.block || o.forceBind || o.defaults != (defaults{}) || o.dataSource
 }
 
 // upload is one upload under way.

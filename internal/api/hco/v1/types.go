@@ -39,7 +39,7 @@ type HyperConvergedSpec struct {
 
 	// Virtualization configures how virtual machines run.
 	// +optional
-	Virtualization Virtualization `json:"virtualization,omitempty"`
+	Virtualization Virtualization `json:"virtualization,omitzero"`
 
 	// WorkloadSources configures what workloads are made from.
 	// +optional
@@ -47,7 +47,7 @@ type HyperConvergedSpec struct {
 
 	// Storage configures the disks of virtual machines, and what fills them.
 	// +optional
-	Storage Storage `json:"storage,omitempty"`
+	Storage Storage `json:"storage,omitzero"`
 }
 
 // Storage configures the disks of virtual machines, and what fills them.
