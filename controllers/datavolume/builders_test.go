@@ -23,6 +23,7 @@ type input struct {
 	Class      *storagev1.StorageClass       `json:"class,omitempty"`
 	Profile    *cdiv1.StorageProfile         `json:"profile,omitempty"`
 	Config     cdiv1.CDIConfigStatus         `json:"config"`
+	Insecure   []string                      `json:"insecure,omitempty"`
 	Source     *corev1.PersistentVolumeClaim `json:"source,omitempty"`
 	// Snapshot is what is cloned instead of Source, Content what holds it.
 	Snapshot *snapshotv1.VolumeSnapshot        `json:"snapshot,omitempty"`
@@ -96,7 +97,7 @@ func TestPods(t *testing.T) {
 		}
 		return buildPod(podInput{
 			DataVolume: &in.DataVolume, Claim: claim, Image: "registry.local/slipway:test", Token: "token",
-			Config: in.Config, Affinity: in.Affinity, Binder: in.Binder, Upload: in.Upload,
+			Config: in.Config, Insecure: in.Insecure, Affinity: in.Affinity, Binder: in.Binder, Upload: in.Upload,
 		}), nil
 	})
 }

@@ -3,7 +3,9 @@ package datavolume
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
@@ -12,6 +14,9 @@ import (
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/transfer"
 )
+
+// schemeDocker begins the URL of an image in a registry.
+const schemeDocker = "docker://"
 
 // downloads reports whether source is a file on a server.
 func downloads(source *cdiv1.DataVolumeSource) bool {
@@ -62,8 +67,8 @@ func targetInDirectory(dv *cdiv1.DataVolume) []string {
 }
 
 // addSource tells the container what it reads and mounts what it needs for that; a blank disk needs nothing.
-func addSource(source *cdiv1.DataVolumeSource, pod *corev1.Pod, container *corev1.Container) {
-	switch {
+func addSource(in podInput, pod *corev1.Pod, container *corev1.Container) {
+	switch source := in.DataVolume.Spec.Source; {
 	case source == nil:
 	case source.HTTP != nil:
 		addHTTP(source.HTTP, pod, container)
@@ -72,16 +77,22 @@ func addSource(source *cdiv1.DataVolumeSource, pod *corev1.Pod, container *corev
 		addCertificates(source.S3.CertConfigMap, pod, container)
 		addCredentials(source.S3.SecretRef, pod, container)
 	case source.Registry != nil:
-		addRegistry(source.Registry, pod, container)
+		addRegistry(source.Registry, in.Insecure, pod, container)
 	case source.GCS != nil:
 		container.Args = append(container.Args, "--url="+source.GCS.URL, "--source="+transfer.SourceGCS)
 		addCredentials(source.GCS.SecretRef, pod, container)
 	}
 }
 
-// addRegistry tells the container its image and mounts what it needs to read it.
-func addRegistry(registry *cdiv1.DataVolumeSourceRegistry, pod *corev1.Pod, container *corev1.Container) {
-	container.Args = append(container.Args, "--url="+ptr.Deref(registry.URL, ""))
+// addRegistry tells the container its image and mounts what it needs to read it. Of the insecure
+// registries no certificate is checked, and they are spoken to without TLS when they have none.
+func addRegistry(registry *cdiv1.DataVolumeSourceRegistry, insecure []string, pod *corev1.Pod, container *corev1.Container) {
+	address := ptr.Deref(registry.URL, "")
+	container.Args = append(container.Args, "--url="+address)
+	host, _, _ := strings.Cut(strings.TrimPrefix(address, schemeDocker), "/")
+	if slices.Contains(insecure, host) {
+		container.Args = append(container.Args, "--insecure-skip-verify")
+	}
 	if registry.Platform != nil && registry.Platform.Architecture != "" {
 		container.Args = append(container.Args, "--architecture="+registry.Platform.Architecture)
 	}

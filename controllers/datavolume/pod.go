@@ -35,6 +35,8 @@ type podInput struct {
 	Image      string
 	// Config is what holds for all DataVolumes: what the pod asks for and may have, and preallocation.
 	Config cdiv1.CDIConfigStatus
+	// Insecure are registries, as host or host:port, whose certificates are not checked.
+	Insecure []string
 	// Token is the password of the pod's progress.
 	Token string
 	// Affinity places a pod whose only work is that its claim gets bound; it imports nothing.
@@ -91,7 +93,7 @@ func buildPod(in podInput) *corev1.Pod {
 	case in.Upload != nil:
 		awaitUpload(in.Upload, pod, &container)
 	default:
-		addSource(dv.Spec.Source, pod, &container)
+		addSource(in, pod, &container)
 	}
 	pod.Spec.Containers = []corev1.Container{container}
 	return pod

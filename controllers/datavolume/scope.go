@@ -26,7 +26,8 @@ type scope struct {
 	class *storagev1.StorageClass       // by read: the claim's class, or the one that it will have
 	pod   *corev1.Pod                   // by read, or created by ensurePod; nil while there is none
 	// config is what holds for all DataVolumes. By read.
-	config cdiv1.CDIConfigStatus
+	config   cdiv1.CDIConfigStatus
+	insecure []string // by read: the registries whose certificates are not checked
 	// waiting says why the pass ended early, and failed why it can never succeed.
 	waiting, failed *obstacle
 	origin          *origin // by ensureClaim: what is cloned, while there is no claim
@@ -64,7 +65,7 @@ func (r *Reconciler) read(ctx context.Context, dv *cdiv1.DataVolume) (*scope, er
 	if s.class, err = r.classOf(ctx, s); err != nil {
 		return nil, err
 	}
-	if s.config, err = r.config(ctx); err != nil {
+	if s.config, s.insecure, err = r.config(ctx); err != nil {
 		return nil, err
 	}
 	s.last = lastResult(s.pod)

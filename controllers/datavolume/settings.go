@@ -35,16 +35,17 @@ func (u *unknownModes) obstacle() *obstacle {
 	return &obstacle{reasonClaimNotValid, u.message}
 }
 
-// config returns what holds for all DataVolumes: the CDIConfig's status, or the defaults while there is none.
-func (r *Reconciler) config(ctx context.Context) (cdiv1.CDIConfigStatus, error) {
+// config returns what holds for all DataVolumes: the CDIConfig's status, or the defaults while there
+// is none; and the registries whose certificates are not checked.
+func (r *Reconciler) config(ctx context.Context) (cdiv1.CDIConfigStatus, []string, error) {
 	config, err := get(ctx, r.Client, types.NamespacedName{Name: names.CDIConfigName}, &cdiv1.CDIConfig{})
 	if err != nil {
-		return cdiv1.CDIConfigStatus{}, err
+		return cdiv1.CDIConfigStatus{}, nil, err
 	}
 	if config == nil {
-		return cdiconfig.Status(&cdiv1.CDIConfigSpec{}, nil), nil
+		return cdiconfig.Status(&cdiv1.CDIConfigSpec{}, nil), nil, nil
 	}
-	return config.Status, nil
+	return config.Status, config.Spec.InsecureRegistries, nil
 }
 
 // profile reads the StorageProfile of the class that the claim will have, where it is asked.

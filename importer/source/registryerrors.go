@@ -30,7 +30,7 @@ func (r *Registry) classify(ctx context.Context, err error) error {
 	var dns *net.DNSError
 	switch {
 	case errors.Is(err, http.ErrSchemeMismatch):
-		return transfer.Errorf(transfer.TLSFailure, "the registry of %s has no TLS; give it a certificate, and its authority in certConfigMap", r.Name())
+		return transfer.Errorf(transfer.TLSFailure, "the registry of %s has no TLS; give it a certificate, and its authority in certConfigMap, or name the registry in insecureRegistries of the HyperConverged object", r.Name())
 	case isTLS(err):
 		return transfer.Errorf(transfer.TLSFailure, "TLS with the registry of %s fails: %w; give its certificate authority in certConfigMap, or correct the URL", r.Name(), err)
 	case errors.Is(err, context.Canceled):

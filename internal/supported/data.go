@@ -24,5 +24,5 @@ var cdiFields = []Field{
 	{Path: "config.filesystemOverhead.global", Note: "0.06 when left out."},
 	{Path: "config.filesystemOverhead.storageClass", Note: "Of each class, in the place of the one for all; 0 for node storage, whose volumes are directories."},
 	{Path: "config.preallocation", Note: "Of DataVolumes that say nothing of it."},
-	{Path: "config.insecureRegistries", Note: "As host or host:port. They are polled by DataImportCrons without a check of their certificates."},
+	{Path: "config.insecureRegistries", Note: "As host or host:port. Nobody checks their certificates."},
 }
