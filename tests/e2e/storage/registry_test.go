@@ -4,8 +4,10 @@ package storage
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,7 +22,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/tests/e2e/suite"
 	"github.com/slipway-vm/slipway/tests/fixture"
@@ -66,5 +70,29 @@ var _ = Describe("an import from a registry", func() {
 		suite.Create(ctx, fixture.VM(ns, "tiny", fixture.Claim("root", "tiny")))
 		vmi := suite.RunningVMI(ctx, ns, "tiny")
 		Expect(suite.Shell(ctx, vmi, "uname -s")).To(Equal("Linux"))
+
+		By("reading it without a check of certificates")
+		trust(ctx, strings.Split(address, "/")[2])
+		suite.Create(ctx, fixture.DataVolume(ns, "unchecked", "256Mi", fixture.Registry(address, "")))
+		unchecked := suite.DataVolume(ctx, ns, "unchecked", cdiv1.Succeeded)
+		Expect(unchecked.Annotations).To(HaveKeyWithValue(names.AnnotationDigest, dv.Annotations[names.AnnotationDigest]))
 	}, SpecTimeout(15*time.Minute))
 })
+
+// trust makes registry one of the insecure ones until the spec ends.
+func trust(ctx context.Context, registry string) {
+	GinkgoHelper()
+	set := func(ctx context.Context, registries string, want []string) {
+		hco := &hcov1.HyperConverged{ObjectMeta: metav1.ObjectMeta{Namespace: names.InstallNamespace, Name: names.HyperConvergedName}}
+		patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"storage":{"storageImport":{"insecureRegistries":`+registries+`}}}}`))
+		Expect(suite.World.Client.Patch(ctx, hco, patch)).To(Succeed())
+		config := &cdiv1.CDIConfig{ObjectMeta: metav1.ObjectMeta{Name: names.CDIConfigName}}
+		err := suite.World.Await(ctx, GinkgoWriter, config, suite.BoundEnd, func(obj client.Object) (string, bool, error) {
+			now := obj.(*cdiv1.CDIConfig).Spec.InsecureRegistries
+			return fmt.Sprintf("insecure registries: %v", now), slices.Equal(now, want), nil
+		})
+		Expect(err).NotTo(HaveOccurred())
+	}
+	set(ctx, `["`+registry+`"]`, []string{registry})
+	DeferCleanup(func(ctx context.Context) { set(ctx, "null", nil) })
+}
