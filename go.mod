@@ -32,6 +32,7 @@ require (
 	golang.org/x/sync v0.23.0 // errgroup
 	golang.org/x/sys v0.48.0 // Linux system calls
 	golang.org/x/term v0.46.0 // the terminal of `virtctl console`, which every key goes through
+	golang.org/x/time v0.15.0 // the pace of downloads
 	google.golang.org/grpc v1.83.1 // CSI and device plugins are gRPC
 	k8s.io/api v0.37.1
 	k8s.io/apiextensions-apiserver v0.37.1
@@ -187,7 +188,6 @@ require (
 	golang.org/x/mod v0.41.0 // indirect
 	golang.org/x/net v0.59.0 // indirect
 	golang.org/x/text v0.42.0 // indirect
-	golang.org/x/time v0.15.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20260526163538-3dc84a4a5aaa // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260526163538-3dc84a4a5aaa // indirect
 	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect

@@ -30,6 +30,8 @@ type PodOptions struct {
 	Headers    []string
 	CertDir    string
 	SkipVerify bool
+	// BytesPerSecond is how much is downloaded at most; 0 is no limit.
+	BytesPerSecond int64
 	// CredentialsDir holds the files accessKeyId and secretKey, and sessionToken of temporary
 	// credentials for S3; for Google Cloud Storage credentials.json.
 	CredentialsDir string
@@ -87,7 +89,7 @@ func run(ctx context.Context, options PodOptions, progress *Progress) (transfer.
 
 // source reads credentials and secret headers from their mounts.
 func (o PodOptions) source() (source.Options, error) {
-	from := source.Options{URL: o.URL, Headers: o.Headers, CertDir: o.CertDir, SkipVerify: o.SkipVerify}
+	from := source.Options{URL: o.URL, Headers: o.Headers, CertDir: o.CertDir, SkipVerify: o.SkipVerify, BytesPerSecond: o.BytesPerSecond}
 	if o.Architecture != "" {
 		return from, transfer.Errorf(transfer.BadRequest, "an architecture chooses among images of a registry; the URL does not begin with %s", source.SchemeDocker)
 	}
@@ -110,7 +112,7 @@ func (o PodOptions) source() (source.Options, error) {
 
 // registry is source for an image in a registry.
 func (o PodOptions) registry() (source.RegistryOptions, error) {
-	from := source.RegistryOptions{URL: o.URL, Architecture: o.Architecture, CertDir: o.CertDir, SkipVerify: o.SkipVerify}
+	from := source.RegistryOptions{URL: o.URL, Architecture: o.Architecture, CertDir: o.CertDir, SkipVerify: o.SkipVerify, BytesPerSecond: o.BytesPerSecond}
 	if o.Checksum != "" || len(o.Headers) > 0 || o.SecretHeadersDir != "" {
 		return from, transfer.Errorf(transfer.BadRequest, "an image of a registry takes no checksum and no headers; name it by its digest: docker://host/name@sha256:…")
 	}

@@ -40,6 +40,7 @@ unpacks a tar archive into a directory. One pass, in bounded memory.`,
 	flags.StringArrayVar(&o.Headers, "header", nil, "extra HTTP header \"Name: value\"; may be repeated")
 	flags.StringVar(&o.CertDir, "cert-dir", "", "directory with PEM certificates of further authorities")
 	flags.BoolVar(&o.SkipVerify, "insecure-skip-verify", false, "take any certificate")
+	flags.Int64Var(&o.BytesPerSecond, "bytes-per-second", 0, "how much is downloaded at most; 0 is no limit")
 	flags.StringVar(&o.CredentialsDir, "credentials-dir", "", "directory with the files accessKeyId and secretKey (s3: also sessionToken; gcs: credentials.json)")
 	flags.StringVar(&o.SecretHeadersDir, "secret-headers-dir", "", "directory with a directory of header files for each Secret")
 	flags.StringVar(&o.TerminationLog, "termination-log", "", "file that takes the result as JSON")

@@ -205,9 +205,13 @@ func TestBadVirtualMachinesAreRefusedWithThePath(t *testing.T) {
 
 func TestBadDataVolumesAreRefused(t *testing.T) {
 	const (
-		good  = `spec: {source: {http: {url: "https://example.com/disk.qcow2"}}, storage: {resources: {requests: {storage: 1Gi}}}}`
-		image = `spec: {source: {registry: {%s}}, storage: {resources: {requests: {storage: 1Gi}}}}`
+		good      = `spec: {source: {http: {url: "https://example.com/disk.qcow2"}}, storage: {resources: {requests: {storage: 1Gi}}}}`
+		limitPath = "metadata.annotations[slipway-vm.github.io/bandwidth-limit]"
+		image     = `spec: {source: {registry: {%s}}, storage: {resources: {requests: {storage: 1Gi}}}}`
 	)
+	limited := func(limit string) string {
+		return `metadata: {annotations: {slipway-vm.github.io/bandwidth-limit: '` + limit + "'}}\n"
+	}
 	for name, c := range map[string]struct {
 		text string
 		want []string
@@ -241,8 +245,11 @@ func TestBadDataVolumesAreRefused(t *testing.T) {
 		"an archive of nothing": {`spec: {contentType: archive, source: {blank: {}}, storage: {resources: {requests: {storage: 1Gi}}}}`, []string{"spec.contentType"}},
 		"an archive on a device": {strings.Replace(good, "storage: {", "contentType: archive, preallocation: true, storage: {volumeMode: Block, ", 1),
 			[]string{"spec.storage.volumeMode", "spec.preallocation"}},
-		"a bad checksum": {strings.Replace(good, "url:", "checksum: 'sha256:12', url:", 1), []string{"spec.source.http.checksum"}},
-		"no access mode": {`spec: {source: {blank: {}}, pvc: {resources: {requests: {storage: 1Gi}}}}`, []string{"spec.pvc.accessModes"}},
+		"a bad checksum":     {strings.Replace(good, "url:", "checksum: 'sha256:12', url:", 1), []string{"spec.source.http.checksum"}},
+		"a limit":            {limited("50Mi") + good, nil},
+		"no limit":           {limited("fast") + good, []string{limitPath}},
+		"a limit of nothing": {limited("1Mi") + `spec: {source: {blank: {}}, storage: {resources: {requests: {storage: 1Gi}}}}`, []string{limitPath}},
+		"no access mode":     {`spec: {source: {blank: {}}, pvc: {resources: {requests: {storage: 1Gi}}}}`, []string{"spec.pvc.accessModes"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := refusedPaths(ask(t, "/datavolumes-validate", []byte(c.text), nil, "jane")); !slices.Equal(got, c.want) {
@@ -252,6 +259,9 @@ func TestBadDataVolumesAreRefused(t *testing.T) {
 	}
 	if response := ask(t, "/datavolumes-validate", []byte(strings.Replace(good, "1Gi", "2Gi", 1)), []byte(good), "jane"); response.Allowed {
 		t.Error("a DataVolume's spec was changed")
+	}
+	if got := refusedPaths(ask(t, "/datavolumes-validate", []byte(limited("1")+good), []byte(good), "jane")); !slices.Equal(got, []string{limitPath}) {
+		t.Errorf("a limit that is too small was set: refused %v", got)
 	}
 	marked := `metadata: {annotations: {slipway-vm.github.io/clone-authorized: other/disk}}` + "\n" + good
 	if got := refusedPaths(ask(t, "/datavolumes-validate", []byte(marked), []byte(good), "jane")); !slices.Equal(got, []string{"metadata.annotations[slipway-vm.github.io/clone-authorized]"}) {

@@ -267,7 +267,7 @@ func (a admitter) dataVolume(_ context.Context, r *review[cdiv1.DataVolume]) (fi
 		return datavolume.ValidateUpdate(r.old, r.object), nil
 	}
 	errs := supported.Unsupported(supported.DataVolume, r.raw)
-	return append(errs, datavolume.Validate(&r.object.Spec, field.NewPath("spec"))...), nil
+	return append(errs, datavolume.ValidateNew(&r.object.ObjectMeta, &r.object.Spec, nil)...), nil
 }
 
 func (a admitter) dataImportCron(_ context.Context, r *review[cdiv1.DataImportCron]) (field.ErrorList, error) {

@@ -58,6 +58,21 @@ func refuseArchive(dv *cdiv1.DataVolume) string {
 	return ""
 }
 
+// refuseLimit says why dv's limit of its download cannot be kept; "" when it can. Admission says it before.
+func refuseLimit(dv *cdiv1.DataVolume) string {
+	if _, err := transfer.ParseBandwidth(dv.Annotations[names.AnnotationBandwidth]); err != nil {
+		return fmt.Sprintf("annotation %s: %v", names.AnnotationBandwidth, err)
+	}
+	return ""
+}
+
+// addLimit tells the container how much it may download in a second, where the DataVolume says it.
+func addLimit(dv *cdiv1.DataVolume, container *corev1.Container) {
+	if bytes, err := transfer.ParseBandwidth(dv.Annotations[names.AnnotationBandwidth]); err == nil && bytes > 0 {
+		container.Args = append(container.Args, fmt.Sprintf("--bytes-per-second=%d", bytes))
+	}
+}
+
 // targetInDirectory are the arguments that say what to make in the claim's directory.
 func targetInDirectory(dv *cdiv1.DataVolume) []string {
 	if contentType(dv) == cdiv1.DataVolumeArchive {
@@ -68,6 +83,9 @@ func targetInDirectory(dv *cdiv1.DataVolume) []string {
 
 // addSource tells the container what it reads and mounts what it needs for that; a blank disk needs nothing.
 func addSource(in podInput, pod *corev1.Pod, container *corev1.Container) {
+	if source := in.DataVolume.Spec.Source; source != nil && source.Blank == nil {
+		addLimit(in.DataVolume, container)
+	}
 	switch source := in.DataVolume.Spec.Source; {
 	case source == nil:
 	case source.HTTP != nil:

@@ -58,7 +58,7 @@ func refusedRegistry(from *cdiv1.DataVolumeSourceRegistry) string {
 // newPlan reads dv's spec. The message of refused is empty, or says what cannot be done and what to do instead.
 func newPlan(dv *cdiv1.DataVolume) (p plan, refused string) {
 	spec := &dv.Spec
-	archive := refuseArchive(dv)
+	archive, limit := refuseArchive(dv), refuseLimit(dv)
 	switch {
 	case spec.PVC == nil && spec.Storage == nil:
 		return p, "neither spec.pvc nor spec.storage is set; set one of them"
@@ -66,6 +66,8 @@ func newPlan(dv *cdiv1.DataVolume) (p plan, refused string) {
 		return p, "both spec.pvc and spec.storage are set; keep one of them"
 	case archive != "":
 		return p, archive
+	case limit != "":
+		return p, limit
 	case len(spec.Checkpoints) > 0:
 		return p, "spec.checkpoints is not supported yet; import the disk in one stage"
 	case spec.SourceRef != nil:

@@ -59,7 +59,7 @@ func (r *Registry) requestBlob(ctx context.Context, info types.BlobInfo) (*blob,
 	}
 	return &blob{
 		image: r, info: info, verifier: info.Digest.Verifier(), cause: func() error { return context.Cause(ctx) },
-		body: watch(body, cancel, r.options.IdleTimeout),
+		body: watch(ctx, body, cancel, r.options.IdleTimeout, r.limit),
 	}, nil
 }
 

@@ -173,7 +173,7 @@ func (h *HTTP) body(ctx context.Context, off, length int64) (io.ReadCloser, erro
 		response.Body.Close()
 		return nil, err
 	}
-	return watch(response.Body, cancel, h.options.IdleTimeout), nil
+	return watch(ctx, response.Body, cancel, h.options.IdleTimeout, h.limit), nil
 }
 
 // broken is the error of a body that ended before its time at off.
@@ -187,22 +187,26 @@ func (h *HTTP) broken(err error, off int64) error {
 // errIdle is the cause of a body that was cut because nothing came.
 var errIdle = errors.New("the server sent nothing for too long")
 
-// watched is a body whose request ends when no byte comes within the idle time.
+// watched is a body whose request ends when no byte comes within the idle time, and that comes no
+// faster than its source's limit.
 type watched struct {
 	io.ReadCloser
+	ctx    context.Context //nolint:containedctx // the request's, which Read ends with
+	limit  *limit
 	cancel context.CancelCauseFunc
 	timer  *time.Timer
 	idle   time.Duration
 }
 
-func watch(body io.ReadCloser, cancel context.CancelCauseFunc, idle time.Duration) *watched {
-	return &watched{ReadCloser: body, cancel: cancel, idle: idle, timer: time.AfterFunc(idle, func() { cancel(errIdle) })}
+func watch(ctx context.Context, body io.ReadCloser, cancel context.CancelCauseFunc, idle time.Duration, limit *limit) *watched {
+	return &watched{ReadCloser: body, ctx: ctx, limit: limit, cancel: cancel, idle: idle, timer: time.AfterFunc(idle, func() { cancel(errIdle) })}
 }
 
 func (w *watched) Read(p []byte) (int, error) {
 	w.timer.Reset(w.idle)
-	n, err := w.ReadCloser.Read(p)
+	n, err := w.ReadCloser.Read(w.limit.cut(p))
 	w.timer.Stop()
+	w.limit.wait(w.ctx, n)
 	return n, err //nolint:wrapcheck // io.Reader's contract: io.EOF as it is
 }
 

@@ -36,7 +36,8 @@ type RegistryOptions struct {
 	CertScratch string
 	// SkipVerify takes any certificate, and also a registry that has no TLS.
 	SkipVerify bool
-	// IdleTimeout and RetryFor are as in Options.
+	// BytesPerSecond, IdleTimeout and RetryFor are as in Options.
+	BytesPerSecond        int64
 	IdleTimeout, RetryFor time.Duration
 }
 
@@ -46,6 +47,7 @@ type Registry struct {
 	source  types.ImageSource
 	layers  []types.BlobInfo // the lowest first
 	labels  map[string]string
+	limit   *limit
 	counter counter
 	total   counter // bytes of the layers that were opened
 }
@@ -59,7 +61,7 @@ func OpenRegistry(ctx context.Context, options RegistryOptions) (*Registry, erro
 	if options.RetryFor <= 0 {
 		options.RetryFor = 2 * time.Minute
 	}
-	r := &Registry{options: options}
+	r := &Registry{options: options, limit: newLimit(options.BytesPerSecond)}
 	name, ok := strings.CutPrefix(options.URL, SchemeDocker)
 	if !ok {
 		return nil, transfer.Errorf(transfer.BadRequest, "the URL does not begin with %s", SchemeDocker)

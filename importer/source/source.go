@@ -32,6 +32,8 @@ type Options struct {
 	CertDir string
 	// SkipVerify takes any certificate.
 	SkipVerify bool
+	// BytesPerSecond is how much comes at most from the server, by all connections; 0 is no limit.
+	BytesPerSecond int64
 	// IdleTimeout is how long the server may send nothing before the connection counts as
 	// broken. Default 60 s.
 	IdleTimeout time.Duration
@@ -62,6 +64,7 @@ type HTTP struct {
 	validator string // for If-Range; empty when the server gives none
 	identity  identity
 	first     *http.Response // the answer of a server without ranges, until Stream takes it
+	limit     *limit
 	counter   counter
 }
 
@@ -86,7 +89,7 @@ func newHTTP(options Options) (*HTTP, error) {
 		return nil, transfer.Errorf(transfer.BadRequest, "the URL %q is not an http or https address", address.Redacted())
 	}
 	options = withDefaults(options)
-	h := &HTTP{options: options, url: address, size: -1}
+	h := &HTTP{options: options, url: address, size: -1, limit: newLimit(options.BytesPerSecond)}
 	if h.headers, err = parseHeaders(options.Headers); err != nil {
 		return nil, err
 	}

@@ -35,10 +35,10 @@ func (h *HTTP) Stream(ctx context.Context) (io.ReadCloser, error) {
 			return nil, err
 		}
 	}
-	return &plain{body: watch(response.Body, func(cause error) {
+	return &plain{body: watch(ctx, response.Body, func(cause error) {
 		cancel(cause)
 		_ = response.Body.Close() // the first answer was asked for before this context was
-	}, h.options.IdleTimeout), source: h, ctxErr: ctx.Err}, nil
+	}, h.options.IdleTimeout, h.limit), source: h, ctxErr: ctx.Err}, nil
 }
 
 // plain is the body of a server without ranges.

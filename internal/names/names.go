@@ -71,6 +71,9 @@ const (
 	HostPathDriver   = "kubevirt.io.hostpath-provisioner"
 	ManagedBy        = "slipway"
 	AnnotationDigest = Domain + "content-digest"
+	// AnnotationBandwidth of a DataVolume is how many bytes are downloaded for it in a second, at most:
+	// a quantity, such as 50Mi.
+	AnnotationBandwidth = Domain + "bandwidth-limit"
 	// LabelPod says what a pod of Slipway is for: launcher, provisioner or importer.
 	LabelPod = Domain + "pod"
 	// AnnotationVolume names, on an attachment pod, the VMI's volume that it holds.

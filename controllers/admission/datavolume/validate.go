@@ -8,10 +8,13 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/slipway-vm/slipway/internal/clonesource"
+	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/transfer"
 )
 
 // Validate returns what is wrong with a DataVolume's spec; path is where it is.
@@ -33,7 +36,33 @@ func ValidateUpdate(before, after *cdiv1.DataVolume) field.ErrorList {
 	if mark := clonesource.AnnotationAuthorized; before.Annotations[mark] != after.Annotations[mark] {
 		errs = append(errs, field.Forbidden(field.NewPath("metadata", "annotations").Key(mark), "only admission writes what a DataVolume may clone, when it is created"))
 	}
-	return errs
+	if limited(&before.ObjectMeta) == limited(&after.ObjectMeta) {
+		return errs
+	}
+	return append(errs, limit(&after.ObjectMeta, &after.Spec, nil)...)
+}
+
+// ValidateNew returns what is wrong with a DataVolume that is created, or with a template of one; at is where it is.
+func ValidateNew(meta *metav1.ObjectMeta, spec *cdiv1.DataVolumeSpec, at *field.Path) field.ErrorList {
+	return append(Validate(spec, at.Child("spec")), limit(meta, spec, at)...)
+}
+
+func limited(meta *metav1.ObjectMeta) string { return meta.Annotations[names.AnnotationBandwidth] }
+
+// limit checks how much may be downloaded in a second.
+func limit(meta *metav1.ObjectMeta, spec *cdiv1.DataVolumeSpec, at *field.Path) field.ErrorList {
+	asked, source := limited(meta), spec.Source
+	if asked == "" {
+		return nil
+	}
+	at = at.Child("metadata", "annotations").Key(names.AnnotationBandwidth)
+	if source == nil || source.HTTP == nil && source.S3 == nil && source.GCS == nil && source.Registry == nil {
+		return field.ErrorList{field.Forbidden(at, "only what is downloaded has a limit, from http, s3, gcs or a registry; remove the annotation")}
+	}
+	if _, err := transfer.ParseBandwidth(asked); err != nil {
+		return field.ErrorList{field.Invalid(at, asked, err.Error())}
+	}
+	return nil
 }
 
 func target(spec *cdiv1.DataVolumeSpec, path *field.Path) field.ErrorList {

@@ -114,7 +114,7 @@ func dataVolumeTemplates(vm *virtv1.VirtualMachine, path *field.Path) field.Erro
 		if dv.Namespace != "" && dv.Namespace != vm.Namespace {
 			errs = append(errs, field.Invalid(at.Child("metadata", "namespace"), dv.Namespace, "must be the VM's own, or left out"))
 		}
-		errs = append(errs, datavolume.Validate(&dv.Spec, at.Child("spec"))...)
+		errs = append(errs, datavolume.ValidateNew(&dv.ObjectMeta, &dv.Spec, at)...)
 	}
 	return errs
 }
