@@ -212,7 +212,7 @@ func TestNamesThatAreNoTextAreArchived(t *testing.T) {
 	s := newStage(t)
 	s.must(os.Mkdir(s.at("dumps/caf\xe9"), 0o700))
 	s.write("dumps/caf\xe9/\xff", []byte("old"))
-	response, body := s.get("GET", "/volumes/dumps/disk.tar.gz", known)
+	_, body := s.get("GET", "/volumes/dumps/disk.tar.gz", known)
 	zip, err := gzip.NewReader(bytes.NewReader(body))
 	s.must(err)
 	for archive := tar.NewReader(zip); ; {
@@ -222,7 +222,7 @@ func TestNamesThatAreNoTextAreArchived(t *testing.T) {
 			break
 		}
 	}
-	if response, body = s.get("GET", "/volumes/dumps/dir/caf%e9/%ff", known); response.StatusCode != http.StatusOK || string(body) != "old" {
+	if response, body := s.get("GET", "/volumes/dumps/dir/caf%e9/%ff", known); response.StatusCode != http.StatusOK || string(body) != "old" {
 		t.Errorf("%s, %q", response.Status, body)
 	}
 }
