@@ -441,7 +441,7 @@ func ofRunning(t *testing.T, p *pier) {
 	if out, err := p.virtctl(t, p.user, "vmexport create served --vm=web"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	p.phase(t, "served", exportv1.Ready)
+	first := p.phase(t, "served", exportv1.Ready).Status.Links.Internal.Cert
 	vmi := &virtv1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: "web"}}
 	must(t, p.Create(t.Context(), vmi))
 	export := p.phase(t, "served", exportv1.Pending)
@@ -456,7 +456,9 @@ func ofRunning(t *testing.T, p *pier) {
 		t.Errorf("the user is not told: %v\n%s", err, out)
 	}
 	must(t, p.Delete(t.Context(), vmi))
-	p.phase(t, "served", exportv1.Ready)
+	if next := p.phase(t, "served", exportv1.Ready).Status.Links.Internal.Cert; next != first {
+		t.Errorf("the next server has another certificate: %s, and before %s", next, first)
+	}
 	if _, out := p.download(t, "vmexport download served --delete-vme"); !strings.Contains(out, "'shop/served' deleted") {
 		t.Errorf("the export stays:\n%s", out)
 	}
@@ -470,7 +472,7 @@ func ofFiles(t *testing.T, p *pier) {
 	export.Spec.TokenSecretRef = new("my-token")
 	c := clientOf(t, p.user)
 	must(t, c.Create(t.Context(), export))
-	must(t, c.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: "my-token"}, StringData: map[string]string{"token": "chosen-by-the-user"}}))
+	must(t, c.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: "my-token"}, StringData: map[string]string{"token": "chosen-by-the-user\n"}}))
 	got, _ := p.download(t, "vmexport download files --format=raw")
 	if files := archived(t, got); files["a.txt"] != "a file" || files["b.txt"] != "another" || files["link"] != "" {
 		t.Errorf("got %q", files)

@@ -46,13 +46,16 @@ func TestServers(t *testing.T) {
 				t.Fatal(err)
 			}
 			in.Export.UID, in.Export.CreationTimestamp = "0000-export", metav1.NewTime(began)
+			known, definition := identity{Certificate: "certificate", Authority: "authority\n"}, ""
+			if in.Export.Spec.Source.Kind != KindClaim {
+				definition = "definition"
+			}
 			var got []byte
 			for _, object := range []any{
 				buildPod(podInput{
-					Export: &in.Export, Volumes: in.Volumes, Image: "registry.local/slipway:test", Certificate: "certificate", Authority: "authority\n",
-					Defined: in.Export.Spec.Source.Kind != KindClaim,
+					Export: &in.Export, Volumes: in.Volumes, Image: "registry.local/slipway:test", Known: known, Definition: definition,
 				}),
-				buildService(&in.Export),
+				buildService(&in.Export, known),
 			} {
 				one, err := yaml.Marshal(object)
 				if err != nil {

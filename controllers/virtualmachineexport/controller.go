@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/slipway-vm/slipway/internal/steps"
+	"github.com/slipway-vm/slipway/internal/vmexport"
 )
 
 // Options configure the controller.
@@ -79,13 +80,27 @@ func (r *Reconciler) ofClaim(ctx context.Context, claim client.Object) []reconci
 	})
 }
 
-// ofPod requests the exports of a namespace in which a pod with claims came, changed or went.
+// ofPod requests the exports that a pod with claims may keep waiting, or end: those with a claim of it, and those whose
+// server is not there.
 func (r *Reconciler) ofPod(ctx context.Context, object client.Object) []reconcile.Request {
 	pod, ok := object.(*corev1.Pod)
-	if !ok || isExporter(pod) || len(claimsOf(pod)) == 0 {
+	if !ok || isExporter(pod) {
 		return nil
 	}
-	return r.those(ctx, pod.Namespace, func(*exportv1.VirtualMachineExport) bool { return true })
+	claims := claimsOf(pod)
+	if len(claims) == 0 {
+		return nil
+	}
+	return r.those(ctx, pod.Namespace, func(e *exportv1.VirtualMachineExport) bool {
+		if e.Spec.Source.Kind == KindClaim {
+			return slices.Contains(claims, e.Spec.Source.Name)
+		}
+		server := &corev1.Pod{}
+		if err := r.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: vmexport.ServerName(e.Name)}, server); err != nil {
+			return true // it waits, maybe for this
+		}
+		return slices.ContainsFunc(claimsOf(server), func(claim string) bool { return slices.Contains(claims, claim) })
+	})
 }
 
 func (r *Reconciler) those(ctx context.Context, namespace string, chosen func(*exportv1.VirtualMachineExport) bool) []reconcile.Request {
@@ -121,15 +136,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if found, ok := errors.AsType[*problem](err); ok {
 		s.problem, err = found, nil
 	}
-	if s.gone {
-		return ctrl.Result{}, err
+	if err == nil && !s.gone { // after a failure only a part is known, and what was written stays true
+		err = r.writeStatus(ctx, s)
 	}
-	err = errors.Join(err, r.writeStatus(ctx, s))
-	if apierrors.IsConflict(err) {
+	switch {
+	case apierrors.IsConflict(err):
 		log.FromContext(ctx).V(1).Info("Waiting for the newer object", "reason", err.Error())
 		return ctrl.Result{Requeue: true}, nil //nolint:staticcheck // the event that brings the newer object may have passed already
+	case err != nil || s.gone:
+		return ctrl.Result{}, err
 	}
-	return s.next(), err
+	return s.next(), nil
 }
 
 // problem is what the user has to know, and may end by itself.

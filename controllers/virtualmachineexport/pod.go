@@ -1,8 +1,12 @@
 package virtualmachineexport
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"path"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,7 +17,6 @@ import (
 	virtv1 "kubevirt.io/api/core/v1"
 	exportv1 "kubevirt.io/api/export/v1beta1"
 
-	"github.com/slipway-vm/slipway/internal/certs"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/vmexport"
 )
@@ -23,10 +26,9 @@ type podInput struct {
 	Export  *exportv1.VirtualMachineExport
 	Volumes []Volume
 	Image   string
-	// Certificate is the name of the Secret with its certificate, Authority who made that, in PEM.
-	Certificate, Authority string
-	// Defined says that the definition of the VM is in that Secret, too.
-	Defined bool
+	Known   identity
+	// Definition is the name of the Secret with the definition of the VM, "" for none.
+	Definition string
 }
 
 const portExport = "export"
@@ -39,7 +41,7 @@ func buildPod(in podInput) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: export.Namespace, Name: name, Labels: podLabels(name),
-			Annotations:     map[string]string{annotationAuthority: in.Authority},
+			Annotations:     in.Known.annotations(),
 			OwnerReferences: []metav1.OwnerReference{owner(export)},
 		},
 		Spec: corev1.PodSpec{
@@ -54,17 +56,30 @@ func buildPod(in podInput) *corev1.Pod {
 			TerminationGracePeriodSeconds: ptr.To[int64](5),
 		},
 	}
+	pod.Annotations[annotationVolumes] = digest(in.Volumes)
 	container := serverContainer(in)
-	addSecret(pod, &container, "certificate", in.Certificate, certDir)
+	addSecret(pod, &container, "certificate", in.Known.Certificate, certDir)
 	addSecret(pod, &container, "token", tokenSecret(export), tokenDir)
-	if in.Defined {
-		container.Args = append(container.Args, "--manifest="+path.Join(certDir, vmexport.KeyManifest), "--header-secret="+vmexport.HeaderSecret(export.Name))
+	if in.Definition != "" {
+		addSecret(pod, &container, "definition", in.Definition, definitionDir)
+		container.Args = append(container.Args, "--manifest="+path.Join(definitionDir, vmexport.KeyManifest), "--header-secret="+vmexport.HeaderSecret(export.Name))
 	}
 	for i, volume := range in.Volumes {
 		addVolume(pod, &container, fmt.Sprintf("volume-%d", i), volume)
 	}
 	pod.Spec.Containers = []corev1.Container{container}
 	return pod
+}
+
+// digest tells what a server gives out apart from what another one does, in whichever order.
+func digest(volumes []Volume) string {
+	var all []string
+	for _, v := range volumes {
+		all = append(all, fmt.Sprintf("%s=%s block=%t disk=%t", v.Name, v.Claim, v.Block, v.Disk))
+	}
+	slices.Sort(all)
+	sum := sha256.Sum256([]byte(strings.Join(all, "\n")))
+	return hex.EncodeToString(sum[:])
 }
 
 func podLabels(name string) map[string]string {
@@ -123,12 +138,13 @@ func addVolume(pod *corev1.Pod, container *corev1.Container, name string, volume
 	container.Args = append(container.Args, flag+volume.Name+"="+at)
 }
 
-// buildService returns the Service that leads to an export's server.
-func buildService(export *exportv1.VirtualMachineExport) *corev1.Service {
+// buildService returns the Service that leads to an export's server, and says by what that is known.
+func buildService(export *exportv1.VirtualMachineExport, known identity) *corev1.Service {
 	name := vmexport.ServerName(export.Name)
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: export.Namespace, Name: name, Labels: secretLabels(), OwnerReferences: []metav1.OwnerReference{owner(export)},
+			Namespace: export.Namespace, Name: name, Labels: secretLabels(), Annotations: known.annotations(),
+			OwnerReferences: []metav1.OwnerReference{owner(export)},
 		},
 		Spec: corev1.ServiceSpec{
 			Selector: map[string]string{labelService: name},
@@ -151,9 +167,4 @@ func buildSecret(export *exportv1.VirtualMachineExport, name string, data map[st
 
 func secretLabels() map[string]string {
 	return map[string]string{virtv1.AppLabel: exportv1.App, names.LabelManagedBy: names.ManagedBy}
-}
-
-// certificateData is what of a certificate the server needs.
-func certificateData(issued certs.Issued) map[string][]byte {
-	return map[string][]byte{certs.KeyCert: issued.Cert, certs.KeyKey: issued.Key}
 }

@@ -32,6 +32,8 @@ type scope struct {
 	vm *virtv1.VirtualMachine
 	// backups are the claims of a snapshot that are to be made; set by findVolumes.
 	backups []backup
+	// known is by what the export's servers are known; set by makeService.
+	known identity
 	// lack says why the volumes cannot be exported now; nil when they can. Set by findVolumes and checkUsers.
 	lack    *lack
 	problem *problem
@@ -104,8 +106,11 @@ func (r *Reconciler) expire(ctx context.Context, s *scope) error {
 // next says when there is to be a pass that no event brings.
 func (s *scope) next() ctrl.Result {
 	left := max(vmexport.Expiry(s.export).Sub(s.now), time.Millisecond)
-	if s.problem != nil || s.lack != nil && s.lack.reason == reasonInUse {
+	switch {
+	case s.problem != nil, hasFailed(s.pod):
 		left = min(left, retry)
+	case s.pod != nil, s.lack != nil && s.lack.reason == reasonInUse:
+		left = min(left, look)
 	}
 	return ctrl.Result{RequeueAfter: left}
 }
@@ -125,6 +130,15 @@ func tokenSecret(export *exportv1.VirtualMachineExport) string {
 
 func owner(export *exportv1.VirtualMachineExport) metav1.OwnerReference {
 	return *metav1.NewControllerRef(export, exportv1.SchemeGroupVersion.WithKind(vmexport.Kind))
+}
+
+// notOurs says what becomes of object, which has a name that the export needs, and another owner.
+func (s *scope) notOurs(kind string, object client.Object) error {
+	by := metav1.GetControllerOf(object)
+	if object.GetDeletionTimestamp() != nil || by != nil && by.Kind == vmexport.Kind && by.Name == s.export.Name {
+		return fail("waiting until %s %s is gone, which a former export of this name has left", kind, object.GetName())
+	}
+	return fail("%s %s exists and is not the export's; delete it, or name the export otherwise", kind, object.GetName())
 }
 
 // key is the name of something of the export.

@@ -3,8 +3,11 @@ package virtualmachineexport
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/slipway-vm/slipway/internal/certs"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/namespace"
 	"github.com/slipway-vm/slipway/internal/steps"
@@ -28,23 +30,27 @@ func (r *Reconciler) readPod(ctx context.Context, s *scope) error {
 	case err != nil || !found:
 		return err
 	case !metav1.IsControlledBy(pod, s.export):
-		return fail("pod %s exists and is not the export's; delete it, or name the export otherwise", pod.Name)
+		return s.notOurs("pod", pod)
 	}
 	s.pod = pod
 	return nil
 }
 
-// endServer deletes a server whose volumes may change beneath it, and one that failed, to make it anew.
+// endServer deletes a server whose volumes may change beneath it, or are others now, and one that failed a while ago, to
+// make it anew.
 func (r *Reconciler) endServer(ctx context.Context, s *scope) error {
 	if s.pod == nil || s.pod.DeletionTimestamp != nil {
 		return nil
 	}
-	failed := s.pod.Status.Phase == corev1.PodFailed
 	switch {
 	case s.lack != nil:
 		r.event(s, corev1.EventTypeNormal, eventPaused, "Ending the export server: %s", s.lack.message)
-	case failed:
+	case hasFailed(s.pod) && s.now.Before(failedAt(s.pod).Add(pause)):
+		return nil
+	case hasFailed(s.pod):
 		r.event(s, corev1.EventTypeWarning, eventPodEnded, "Exporter pod %s is in phase Failed: %s", s.pod.Name, s.pod.Status.Message)
+	case s.pod.Status.Phase != corev1.PodSucceeded && s.pod.Annotations[annotationVolumes] != digest(s.volumes):
+		r.event(s, corev1.EventTypeNormal, eventPaused, "Ending the export server: there are other volumes to export than it has")
 	default:
 		return nil
 	}
@@ -54,6 +60,24 @@ func (r *Reconciler) endServer(ctx context.Context, s *scope) error {
 	}
 	s.pod.DeletionTimestamp = new(metav1.NewTime(s.now))
 	return nil
+}
+
+func hasFailed(pod *corev1.Pod) bool { return pod != nil && pod.Status.Phase == corev1.PodFailed }
+
+// failedAt is when a pod failed, as far as it tells.
+func failedAt(pod *corev1.Pod) time.Time {
+	at := pod.CreationTimestamp.Time
+	for _, condition := range pod.Status.Conditions {
+		if changed := condition.LastTransitionTime; changed.After(at) {
+			at = changed.Time
+		}
+	}
+	for _, container := range pod.Status.ContainerStatuses {
+		if ended := container.State.Terminated; ended != nil && ended.FinishedAt.After(at) {
+			at = ended.FinishedAt.Time
+		}
+	}
+	return at
 }
 
 // makeToken makes a token when the user has not named one. Its Secret is named by the export's uid, so that
@@ -66,48 +90,16 @@ func (r *Reconciler) makeToken(ctx context.Context, s *scope) error {
 	return r.create(ctx, buildSecret(s.export, tokenSecret(s.export), data))
 }
 
-// makeService makes the Service that leads to the server.
-func (r *Reconciler) makeService(ctx context.Context, s *scope) error {
-	if s.lack != nil {
-		return nil
-	}
-	service := &corev1.Service{}
-	found, err := r.get(ctx, s.key(s.serverName()), service)
-	switch {
-	case err != nil:
-		return err
-	case !found:
-		return r.create(ctx, buildService(s.export))
-	case !metav1.IsControlledBy(service, s.export):
-		return fail("Service %s exists and is not the export's; delete it, or name the export otherwise", service.Name)
-	}
-	return nil
-}
-
-// makeServer makes the server, with a certificate by an authority of its own that signs nothing else.
+// makeServer makes the server.
 func (r *Reconciler) makeServer(ctx context.Context, s *scope) error {
 	if s.lack != nil || s.pod != nil {
 		return nil
 	}
-	host := vmexport.Host(s.export.Namespace, s.export.Name)
-	issued, err := certs.Alone([]string{host}, vmexport.Expiry(s.export).Add(margin).Sub(s.now), s.now)
+	definition, err := r.makeDefinition(ctx, s)
 	if err != nil {
-		return fmt.Errorf("making the certificate of %s: %w", host, err)
-	}
-	data := certificateData(issued)
-	if s.vm != nil {
-		in := manifestInput{Export: s.export, VM: s.vm, Volumes: s.volumes, Authority: string(issued.Bundle)}
-		if data[vmexport.KeyManifest], err = encodeManifest(in); err != nil {
-			return err
-		}
-	}
-	secret := s.serverName() + "-" + strings.ToLower(rand.Text()[:8])
-	if err := r.create(ctx, buildSecret(s.export, secret, data)); err != nil {
 		return err
 	}
-	pod := buildPod(podInput{
-		Export: s.export, Volumes: s.volumes, Image: r.options.Image, Certificate: secret, Authority: string(issued.Bundle), Defined: s.vm != nil,
-	})
+	pod := buildPod(podInput{Export: s.export, Volumes: s.volumes, Image: r.options.Image, Known: s.known, Definition: definition})
 	log.FromContext(ctx).Info("Creating the export server", "pod", pod.Name)
 	if err := r.create(ctx, pod); err != nil {
 		return err
@@ -118,13 +110,28 @@ func (r *Reconciler) makeServer(ctx context.Context, s *scope) error {
 	return nil
 }
 
+// makeDefinition makes the Secret with the definition of the VM as it is now, and returns its name, "" where there is
+// no VM. It is named by what is in it, so that a server that is tried again has the same.
+func (r *Reconciler) makeDefinition(ctx context.Context, s *scope) (string, error) {
+	if s.vm == nil {
+		return "", nil
+	}
+	data, err := encodeManifest(manifestInput{Export: s.export, VM: s.vm, Volumes: s.volumes, Authority: s.known.Authority})
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(append([]byte(s.export.UID), data...))
+	name := s.serverName() + "-" + hex.EncodeToString(sum[:8])
+	return name, r.create(ctx, buildSecret(s.export, name, map[string][]byte{vmexport.KeyManifest: data}))
+}
+
 // create creates object, unless it is there.
-func (r *Reconciler) create(ctx context.Context, object client.Object) error {
-	err := r.Create(ctx, object, client.FieldOwner(names.ManagerController))
+func (r *Reconciler) create(ctx context.Context, object client.Object, options ...client.CreateOption) error {
+	err := r.Create(ctx, object, append(options, client.FieldOwner(names.ManagerController))...)
 	switch {
 	case namespace.Ending(err):
 		return steps.ErrDone // the export goes too
-	case apierrors.IsForbidden(err): // a quota, or Pod Security
+	case apierrors.IsForbidden(err), apierrors.IsInvalid(err): // a quota, or Pod Security; a definition that is too long
 		return fail("creating %s: %v", object.GetName(), err)
 	case client.IgnoreAlreadyExists(err) != nil:
 		return fmt.Errorf("creating %T %s: %w", object, client.ObjectKeyFromObject(object), err)

@@ -61,6 +61,9 @@ func (r *Reconciler) findSnapshot(ctx context.Context, s *scope) error {
 		if problems := validation.IsDNS1123Subdomain(b.claim); len(problems) > 0 {
 			return fail("the claim of volume %s cannot be named %s: %s; give the export a shorter name", one.VolumeName, b.claim, problems[0])
 		}
+		if s.has(b.claim) { // two volumes of the VM name it
+			continue
+		}
 		s.backups = append(s.backups, b)
 		s.volumes = append(s.volumes, Volume{
 			Name: was.Name, Claim: b.claim,
@@ -100,7 +103,7 @@ func (r *Reconciler) makeClaims(ctx context.Context, s *scope) error {
 		case err != nil:
 			return err
 		case !metav1.IsControlledBy(claim, s.export) || claim.DeletionTimestamp != nil:
-			return fail("PersistentVolumeClaim %s exists and is not the export's; delete it, or name the export otherwise", b.claim)
+			return s.notOurs("PersistentVolumeClaim", claim)
 		case claim.Status.Phase == corev1.ClaimLost:
 			return fail("PersistentVolumeClaim %s has lost its volume; delete this export, and make another", b.claim)
 		}

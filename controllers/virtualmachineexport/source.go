@@ -14,8 +14,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/controllers/datavolume"
+	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/pod"
 	"github.com/slipway-vm/slipway/controllers/virtualmachinesnapshot"
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/population"
 )
 
 // findVolumes finds what is to be exported.
@@ -111,14 +113,24 @@ func (r *Reconciler) readClaims(ctx context.Context, s *scope, vm *virtv1.Virtua
 		}
 		s.volumes = append(s.volumes, volumeOf(claim, volume.MemoryDump == nil))
 	}
+	return missing, r.readState(ctx, s, vm)
+}
+
+// readState reads the claims with what vm keeps beside its disks. One that goes, or is of a former VM of the name, is not among them.
+func (r *Reconciler) readState(ctx context.Context, s *scope, vm *virtv1.VirtualMachine) error {
 	states := &corev1.PersistentVolumeClaimList{}
-	if err := r.live.List(ctx, states, client.InNamespace(vm.Namespace), client.MatchingLabels{names.LabelState: vm.Name}); err != nil {
-		return nil, fmt.Errorf("looking for the state of VirtualMachine %s: %w", client.ObjectKeyFromObject(vm), err)
+	label := client.MatchingLabels(pod.StateLabels(&virtv1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Name: vm.Name}}))
+	if err := r.live.List(ctx, states, client.InNamespace(vm.Namespace), label); err != nil {
+		return fmt.Errorf("looking for the state of VirtualMachine %s: %w", client.ObjectKeyFromObject(vm), err)
 	}
 	for i := range states.Items {
-		s.volumes = append(s.volumes, volumeOf(&states.Items[i], false))
+		claim := &states.Items[i]
+		by := metav1.GetControllerOf(claim)
+		if claim.DeletionTimestamp == nil && (by == nil || by.UID == vm.UID) && !s.has(claim.Name) {
+			s.volumes = append(s.volumes, volumeOf(claim, false))
+		}
 	}
-	return missing, nil
+	return nil
 }
 
 // has says whether claim is exported already: a VM may name it twice.
@@ -152,7 +164,7 @@ func holdsDisk(annotations map[string]string, asDisk bool) bool {
 
 // populated says whether claim holds what it is to hold.
 func populated(claim *corev1.PersistentVolumeClaim) bool {
-	if claim.Status.Phase != corev1.ClaimBound || claim.DeletionTimestamp != nil {
+	if claim.Status.Phase != corev1.ClaimBound || claim.DeletionTimestamp != nil || population.Awaited(claim) {
 		return false
 	}
 	by := metav1.GetControllerOf(claim)

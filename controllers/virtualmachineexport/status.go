@@ -113,6 +113,9 @@ func (s *scope) readyCondition() exportv1.Condition {
 
 // pendingMessage is why a pod does not run, as far as the pod says it.
 func pendingMessage(pod *corev1.Pod) string {
+	if hasFailed(pod) {
+		return strings.TrimSpace("it failed, and is made anew: " + pod.Status.Reason + " " + pod.Status.Message)
+	}
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
 			return condition.Message

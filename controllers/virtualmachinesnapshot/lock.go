@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/slipway-vm/slipway/controllers/datavolume"
+	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/pod"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/population"
 	"github.com/slipway-vm/slipway/internal/rename"
@@ -112,7 +113,8 @@ func (r *Reconciler) obstacle(ctx context.Context, s *scope) (string, error) {
 func (r *Reconciler) stateObstacle(ctx context.Context, s *scope) (string, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaimList"))
-	err := r.live.List(ctx, list, client.InNamespace(s.vm.Namespace), client.MatchingLabels{names.LabelState: s.vm.Name})
+	label := pod.StateLabels(&virtv1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Name: s.vm.Name}})
+	err := r.live.List(ctx, list, client.InNamespace(s.vm.Namespace), client.MatchingLabels(label))
 	if err != nil {
 		return "", fmt.Errorf("looking for the state of VirtualMachine %s: %w", client.ObjectKeyFromObject(s.vm), err)
 	}

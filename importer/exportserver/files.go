@@ -4,10 +4,16 @@ import (
 	"archive/tar"
 	"errors"
 	"fmt"
+	"html"
 	"io"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"os"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
@@ -27,50 +33,120 @@ func rootOf(w http.ResponseWriter, r *http.Request, path string) *os.Root {
 }
 
 // folder gives out one file of a volume, whole or in ranges, or the list of a folder. rest is its path.
-func (s *Server) folder(w http.ResponseWriter, r *http.Request, path, rest string) {
-	if rest == "" { // the links of a list are below the folder
-		to := *r.URL
-		to.Path += "/"
-		http.Redirect(w, r, to.RequestURI(), http.StatusMovedPermanently)
+func (s *Server) folder(w http.ResponseWriter, r *http.Request, at, rest string) {
+	if rest == "" {
+		below(w, r)
 		return
 	}
-	root := rootOf(w, r, path)
+	root := rootOf(w, r, at)
 	if root == nil {
 		return
 	}
 	defer root.Close()
+	name := path.Join(".", path.Clean("/"+rest))
+	file, info, err := open(root, name)
+	if err != nil {
+		refuseFile(w, r, err)
+		return
+	}
+	defer file.Close()
 	// A page on the volume that a browser opens must do nothing in this server's name.
 	w.Header().Set("Content-Security-Policy", "sandbox")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	below := r.Clone(r.Context())
-	below.URL.Path, below.URL.RawPath = rest, ""
-	http.FileServerFS(tree{root}).ServeHTTP(w, below)
+	switch slash := strings.HasSuffix(rest, "/"); {
+	case info.IsDir() && slash:
+		giveList(w, r, root, name)
+	case info.IsDir():
+		below(w, r)
+	case slash:
+		refuseFile(w, r, errNoPlainFile)
+	default:
+		http.ServeContent(w, r, name, info.ModTime(), file)
+	}
 }
 
-// archive gives out all of a volume's files as a tar archive, packed by gzip.
-func (s *Server) archive(w http.ResponseWriter, r *http.Request, volume, path string) {
-	root := rootOf(w, r, path)
+// below sends to the folder written with a slash: the links of its list are below it.
+func below(w http.ResponseWriter, r *http.Request) {
+	to := *r.URL
+	to.Path += "/"
+	to.RawPath = ""
+	http.Redirect(w, r, to.RequestURI(), http.StatusMovedPermanently)
+}
+
+// giveList lists the files and folders in the folder called name.
+func giveList(w http.ResponseWriter, r *http.Request, root *os.Root, name string) {
+	entries, err := list(root, name)
+	if err != nil {
+		refuseFile(w, r, err)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	var page strings.Builder
+	page.WriteString("<!doctype html>\n<pre>\n")
+	for _, entry := range entries {
+		if !entry.Type().IsRegular() && !entry.IsDir() {
+			continue
+		}
+		shown := entry.Name()
+		if entry.IsDir() {
+			shown += "/"
+		}
+		link := url.URL{Path: shown}
+		fmt.Fprintf(&page, "<a href=\"%s\">%s</a>\n", html.EscapeString(link.String()), html.EscapeString(shown))
+	}
+	page.WriteString("</pre>\n")
+	_, _ = io.WriteString(w, page.String()) // who asks may be gone
+}
+
+// refuseFile says why a file of a volume is not given out. What may not be opened is not there.
+func refuseFile(w http.ResponseWriter, r *http.Request, err error) {
+	absent := []error{fs.ErrNotExist, errNoPlainFile, syscall.ENOTDIR, syscall.EINVAL, syscall.ENAMETOOLONG}
+	switch {
+	case slices.ContainsFunc(absent, func(one error) bool { return errors.Is(err, one) }):
+		refuse(w, http.StatusNotFound, "the volume has no such file")
+	case errors.Is(err, fs.ErrPermission):
+		refuse(w, http.StatusForbidden, "the volume's owner of this file has not let others read it")
+	default:
+		log.FromContext(r.Context()).Error(err, "Reading a file failed")
+		refuse(w, http.StatusInternalServerError, "the file cannot be read; see the log of the export's pod")
+	}
+}
+
+// archive gives out all of a volume's files as a tar archive, packed by gzip. Whether they can be read is tried before, when that
+// can still be said.
+func (s *Server) archive(w http.ResponseWriter, r *http.Request, volume, at string) {
+	root := rootOf(w, r, at)
 	if root == nil {
 		return
 	}
 	defer root.Close()
+	if err := readable(root); err != nil {
+		log.FromContext(r.Context()).Error(err, "Archiving a volume failed")
+		refuse(w, http.StatusInternalServerError, fmt.Sprintf("the volume cannot be archived: %v; download its files one by one", err))
+		return
+	}
 	s.pack(w, r, volume+".tar.gz", func(to io.Writer) error { return archiveTo(to, root) })
+}
+
+// readable says which file or folder below root cannot be read.
+func readable(root *os.Root) error {
+	return walk(root, ".", func(name string, kind fs.FileMode) error {
+		if !kind.IsRegular() {
+			return nil // folders are read on the way, nothing else is
+		}
+		file, _, err := open(root, name)
+		if err != nil {
+			return err
+		}
+		return file.Close() //nolint:wrapcheck // it names the file
+	})
 }
 
 // archiveTo writes all that is below root, in the order of names. Symbolic links are written as
 // such; pipes, sockets and devices are left out.
 func archiveTo(w io.Writer, root *os.Root) error {
 	archive := tar.NewWriter(w)
-	all := root.FS()
-	err := fs.WalkDir(all, ".", func(name string, entry fs.DirEntry, err error) error {
-		switch {
-		case name == lostAndFound:
-			return skip(entry)
-		case err != nil:
-			return fmt.Errorf("reading the volume: %w", err)
-		case name == ".":
-			return nil
-		}
+	err := walk(root, ".", func(name string, _ fs.FileMode) error {
 		if err := add(archive, root, name); err != nil {
 			return fmt.Errorf("archiving %s: %w", name, err)
 		}
@@ -81,13 +157,6 @@ func archiveTo(w io.Writer, root *os.Root) error {
 	}
 	if err := archive.Close(); err != nil {
 		return fmt.Errorf("ending the archive: %w", err)
-	}
-	return nil
-}
-
-func skip(entry fs.DirEntry) error {
-	if entry != nil && entry.IsDir() {
-		return fs.SkipDir
 	}
 	return nil
 }

@@ -11,11 +11,13 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/vmexport"
 )
 
@@ -184,6 +186,65 @@ func TestAnArchiveHasAllFilesAndLinksAsSuch(t *testing.T) {
 	want := map[string]string{"a.dump": "0a dump", "deep/": "5", "deep/b.txt": "0more", "deep/folder": "2../outside", "in": "2a.dump", "out": "2../outside/secret"}
 	if !maps.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestAFileThatIsCalledAsAPageIsAFile(t *testing.T) {
+	s := newStage(t)
+	s.write("dumps/deep/index.html", []byte("a page"))
+	if response, body := s.get("GET", "/volumes/dumps/dir/deep/index.html", known); response.StatusCode != http.StatusOK || string(body) != "a page" {
+		t.Errorf("%s, %q", response.Status, body)
+	}
+	if response, body := s.get("GET", "/volumes/dumps/dir/deep/", known); response.StatusCode != http.StatusOK || !strings.Contains(string(body), ">b.txt<") {
+		t.Errorf("the list beside it: %s, %q", response.Status, body)
+	}
+	if response, _ := s.get("GET", "/volumes/dumps/dir/deep", known); response.Header.Get("Location") != "/volumes/dumps/dir/deep/" {
+		t.Errorf("the folder without a slash: %s to %s", response.Status, response.Header.Get("Location"))
+	}
+	s.must(os.Mkdir(s.at("dumps/<i>"), 0o700))
+	if _, list := s.get("GET", "/volumes/dumps/dir/", known); !strings.Contains(string(list), `<a href="%3Ci%3E/">&lt;i&gt;/</a>`) {
+		t.Errorf("a name is taken for more: %s", list)
+	}
+}
+
+// A name on a Linux file system is any bytes.
+func TestNamesThatAreNoTextAreArchived(t *testing.T) {
+	s := newStage(t)
+	s.must(os.Mkdir(s.at("dumps/caf\xe9"), 0o700))
+	s.write("dumps/caf\xe9/\xff", []byte("old"))
+	_, body := s.get("GET", "/volumes/dumps/disk.tar.gz", known)
+	zip, err := gzip.NewReader(bytes.NewReader(body))
+	s.must(err)
+	for archive := tar.NewReader(zip); ; {
+		header, err := archive.Next()
+		s.must(err)
+		if header.Name == "caf\xe9/\xff" {
+			break
+		}
+	}
+	if response, body := s.get("GET", "/volumes/dumps/dir/caf%e9/%ff", known); response.StatusCode != http.StatusOK || string(body) != "old" {
+		t.Errorf("%s, %q", response.Status, body)
+	}
+}
+
+func TestWhatCannotBeReadIsNamedBeforeAnythingIsSent(t *testing.T) {
+	s := newStage(t)
+	for name, mode := range map[string]os.FileMode{"dumps": 0o755, "dumps/deep": 0o755, "dumps/a.dump": 0o644, "dumps/deep/b.txt": 0} {
+		s.must(os.Chmod(s.at(name), mode))
+	}
+	root, err := os.OpenRoot(s.at("dumps"))
+	s.must(err)
+	defer root.Close()
+	found := make(chan error)
+	go func() {
+		runtime.LockOSThread() // it ends with its user
+		if os.Geteuid() == 0 {
+			_ = syscall.Setfsuid(names.QEMUUser)
+		}
+		found <- readable(root)
+	}()
+	if err := <-found; !errors.Is(err, os.ErrPermission) || !strings.Contains(err.Error(), "deep/b.txt") {
+		t.Errorf("got %v", err)
 	}
 }
 

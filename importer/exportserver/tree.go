@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -42,38 +43,41 @@ func open(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	return file, info, nil
 }
 
-// tree is a folder as a file system of regular files and folders alone.
-type tree struct{ root *os.Root }
-
-// Open opens a file or folder. What may not be opened is not there.
-func (t tree) Open(name string) (fs.File, error) {
-	if !fs.ValidPath(name) {
-		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrInvalid}
-	}
-	file, info, err := open(t.root, name)
-	if errors.Is(err, errNoPlainFile) {
-		err = fs.ErrNotExist
-	}
+// list is what the folder called name has below root, in the order of names.
+func list(root *os.Root, name string) ([]fs.DirEntry, error) {
+	folder, _, err := open(root, name)
 	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+		return nil, err
 	}
-	if info.IsDir() {
-		return plainFolder{file}, nil
+	defer folder.Close()
+	entries, err := folder.ReadDir(-1)
+	if err != nil {
+		return nil, fmt.Errorf("reading folder %s: %w", name, err)
 	}
-	return file, nil
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	return entries, nil
 }
 
-// plainFolder lists files and folders alone.
-type plainFolder struct{ *os.File }
-
-// ReadDir is as of fs.ReadDirFile.
-func (f plainFolder) ReadDir(n int) ([]fs.DirEntry, error) {
-	entries, err := f.File.ReadDir(n)
-	var plain []fs.DirEntry
+// walk visits all that is below folder, in the order of names, whatever bytes those are; but not what a file system has made for itself.
+func walk(root *os.Root, folder string, visit func(name string, kind fs.FileMode) error) error {
+	entries, err := list(root, folder)
+	if err != nil {
+		return err
+	}
 	for _, entry := range entries {
-		if entry.Type().IsRegular() || entry.IsDir() {
-			plain = append(plain, entry)
+		name := path.Join(folder, entry.Name())
+		if name == lostAndFound {
+			continue
+		}
+		if err := visit(name, entry.Type()); err != nil {
+			return err
+		}
+		if !entry.IsDir() {
+			continue
+		}
+		if err := walk(root, name, visit); err != nil {
+			return err
 		}
 	}
-	return plain, err //nolint:wrapcheck // fs.ReadDirFile's contract
+	return nil
 }

@@ -41,7 +41,7 @@ const (
 	PathSecret   = "/internal/manifests/secret"
 )
 
-// KeyManifest is the key of the definition, as a List in JSON, in the Secret with a server's certificate.
+// KeyManifest is the key of the definition, as a List in JSON, in its Secret.
 const KeyManifest = "manifest.json"
 
 // HeaderSecret is the name of the Secret with the header that the DataVolumes of a definition send, and

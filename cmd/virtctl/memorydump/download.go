@@ -63,7 +63,7 @@ func fetch(cmd *cobra.Command, cluster Cluster, machine string, download *vmexpo
 			return fmt.Errorf("the status of VirtualMachine %s does not name the file of the dump; leave out --format", machine)
 		}
 	}
-	name := "memory-dump-" + strings.TrimSuffix(machine[:min(len(machine), maxMachine)], "-") + "-" + strings.ToLower(rand.Text()[:8])
+	name := "memory-dump-" + strings.TrimRight(machine[:min(len(machine), maxMachine)], "-.") + "-" + strings.ToLower(rand.Text()[:8])
 	return download.OfClaim(cmd, cluster, name, request.ClaimName)
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -97,6 +98,10 @@ With --manifest it is the definition of the VM, with DataVolumes that import its
 				return errors.New("--keep-vme and --delete-vme contradict each other: give one of them")
 			case from.ttl != "" && !from.given():
 				return errors.New("--ttl is about a new export; add --vm, --snapshot or --pvc")
+			case len(from.labels)+len(from.annotations) > 0 && !from.given():
+				return errors.New("--labels and --annotations are about a new export; add --vm, --snapshot or --pvc")
+			case d.manifest && end:
+				return errors.New("--manifest and --delete-vme contradict each other: the disks of the definition are imported from the export, which must stay for that")
 			}
 			if err := d.Validate(); err != nil {
 				return err
@@ -137,6 +142,7 @@ type download struct {
 	export  *exportv1.VirtualMachineExport // when it was ready
 	out     io.Writer                      // for the user to read
 	stdout  io.Writer
+	pause   time.Duration // before another try
 }
 
 func (d *Download) run(cmd *cobra.Command, cluster Cluster, name string, p plan) error {
@@ -144,7 +150,7 @@ func (d *Download) run(cmd *cobra.Command, cluster Cluster, name string, p plan)
 	if err != nil {
 		return err
 	}
-	one := &download{Download: d, cluster: cluster, client: c, key: key, out: cmd.OutOrStdout(), stdout: cmd.OutOrStdout()}
+	one := &download{Download: d, cluster: cluster, client: c, key: key, out: cmd.OutOrStdout(), stdout: cmd.OutOrStdout(), pause: retryAfter}
 	if d.output == stdoutName {
 		one.out = cmd.ErrOrStderr()
 	}
@@ -157,9 +163,6 @@ func (d *Download) run(cmd *cobra.Command, cluster Cluster, name string, p plan)
 	}
 	if made && !p.keep || p.end {
 		defer one.remove(ctx)
-	}
-	if err := one.await(ctx); err != nil {
-		return err
 	}
 	if d.manifest {
 		return one.define(ctx)
@@ -270,7 +273,7 @@ func (d *download) token(ctx context.Context) (string, error) {
 	if err := d.client.Get(ctx, key, secret); err != nil {
 		return "", fmt.Errorf("reading the token of VirtualMachineExport %s in Secret %s: %w", d.key, key.Name, err)
 	}
-	token := string(secret.Data[vmexport.KeyToken])
+	token := strings.TrimRight(string(secret.Data[vmexport.KeyToken]), "\r\n") // as the server reads it
 	if token == "" {
 		return "", fmt.Errorf("secret %s has no %s, by which VirtualMachineExport %s is downloaded", key.Name, vmexport.KeyToken, d.key)
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	exportv1 "kubevirt.io/api/export/v1beta1"
+
 	"github.com/slipway-vm/slipway/cmd/virtctl/progress"
 	"github.com/slipway-vm/slipway/internal/vmexport"
 )
@@ -35,34 +37,13 @@ func (b broken) Unwrap() error { return b.cause }
 
 // fetch downloads what is asked for. A file gets its name when it is whole.
 func (d *download) fetch(ctx context.Context) error {
-	link, inside, err := d.links()
-	if err != nil {
+	t := &transfer{download: d}
+	defer t.close()
+	if err := t.repeatedly(ctx, func() (*server, error) { return t.open(ctx) }); err != nil {
 		return err
 	}
-	address, unpack, err := d.address(link)
-	if err != nil {
-		return err
-	}
-	token, err := d.token(ctx)
-	if err != nil {
-		return err
-	}
-	t := &transfer{download: d, address: address, token: token, unpack: unpack, to: d.stdout, pause: retryAfter}
-	var file *os.File
-	if d.output != stdoutName {
-		if file, err = os.Create(d.output + partial); err != nil {
-			return fmt.Errorf("creating the file to download to: %w", err)
-		}
-		defer file.Close() // again after it is whole, which does no harm
-		t.to, t.file = file, file
-	}
-	if err := t.repeatedly(ctx, func() (*server, error) { return d.reach(ctx, link, inside) }); err != nil {
-		return err
-	}
-	if file != nil {
-		if err := errors.Join(file.Sync(), file.Close(), os.Rename(d.output+partial, d.output)); err != nil {
-			return fmt.Errorf("ending the file %s: %w", d.output, err)
-		}
+	if err := t.end(); err != nil {
+		return fmt.Errorf("ending the file %s: %w", d.output, err)
 	}
 	d.say("Download finished succesfully\n") //nolint:misspell // as the field has it
 	return nil
@@ -73,27 +54,82 @@ type transfer struct {
 	*download
 	address, token string
 	unpack         bool
-	to             io.Writer
-	file           *os.File // nil for standard output
-	pause          time.Duration
+	file           *os.File // nil for standard output, and before anything came
 	// had are the bytes that were written, of what the server calls by tag.
 	had int64
 	tag string
 }
 
+// open finds out, once the export is ready, what is downloaded, and reaches the server. Both may be others than before.
+func (t *transfer) open(ctx context.Context) (*server, error) {
+	link, inside, err := t.ready(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if t.address, t.unpack, err = t.download.address(link); err != nil {
+		return nil, err
+	}
+	if t.token, err = t.download.token(ctx); err != nil {
+		return nil, err
+	}
+	return t.reach(ctx, link, inside)
+}
+
+// ready returns the links of the export once it is ready.
+func (d *download) ready(ctx context.Context) (link *exportv1.VirtualMachineExportLink, inside bool, err error) {
+	if err := d.await(ctx); err != nil {
+		return nil, false, err
+	}
+	return d.links()
+}
+
+// end gives the file its name. A file that is there under that name stays when something goes wrong.
+func (t *transfer) end() error {
+	if t.file == nil {
+		return nil
+	}
+	return named(t.file, t.output)
+}
+
+// named writes file to its disk and gives it its name.
+func named(file *os.File, name string) error {
+	if err := errors.Join(file.Sync(), file.Close()); err != nil {
+		return fmt.Errorf("writing it: %w", err)
+	}
+	if err := os.Rename(file.Name(), name); err != nil {
+		return fmt.Errorf("naming it: %w", err)
+	}
+	return nil
+}
+
+// close closes the file; again after it is whole, which does no harm.
+func (t *transfer) close() {
+	if t.file != nil {
+		_ = t.file.Close()
+	}
+}
+
 // repeatedly fetches until it is whole, with a connection of its own each time.
 func (t *transfer) repeatedly(ctx context.Context, reach func() (*server, error)) error {
-	for left := t.retries; ; left-- {
+	return t.retried(ctx, func() error {
 		err := t.once(ctx, reach)
+		if err != nil && t.retries > 0 && t.had > 0 && t.file == nil && t.tag == "" {
+			return fmt.Errorf("%s; what was written to standard output already cannot be taken back: name a file", err.Error())
+		}
+		return err
+	})
+}
+
+// retried tries again when the connection broke, as often as the user wants.
+func (d *download) retried(ctx context.Context, try func() error) error {
+	for left := d.retries; ; left-- {
+		err := try()
 		if _, again := errors.AsType[broken](err); !again || left == 0 || ctx.Err() != nil {
 			return err
 		}
-		if t.had > 0 && t.file == nil && t.tag == "" {
-			return fmt.Errorf("%w; what was written to standard output already cannot be taken back: name a file", err)
-		}
-		t.say("%v\nRetrying...\n", err)
+		d.say("%v\nRetrying...\n", err)
 		select {
-		case <-time.After(t.pause):
+		case <-time.After(d.pause):
 		case <-ctx.Done():
 			return fmt.Errorf("stopping: %w", ctx.Err())
 		}
@@ -157,19 +193,34 @@ func (t *transfer) anew(response *http.Response) error {
 	if t.had > 0 && t.file == nil {
 		return errors.New("the volume changed, and what was written to standard output cannot be taken back: name a file")
 	}
-	if t.file != nil {
-		if _, err := t.file.Seek(0, io.SeekStart); err != nil {
-			return fmt.Errorf("beginning the file anew: %w", err)
-		}
-		if err := t.file.Truncate(0); err != nil {
-			return fmt.Errorf("beginning the file anew: %w", err)
-		}
+	if err := t.empty(); err != nil {
+		return err
 	}
 	t.had, t.tag = 0, ""
 	if !t.unpack && response.Header.Get("Accept-Ranges") == "bytes" {
 		if t.tag = response.Header.Get("ETag"); t.tag == "" {
 			t.tag = response.Header.Get("Last-Modified")
 		}
+	}
+	return nil
+}
+
+// empty makes the file, or takes away what is in it.
+func (t *transfer) empty() (err error) {
+	switch {
+	case t.output == stdoutName:
+		return nil
+	case t.file == nil:
+		if t.file, err = os.Create(t.output + partial); err != nil {
+			return fmt.Errorf("creating the file to download to: %w", err)
+		}
+		return nil
+	}
+	if _, err := t.file.Seek(0, io.SeekStart); err != nil {
+		return fmt.Errorf("beginning the file anew: %w", err)
+	}
+	if err := t.file.Truncate(0); err != nil {
+		return fmt.Errorf("beginning the file anew: %w", err)
 	}
 	return nil
 }
@@ -186,7 +237,11 @@ func (t *transfer) receive(response *http.Response) error {
 		}
 		from = zip
 	}
-	n, err := io.Copy(t.to, from)
+	to := t.stdout
+	if t.file != nil {
+		to = t.file
+	}
+	n, err := io.Copy(to, from)
 	t.had += n
 	if err != nil {
 		return fmt.Errorf("downloading: %w", err)

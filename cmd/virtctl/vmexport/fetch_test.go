@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +13,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/slipway-vm/slipway/internal/vmexport"
 )
@@ -76,15 +80,11 @@ func fetched(t *testing.T, f *flaky, path, output string, retries uint) (got []b
 	t.Cleanup(f.Close)
 	var out, stdout bytes.Buffer
 	d := &download{Download: &Download{output: output, retries: retries}, out: &out, stdout: &stdout}
-	tr := &transfer{download: d, address: f.URL + path, token: "token", unpack: strings.HasSuffix(path, ".gz"), to: &stdout}
 	if output != stdoutName {
-		file, err := os.Create(filepath.Join(t.TempDir(), output))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer file.Close()
-		tr.to, tr.file = file, file
+		d.output = filepath.Join(t.TempDir(), output)
 	}
+	tr := &transfer{download: d, address: f.URL + path, token: "token", unpack: strings.HasSuffix(path, ".gz")}
+	defer tr.close()
 	err = tr.repeatedly(t.Context(), func() (*server, error) { return &server{http: f.Client(), close: func() {}}, nil })
 	got = stdout.Bytes()
 	if tr.file != nil {
@@ -146,9 +146,84 @@ func TestARefusalIsNoReasonToTryAgain(t *testing.T) {
 	f.Server = httptest.NewServer(f)
 	defer f.Close()
 	d := &download{Download: &Download{output: "-", retries: 5}, out: io.Discard, stdout: io.Discard}
-	tr := &transfer{download: d, address: f.URL, token: "another", to: io.Discard}
+	tr := &transfer{download: d, address: f.URL, token: "another"}
 	err := tr.repeatedly(t.Context(), func() (*server, error) { return &server{http: f.Client(), close: func() {}}, nil })
 	if err == nil || !strings.Contains(err.Error(), "who are you?") || len(f.ranges) != 1 {
 		t.Errorf("%v after %d requests", err, len(f.ranges))
+	}
+}
+
+func TestARefusalLeavesNoFile(t *testing.T) {
+	f := &flaky{}
+	f.Server = httptest.NewServer(f)
+	defer f.Close()
+	d := &download{Download: &Download{output: filepath.Join(t.TempDir(), "disk")}, out: io.Discard, stdout: io.Discard}
+	tr := &transfer{download: d, address: f.URL, token: "another"}
+	if err := tr.repeatedly(t.Context(), func() (*server, error) { return &server{http: f.Client(), close: func() {}}, nil }); err == nil {
+		t.Error("it is given out")
+	}
+	if left, err := os.ReadDir(filepath.Dir(d.output)); err != nil || len(left) > 0 {
+		t.Errorf("%v: %v", err, left)
+	}
+}
+
+// The way to the server may be closed at the moment, and another server may be at its end.
+func TestTheWayIsSoughtAnew(t *testing.T) {
+	f := &flaky{}
+	f.Server = httptest.NewServer(f)
+	defer f.Close()
+	var out bytes.Buffer
+	d := &download{Download: &Download{output: stdoutName, retries: 2}, out: io.Discard, stdout: &out}
+	tr := &transfer{download: d, token: "token"}
+	tries := 0
+	err := tr.repeatedly(t.Context(), func() (*server, error) {
+		if tries++; tries < 3 {
+			return nil, maybeLater(errors.New("no pod of Service s runs"))
+		}
+		tr.address = f.URL
+		return &server{http: f.Client(), close: func() {}}, nil
+	})
+	if err != nil || tries != 3 || !bytes.Equal(out.Bytes(), content) {
+		t.Errorf("%v after %d tries, %d bytes", err, tries, out.Len())
+	}
+	forbidden := maybeLater(fmt.Errorf("asking: %w", apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "p", errors.New("no right"))))
+	if _, again := errors.AsType[broken](forbidden); again {
+		t.Error("what is forbidden is tried again")
+	}
+}
+
+// What was there under the name stays until the new one is whole.
+func TestAFileThatIsNotWholeReplacesNothing(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "disk")
+	if err := os.WriteFile(name, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Create(name + partial)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = file.Close() // so that it cannot be ended
+	if err := named(file, name); err == nil {
+		t.Error("the failure is forgotten")
+	}
+	if kept, err := os.ReadFile(name); err != nil || string(kept) != "old" {
+		t.Errorf("%v, %q", err, kept)
+	}
+}
+
+func TestADefinitionIsTheUsersAlone(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "web.yaml")
+	if err := os.WriteFile(name, []byte("old"), 0o644); err != nil { //nolint:gosec // as somebody left it
+		t.Fatal(err)
+	}
+	if err := writePrivately(name, []byte("token")); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(name)
+	if err != nil || info.Mode().Perm() != 0o600 || info.Size() != 5 {
+		t.Errorf("%v, %v", err, info)
+	}
+	if left, err := filepath.Glob(name + ".*"); err != nil || len(left) > 0 {
+		t.Errorf("%v: left is %q", err, left)
 	}
 }

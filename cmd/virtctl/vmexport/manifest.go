@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 
 	exportv1 "kubevirt.io/api/export/v1beta1"
 
@@ -36,9 +37,30 @@ func (d *Download) validateManifest() error {
 
 // define writes the definition of the VM.
 func (d *download) define(ctx context.Context) error {
-	link, inside, err := d.links()
+	var text []byte
+	err := d.retried(ctx, func() (err error) {
+		text, err = d.definition(ctx)
+		return err
+	})
 	if err != nil {
 		return err
+	}
+	if d.output == stdoutName {
+		_, err = d.stdout.Write(text)
+	} else {
+		err = writePrivately(d.output, text) // a token may be in it
+	}
+	if err != nil {
+		return fmt.Errorf("writing the definition: %w", err)
+	}
+	return nil
+}
+
+// definition asks the export's server for the definition, once there is one.
+func (d *download) definition(ctx context.Context) ([]byte, error) {
+	link, inside, err := d.ready(ctx)
+	if err != nil {
+		return nil, err
 	}
 	urls := map[exportv1.ExportManifestType]string{}
 	for _, manifest := range link.Manifests {
@@ -50,31 +72,39 @@ func (d *download) define(ctx context.Context) error {
 	}
 	token, err := d.token(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	server, err := d.reach(ctx, link, inside)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer server.close()
 	var text []byte
 	for _, one := range wanted {
 		if urls[one] == "" {
-			return fmt.Errorf("unable to access the manifest info from '%s' VirtualMachineExport: only exports of VMs and their snapshots have one", d.key)
+			return nil, fmt.Errorf("unable to access the manifest info from '%s' VirtualMachineExport: only exports of VMs and their snapshots have one", d.key)
 		}
 		body, err := d.read(ctx, server, urls[one], token)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		text = append(text, body...)
 	}
-	if d.output == stdoutName {
-		_, err = d.stdout.Write(text)
-	} else {
-		err = os.WriteFile(d.output, text, 0o600) // a token may be in it
+	return text, nil
+}
+
+// writePrivately writes a file that only the user may read, also in the place of one that others may.
+func writePrivately(name string, text []byte) error {
+	file, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*"+partial)
+	if err != nil {
+		return fmt.Errorf("creating a file beside %s: %w", name, err)
+	}
+	if _, err = file.Write(text); err == nil {
+		err = named(file, name)
 	}
 	if err != nil {
-		return fmt.Errorf("writing the definition: %w", err)
+		_, _ = file.Close(), os.Remove(file.Name()) // it is of no use
+		return fmt.Errorf("writing %s: %w", name, err)
 	}
 	return nil
 }
@@ -100,7 +130,7 @@ func (d *download) read(ctx context.Context, from *server, address, token string
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxManifest))
 	if err != nil {
-		return nil, fmt.Errorf("downloading: %w", err)
+		return nil, broken{fmt.Errorf("downloading: %w", err)}
 	}
 	return body, nil
 }

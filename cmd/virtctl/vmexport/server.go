@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	exportv1 "kubevirt.io/api/export/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -92,7 +93,7 @@ func (d *download) forwarded(ctx context.Context, trusted *x509.CertPool) (*serv
 	const instead = "publish the export's Service, and give --service-url"
 	pod, err := d.pod(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("finding the pod of VirtualMachineExport %s: %w; %s", d.key, err, instead)
+		return nil, maybeLater(fmt.Errorf("finding the pod of VirtualMachineExport %s: %w; %s", d.key, err, instead))
 	}
 	config, err := d.cluster.Config()
 	if err != nil {
@@ -100,10 +101,18 @@ func (d *download) forwarded(ctx context.Context, trusted *x509.CertPool) (*serv
 	}
 	port, stop, err := forward.To(ctx, config, forward.Port{Pod: pod, Remote: vmexport.Port, Local: d.localPort})
 	if err != nil {
-		return nil, fmt.Errorf("forwarding a port to pod %s: %w; %s", pod, err, instead)
+		return nil, maybeLater(fmt.Errorf("forwarding a port to pod %s: %w; %s", pod, err, instead))
 	}
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port)))
 	return &server{http: d.httpClient(trusted, address), close: stop}, nil
+}
+
+// maybeLater is err of the way to the server, marked as broken unless the user has not the right to go it.
+func maybeLater(err error) error {
+	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || strings.Contains(err.Error(), "forbidden") { // of a port, it is told in words alone
+		return err
+	}
+	return broken{err}
 }
 
 // pod finds the pod that the export's Service leads to.

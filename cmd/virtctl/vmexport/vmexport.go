@@ -41,6 +41,7 @@ downloaded, and downloads from them.`,
 type source struct {
 	vm, snapshot, claim string
 	ttl                 string
+	labels, annotations map[string]string
 }
 
 func (s *source) addFlags(set *pflag.FlagSet) {
@@ -48,6 +49,8 @@ func (s *source) addFlags(set *pflag.FlagSet) {
 	set.StringVar(&s.snapshot, "snapshot", "", "Export the volumes of this VirtualMachineSnapshot.")
 	set.StringVar(&s.claim, "pvc", "", "Export this PersistentVolumeClaim.")
 	set.StringVar(&s.ttl, "ttl", "", "How long the export exists, such as 30m; two hours when left out.")
+	set.StringToStringVar(&s.labels, "labels", nil, "Labels of the export, as KEY=VALUE,KEY=VALUE; may be given several times.")
+	set.StringToStringVar(&s.annotations, "annotations", nil, "Annotations of the export, as KEY=VALUE,KEY=VALUE; may be given several times.")
 }
 
 // given says whether something to be exported is named.
@@ -55,7 +58,9 @@ func (s *source) given() bool { return s.vm+s.snapshot+s.claim != "" }
 
 // export is the VirtualMachineExport that the flags ask for.
 func (s *source) export(key client.ObjectKey) (*exportv1.VirtualMachineExport, error) {
-	export := &exportv1.VirtualMachineExport{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	export := &exportv1.VirtualMachineExport{ObjectMeta: metav1.ObjectMeta{
+		Namespace: key.Namespace, Name: key.Name, Labels: s.labels, Annotations: s.annotations,
+	}}
 	named := 0
 	for _, one := range []struct{ name, group, kind string }{
 		{s.vm, virtv1.SchemeGroupVersion.Group, "VirtualMachine"},

@@ -39,6 +39,9 @@ func TestExportsAreMadeAndDeleted(t *testing.T) {
 		"create e --pvc=data": {
 			"POST " + exportsAt, `"source":{"apiGroup":"","kind":"PersistentVolumeClaim","name":"data"}`, "VirtualMachineExport 'shop/e' created",
 		},
+		"create e --vm=web --labels=team=a,tier=b --annotations=note=c": {
+			"POST " + exportsAt, `"labels":{"team":"a","tier":"b"},"annotations":{"note":"c"}`, "VirtualMachineExport 'shop/e' created",
+		},
 		"delete e":       {"DELETE " + exportsAt + "/e", "", "VirtualMachineExport 'shop/e' deleted"},
 		"delete another": {"DELETE " + exportsAt + "/another", "", "VirtualMachineExport 'shop/another' does not exist"},
 	} {
@@ -75,6 +78,9 @@ func TestMistakesAreToldBeforeAnythingIsAskedFor(t *testing.T) {
 		"download e --output=x --keep-vme --delete-vme":               "contradict each other",
 		"download e --output=x --ttl=5m":                              "--ttl is about a new export",
 		"download e --include-secret --output=x":                      "need --manifest",
+		"download e --output=x --labels=a=b":                          "are about a new export",
+		"download e --vm=a --manifest --delete-vme":                   "contradict each other",
+		"create e --vm=a --labels=a":                                  "must be formatted as key=value",
 		"download e --output=x --vm=a --snapshot=b":                   "contradict each other",
 		"download e --manifest --volume=a":                            "incompatible with",
 		"download e --manifest --manifest-output-format=xml":          "acceptable values are json or yaml",
