@@ -16,6 +16,7 @@ import (
 
 	"github.com/slipway-vm/slipway/controllers/datavolume"
 	"github.com/slipway-vm/slipway/internal/population"
+	"github.com/slipway-vm/slipway/internal/steps"
 )
 
 // errStale ends a pass that has read from the cache what is not so any more. Nothing that it found
@@ -36,8 +37,9 @@ type scope struct {
 	other *corev1.PersistentVolumeClaim
 	// chosen says that it is decided how the claim is filled; inPlace is that. By read, or choose.
 	chosen, inPlace bool
-	// waiting says what the claim waits for.
+	// waiting says what the claim waits for; refused that it is not filled as it is.
 	waiting *obstacle
+	refused bool
 	// whole says that the claim's volume is, so that it can be its. By handOver.
 	whole bool
 	// node is the one of Slipway's own storage that the volume is on. By handOver.
@@ -50,8 +52,21 @@ type scope struct {
 // obstacle is what stands in the way of a claim.
 type obstacle struct{ reason, message string }
 
-// read gathers what there is. It decides nothing.
+// refuse says why the claim is not filled as it is, and ends the pass.
+func (s *scope) refuse(reason, message string) error {
+	s.waiting, s.refused = &obstacle{reason, message}, true
+	return steps.ErrDone
+}
+
+// read gathers what there is: nil for a claim that a DataVolume fills by itself, such as one of CDI's
+// from before. It decides nothing else.
 func (r *Reconciler) read(ctx context.Context, claim *corev1.PersistentVolumeClaim) (*scope, error) {
+	if by := metav1.GetControllerOf(claim); by != nil && by.Kind == kindDataVolume {
+		dv, err := get(ctx, r.Client, types.NamespacedName{Namespace: claim.Namespace, Name: by.Name}, &cdiv1.DataVolume{})
+		if err != nil || dv != nil && (dv.Spec.Source != nil || dv.Spec.SourceRef != nil) {
+			return nil, err
+		}
+	}
 	s := &scope{
 		claim: claim, kind: population.Source(claim),
 		chosen: population.Chosen(claim), inPlace: population.InPlace(claim),
