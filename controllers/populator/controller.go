@@ -78,8 +78,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if population.Source(claim) == "" {
 		return ctrl.Result{}, nil
 	}
+	if another, err := r.ofDataVolume(ctx, claim); err != nil || another {
+		return ctrl.Result{}, err
+	}
 	s, err := r.read(ctx, claim)
-	if err != nil || s == nil {
+	if err != nil {
 		return ctrl.Result{}, err
 	}
 	failure := steps.Run(ctx, s, r.steps())

@@ -58,15 +58,18 @@ func (s *scope) refuse(reason, message string) error {
 	return steps.ErrDone
 }
 
-// read gathers what there is: nil for a claim that a DataVolume fills by itself, such as one of CDI's
-// from before. It decides nothing else.
-func (r *Reconciler) read(ctx context.Context, claim *corev1.PersistentVolumeClaim) (*scope, error) {
-	if by := metav1.GetControllerOf(claim); by != nil && by.Kind == kindDataVolume {
-		dv, err := get(ctx, r.Client, types.NamespacedName{Namespace: claim.Namespace, Name: by.Name}, &cdiv1.DataVolume{})
-		if err != nil || dv != nil && (dv.Spec.Source != nil || dv.Spec.SourceRef != nil) {
-			return nil, err
-		}
+// ofDataVolume reports whether a DataVolume fills the claim by itself, such as one of CDI's from before.
+func (r *Reconciler) ofDataVolume(ctx context.Context, claim *corev1.PersistentVolumeClaim) (bool, error) {
+	by := metav1.GetControllerOf(claim)
+	if by == nil || by.Kind != kindDataVolume {
+		return false, nil
 	}
+	dv, err := get(ctx, r.Client, types.NamespacedName{Namespace: claim.Namespace, Name: by.Name}, &cdiv1.DataVolume{})
+	return dv != nil && (dv.Spec.Source != nil || dv.Spec.SourceRef != nil), err
+}
+
+// read gathers what there is. It decides nothing.
+func (r *Reconciler) read(ctx context.Context, claim *corev1.PersistentVolumeClaim) (*scope, error) {
 	s := &scope{
 		claim: claim, kind: population.Source(claim),
 		chosen: population.Chosen(claim), inPlace: population.InPlace(claim),
