@@ -34,7 +34,7 @@ func boundJustNow(t *testing.T, w *world) {
 		t.Errorf("the claim says %v", found.Annotations)
 	}
 	w.play(w.prime(w.bound("byhand", "none")), corev1.PodRunning, nil) // a volume made by hand needs no such class
-	w.bound("other", "fast") // whose driver does not bind such a claim: another volume was found for it
+	w.bound("other", "fast")                                           // whose driver does not bind such a claim: another volume was found for it
 	w.note("other", annotationReason, "NotPopulated")
 }
 
