@@ -76,6 +76,11 @@ func (r *Reconciler) checkClaim(ctx context.Context, s *scope) error {
 	if s.ours() {
 		return nil
 	}
+	if population.Awaited(s.claim) {
+		s.waiting = &obstacle{reasonExists, fmt.Sprintf(
+			"Resource %q already exists and is yet to be filled by its %s; delete it, or take its disk over once it is whole", s.claim.Name, population.Source(s.claim))}
+		return steps.ErrDone
+	}
 	allowed := s.claim.Annotations[AnnotationAdopt] == valueTrue || s.dv.Annotations[AnnotationAdopt] == valueTrue
 	if metav1.GetControllerOf(s.claim) != nil || !allowed {
 		s.waiting = &obstacle{reasonExists, fmt.Sprintf(

@@ -29,7 +29,7 @@ func (r *Reconciler) noteEnd(ctx context.Context, s *scope) error {
 		return nil
 	}
 	switch {
-	case s.plan.kind == kindExternal && population.Source(s.claim) != "": // its populator records it
+	case s.plan.kind == kindExternal && (population.Awaited(s.claim) || population.Chosen(s.claim)): // its populator records it
 	case !s.plan.pods():
 		if s.claim.Status.Phase == corev1.ClaimBound {
 			return r.record(ctx, s, r.cloned(ctx, s))

@@ -43,6 +43,7 @@ func SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&cdiv1.VolumeUploadSource{}, handler.EnqueueRequestsFromMapFunc(r.usersOf(cdiv1.VolumeUploadSourceRef))).
 		Watches(&cdiv1.VolumeCloneSource{}, handler.EnqueueRequestsFromMapFunc(r.usersOf(cdiv1.VolumeCloneSourceRef))).
 		Watches(&storagev1.StorageClass{}, handler.EnqueueRequestsFromMapFunc(r.waitingFor)).
+		Watches(&storagev1.CSIDriver{}, handler.EnqueueRequestsFromMapFunc(r.waitingForDriver)).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("setting up the controller of populators: %w", err)
@@ -56,7 +57,9 @@ func (r *Reconciler) steps() []func(context.Context, *scope) error {
 	return []func(context.Context, *scope) error{
 		r.release,
 		r.finish,
+		r.awaitBinding,
 		r.refuse,
+		r.reconsider,
 		r.choose,
 		r.ensurePrime,
 		r.handOver,
@@ -74,6 +77,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if population.Source(claim) == "" {
 		return ctrl.Result{}, nil
+	}
+	if another, err := r.ofDataVolume(ctx, claim); err != nil || another {
+		return ctrl.Result{}, err
 	}
 	s, err := r.read(ctx, claim)
 	if err != nil {
@@ -122,6 +128,23 @@ func (r *Reconciler) waitingFor(ctx context.Context, class client.Object) []reco
 	return r.unbound(ctx, "", func(claim *corev1.PersistentVolumeClaim) bool {
 		name := claim.Spec.StorageClassName
 		return population.Source(claim) != "" && name != nil && *name == class.GetName()
+	})
+}
+
+// waitingForDriver requests the claims of a CSI driver's classes that have no volume yet.
+func (r *Reconciler) waitingForDriver(ctx context.Context, driver client.Object) []reconcile.Request {
+	var classes storagev1.StorageClassList
+	if err := r.List(ctx, &classes); err != nil {
+		log.FromContext(ctx).Error(err, "Listing storage classes failed")
+		return nil
+	}
+	its := map[string]bool{}
+	for n := range classes.Items {
+		its[classes.Items[n].Name] = classes.Items[n].Provisioner == driver.GetName()
+	}
+	return r.unbound(ctx, "", func(claim *corev1.PersistentVolumeClaim) bool {
+		name := claim.Spec.StorageClassName
+		return population.Source(claim) != "" && (claim.Annotations[annotationMigratedTo] == driver.GetName() || name != nil && its[*name])
 	})
 }
 

@@ -50,6 +50,14 @@ func TestClaimsAreFilled(t *testing.T) {
 		"a copied claim is filled anew":                     copiedClaim,
 		"what filled a claim stays when that is asked for":  primeIsRetained,
 		"a refused DataVolume is tried again until it fits": refusedByQuota,
+		"what was just bound is filled in place":            boundJustNow,
+		"what a pod may have written to is not filled":      boundAndUsed,
+		"a driver that comes late is waited for":            driverComesLate,
+		"a clone is made once there is a driver":            cloneAwaitsDriver,
+		"a volume that was given is not made again":         givenAlready,
+		"what is yet to be filled is not taken over":        takenOverUnfilled,
+		"a DataVolume's own claim is not looked at":         claimOfImport,
+		"a DataVolume of a claim that is not filled ends":   externalOfBound,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, newWorld(t, c)) })
 	}
@@ -267,11 +275,18 @@ func boundBySomebody(_ *testing.T, w *world) {
 	w.bind("disk", nil)
 	w.event(claim, "NotPopulated")
 	w.gone(dv)
+	found := w.note("disk", "cdi.kubevirt.io/storage.condition.running.reason", "NotPopulated")
+	if !population.Refused(found) || found.Annotations[population.AnnotationPrime] != "" || found.Annotations[population.AnnotationProgress] != "" {
+		w.t.Errorf("the claim says %v", found.Annotations)
+	}
 }
 
 func refusals(_ *testing.T, w *world) {
 	w.create("nfs", clones, nil)
 	w.note("disk", annotationMessage, "the claim's storage has no CSI driver, which clones are made by; name a storage class that has one")
+	if found := w.note("disk", population.AnnotationRefused, "prime-"+string(w.claim("disk").UID)); !population.Awaited(found) {
+		w.t.Errorf("the claim says %v", found.Annotations)
+	}
 	w.create("none", imports, func(c *corev1.PersistentVolumeClaim) { c.Name = "classless" })
 	w.note("classless", annotationMessage, "storage class none does not exist; the claim is filled once it does")
 }

@@ -22,16 +22,15 @@ const (
 
 	annotationSelectedNode = "volume.kubernetes.io/selected-node"
 	annotationMigratedTo   = "pv.kubernetes.io/migrated-to"
-	annotationByController = "pv.kubernetes.io/bound-by-controller"
 	labelNoBackup          = "velero.io/exclude-from-backup"
 
 	manager        = "populator" // writes what a claim's population has reached
 	controllerName = "populator"
 	eventAction    = "Populate"
 	kindClaim      = "PersistentVolumeClaim"
+	kindDataVolume = "DataVolume"
 	kindSnapshot   = "VolumeSnapshot"
 	valueTrue      = "true"
-	valueYes       = "yes"
 	phasePending   = "Pending"
 	phaseRunning   = "Running"
 	phaseSucceeded = "Succeeded"
@@ -65,10 +64,6 @@ const (
 	cloneError     = "Error"
 	cloneSucceeded = "Succeeded"
 )
-
-// lateness is how old a claim may be that is bound when it is first seen. Storage that does not wait
-// binds a claim within moments; an older one may be in use.
-const lateness = 2 * time.Minute
 
 // staleRetry is how long the cache is given to catch up, refusedRetry when that is tried again which
 // was refused: a quota may have room by then.

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/slipway-vm/slipway/controllers/datavolume"
+	"github.com/slipway-vm/slipway/internal/population"
 	"github.com/slipway-vm/slipway/internal/upload"
 )
 
@@ -79,13 +80,19 @@ func (r *Reconciler) checkBoth(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// podWorks reports whether the pod that filled the other claim, or got it bound, still has it mounted.
-func (r *Reconciler) podWorks(ctx context.Context, s *scope) (bool, error) {
-	key := types.NamespacedName{Namespace: s.claim.Namespace, Name: datavolume.PodName(s.prime.Name)}
+// worker reads the pod that fills a claim, or gets it bound; nil when there is none.
+func (r *Reconciler) worker(ctx context.Context, from client.Reader, s *scope) (*corev1.Pod, error) {
+	prime := population.PrimeName(s.claim)
+	key := types.NamespacedName{Namespace: s.claim.Namespace, Name: datavolume.PodName(prime)}
 	if s.kind == cdiv1.VolumeUploadSourceRef {
-		key.Name = upload.ServerName(s.prime.Name)
+		key.Name = upload.ServerName(prime)
 	}
-	pod, err := get(ctx, r.Client, key, &corev1.Pod{})
+	return get(ctx, from, key, &corev1.Pod{})
+}
+
+// podWorks reports whether the pod that filled the other claim still has it mounted.
+func (r *Reconciler) podWorks(ctx context.Context, s *scope) (bool, error) {
+	pod, err := r.worker(ctx, r.Client, s)
 	if err != nil || pod == nil {
 		return false, err
 	}

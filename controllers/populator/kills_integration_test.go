@@ -77,22 +77,25 @@ func TestAKilledControllerIsTakenUp(t *testing.T) {
 	must(t, err)
 	must(t, direct.Create(t.Context(), &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "csi.example.com"}}))
 	must(t, direct.Create(t.Context(), &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast"}, Provisioner: "csi.example.com"}))
+	must(t, direct.Create(t.Context(), &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "nfs"}, Provisioner: "nfs.example.com"}))
 	must(t, direct.Create(t.Context(), &cdiv1.VolumeImportSource{
 		ObjectMeta: metav1.ObjectMeta{Name: "empty", Namespace: "default"},
 		Spec:       cdiv1.VolumeImportSourceSpec{Source: &cdiv1.ImportSourceType{Blank: &cdiv1.DataVolumeBlankImage{}}},
 	}))
-	unharmed := &life{T: t, direct: direct, name: "unharmed"}
-	writes := unharmed.live(&killer{WithWatch: direct})
-	if writes < 4 {
-		t.Fatalf("only %d writes", writes)
-	}
-	for at := 1; at <= writes; at++ {
-		for _, after := range []bool{false, true} {
-			name := fmt.Sprintf("at-%d-%t", at, after)
-			t.Run(name, func(t *testing.T) {
-				one := &life{T: t, direct: direct, name: name}
-				one.live(&killer{WithWatch: direct, at: at, after: after})
-			})
+	for _, class := range []string{"fast", "nfs"} {
+		unharmed := &life{T: t, direct: direct, name: "unharmed-" + class, class: class}
+		writes := unharmed.live(&killer{WithWatch: direct})
+		if writes < 4 {
+			t.Fatalf("only %d writes", writes)
+		}
+		for at := 1; at <= writes; at++ {
+			for _, after := range []bool{false, true} {
+				name := fmt.Sprintf("%s-at-%d-%t", class, at, after)
+				t.Run(name, func(t *testing.T) {
+					one := &life{T: t, direct: direct, name: name, class: class}
+					one.live(&killer{WithWatch: direct, at: at, after: after})
+				})
+			}
 		}
 	}
 }
@@ -109,6 +112,7 @@ type life struct {
 	*testing.T
 	direct client.WithWatch
 	name   string
+	class  string // fast, or nfs, which binds claims at once
 	volume *corev1.PersistentVolume
 }
 
@@ -127,7 +131,7 @@ func (l *life) live(k *killer) int {
 	claim := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: l.name, Namespace: "default"},
 		Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: new("fast"),
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: new(l.class),
 			Resources:     corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
 			DataSourceRef: &corev1.TypedObjectReference{APIGroup: new("cdi.kubevirt.io"), Kind: cdiv1.VolumeImportSourceRef, Name: "empty"},
 		},
@@ -157,6 +161,9 @@ func (l *life) live(k *killer) int {
 func (l *life) play(claim *corev1.PersistentVolumeClaim) bool {
 	l.Helper()
 	prime, dv := population.PrimeName(claim), &cdiv1.DataVolume{}
+	if l.class == "nfs" {
+		return l.playInPlace(claim, dv)
+	}
 	if !l.get(dv, prime) {
 		return l.get(claim, l.name) && claim.Status.Phase == corev1.ClaimBound
 	}
@@ -190,6 +197,34 @@ func (l *life) play(claim *corev1.PersistentVolumeClaim) bool {
 		claim.Status.Phase = corev1.ClaimBound
 		must(l.T, l.direct.Status().Update(l.Context(), claim))
 	}
+	return false
+}
+
+// playInPlace is play where the storage binds the claim at once, and the DataVolume fills it.
+func (l *life) playInPlace(claim *corev1.PersistentVolumeClaim, dv *cdiv1.DataVolume) bool {
+	l.Helper()
+	if !l.get(claim, l.name) {
+		l.Fatal("the claim is gone")
+	}
+	if l.volume == nil {
+		l.volume = &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-" + l.name}}
+		claim.Spec.VolumeName = l.volume.Name
+		metav1.SetMetaDataAnnotation(&claim.ObjectMeta, "pv.kubernetes.io/bound-by-controller", "yes")
+		must(l.T, l.direct.Update(l.Context(), claim))
+		claim.Status.Phase = corev1.ClaimBound
+		must(l.T, l.direct.Status().Update(l.Context(), claim))
+	}
+	if !l.get(dv, population.PrimeName(claim)) {
+		return claim.Annotations[population.AnnotationProgress] == "100.0%"
+	}
+	if dv.Status.Phase == cdiv1.Succeeded || dv.DeletionTimestamp != nil {
+		return false
+	}
+	metav1.SetMetaDataAnnotation(&claim.ObjectMeta, "cdi.kubevirt.io/storage.pod.phase", "Succeeded")
+	metav1.SetMetaDataAnnotation(&claim.ObjectMeta, names.AnnotationDigest, "slipway1:00")
+	must(l.T, l.direct.Update(l.Context(), claim))
+	dv.Status.Phase, dv.Status.Progress = cdiv1.Succeeded, "100.0%"
+	must(l.T, l.direct.Status().Update(l.Context(), dv))
 	return false
 }
 

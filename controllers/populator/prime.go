@@ -103,7 +103,7 @@ func withoutRecord(annotations map[string]string) map[string]string {
 	}
 	for _, name := range []string{
 		datavolume.AnnotationPodPhase, datavolume.AnnotationRestarts, datavolume.AnnotationFailure, names.AnnotationDigest,
-		upload.AnnotationReady, population.AnnotationPrime, population.AnnotationProgress, annotationRunning, annotationRunningReason, annotationClonePhase, annotationCloneType,
+		upload.AnnotationReady, population.AnnotationPrime, population.AnnotationProgress, population.AnnotationRefused, annotationRunning, annotationRunningReason, annotationClonePhase, annotationCloneType,
 	} {
 		delete(kept, name)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/slipway-vm/slipway/controllers/datavolume"
 	"github.com/slipway-vm/slipway/internal/population"
+	"github.com/slipway-vm/slipway/internal/steps"
 )
 
 // errStale ends a pass that has read from the cache what is not so any more. Nothing that it found
@@ -36,8 +37,9 @@ type scope struct {
 	other *corev1.PersistentVolumeClaim
 	// chosen says that it is decided how the claim is filled; inPlace is that. By read, or choose.
 	chosen, inPlace bool
-	// waiting says what the claim waits for.
+	// waiting says what the claim waits for; refused that it is not filled as it is.
 	waiting *obstacle
+	refused bool
 	// whole says that the claim's volume is, so that it can be its. By handOver.
 	whole bool
 	// node is the one of Slipway's own storage that the volume is on. By handOver.
@@ -49,6 +51,22 @@ type scope struct {
 
 // obstacle is what stands in the way of a claim.
 type obstacle struct{ reason, message string }
+
+// refuse says why the claim is not filled as it is, and ends the pass.
+func (s *scope) refuse(reason, message string) error {
+	s.waiting, s.refused = &obstacle{reason, message}, true
+	return steps.ErrDone
+}
+
+// ofDataVolume reports whether a DataVolume fills the claim by itself, such as one of CDI's from before.
+func (r *Reconciler) ofDataVolume(ctx context.Context, claim *corev1.PersistentVolumeClaim) (bool, error) {
+	by := metav1.GetControllerOf(claim)
+	if by == nil || by.Kind != kindDataVolume {
+		return false, nil
+	}
+	dv, err := get(ctx, r.Client, types.NamespacedName{Namespace: claim.Namespace, Name: by.Name}, &cdiv1.DataVolume{})
+	return dv != nil && (dv.Spec.Source != nil || dv.Spec.SourceRef != nil), err
+}
 
 // read gathers what there is. It decides nothing.
 func (r *Reconciler) read(ctx context.Context, claim *corev1.PersistentVolumeClaim) (*scope, error) {

@@ -29,6 +29,9 @@ func notes(s *scope) map[string]string {
 		n[population.AnnotationUse] = strconv.FormatBool(!s.inPlace)
 		n[population.AnnotationFilledBy] = population.PrimeName(s.claim)
 	}
+	if s.refused {
+		n[population.AnnotationRefused] = population.PrimeName(s.claim)
+	}
 	running(s, n)
 	if s.kind == cdiv1.VolumeCloneSourceRef {
 		n[annotationClonePhase] = clonePhase(s)
@@ -83,7 +86,9 @@ func running(s *scope, n map[string]string) {
 
 // record adds what the filling of the other claim has reached.
 func record(s *scope, n map[string]string) {
-	n[population.AnnotationPrime] = s.prime.Name
+	if !s.whole {
+		n[population.AnnotationPrime] = s.prime.Name
+	}
 	if s.other != nil && !s.whole {
 		n[upload.AnnotationReady] = s.other.Annotations[upload.AnnotationReady]
 	}
@@ -169,7 +174,7 @@ func same(s *scope, wanted map[string]string) bool {
 			return false
 		}
 	}
-	older := []string{population.AnnotationProgress, annotationRunningReason}
+	older := []string{population.AnnotationProgress, population.AnnotationPrime, population.AnnotationRefused, annotationRunningReason}
 	if !s.inPlace { // else its filling may have written it
 		older = append(older, datavolume.AnnotationFailure)
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -24,11 +23,7 @@ func (r *Reconciler) release(ctx context.Context, s *scope) error {
 	if s.claim.DeletionTimestamp == nil {
 		return nil
 	}
-	s.quiet = true
-	if err := r.removePrime(ctx, s); err != nil {
-		return err
-	}
-	return steps.ErrDone
+	return r.end(ctx, s)
 }
 
 // finish ends the pass on a claim that needs nothing more: one that is whole and bound, or one whose
@@ -37,7 +32,9 @@ func (r *Reconciler) finish(ctx context.Context, s *scope) error {
 	switch {
 	case !s.bound(), s.inPlace && !s.recorded():
 		return nil
-	case !s.chosen && !r.late(s):
+	case s.overlooked():
+		return r.end(ctx, s)
+	case !s.chosen && (!population.Late(s.claim, r.now()) || s.phase() == cdiv1.Succeeded):
 		s.quiet = true
 		return steps.ErrDone
 	case !s.chosen:
@@ -48,27 +45,47 @@ func (r *Reconciler) finish(ctx context.Context, s *scope) error {
 	case s.inPlace && s.claim.Annotations[population.AnnotationProgress] != progressDone:
 		s.whole = true
 		return steps.ErrDone // to be noted first
-	}
-	s.quiet = true
-	switch {
 	case !s.recorded() && s.prime != nil:
-		r.events.Eventf(s.claim, nil, corev1.EventTypeWarning, reasonOverlooked, eventAction,
-			"the claim was bound to volume %s before its disk was whole; it is not filled. Delete it and create it again", s.claim.Spec.VolumeName)
-	case s.claim.Annotations[datavolume.AnnotationRetain] == valueTrue:
+		s.prime, s.other = nil, nil // which the next pass takes away
+		return s.refuse(reasonOverlooked, fmt.Sprintf(
+			"the claim was bound to volume %s before its disk was whole; it is not filled. Delete it and create it again", s.claim.Spec.VolumeName))
+	case s.recorded() && s.claim.Annotations[datavolume.AnnotationRetain] == valueTrue:
+		s.quiet = true
 		return steps.ErrDone
 	}
+	return r.end(ctx, s)
+}
+
+// overlooked reports whether it is noted on the claim that somebody else was first.
+func (s *scope) overlooked() bool {
+	return population.Refused(s.claim) && s.claim.Annotations[annotationRunningReason] == reasonOverlooked
+}
+
+// end ends the pass for good: nothing is noted any more, and what fills the claim goes.
+func (r *Reconciler) end(ctx context.Context, s *scope) error {
+	s.quiet = true
 	if err := r.removePrime(ctx, s); err != nil {
 		return err
 	}
 	return steps.ErrDone
 }
 
-// late reports whether the claim may have been bound, empty, before it could be seen: not long ago,
-// by Kubernetes itself, and never filled. Whatever else is bound may hold somebody's data.
-func (r *Reconciler) late(s *scope) bool {
-	notes := s.claim.Annotations
-	return notes[annotationByController] == valueYes && notes[datavolume.AnnotationPodPhase] == "" && notes[annotationClonePhase] == "" &&
-		r.now().Sub(s.claim.CreationTimestamp.Time) < lateness
+// awaitBinding ends the pass on a claim that a volume was given to already, although what filled that is gone.
+func (r *Reconciler) awaitBinding(ctx context.Context, s *scope) error {
+	if !s.recorded() || s.inPlace || s.bound() || s.deliverable() {
+		return nil
+	}
+	var volumes corev1.PersistentVolumeList
+	if err := r.live.List(ctx, &volumes); err != nil {
+		return fmt.Errorf("looking for the volume of claim %s: %w", s.claim.Name, err)
+	}
+	for n := range volumes.Items {
+		if ref := volumes.Items[n].Spec.ClaimRef; ref != nil && ref.UID == s.claim.UID {
+			s.quiet = true
+			return steps.ErrDone // Kubernetes binds them
+		}
+	}
+	return nil
 }
 
 // removePrime deletes the DataVolume, with which its pod and its claim go.
@@ -86,67 +103,13 @@ func (r *Reconciler) removePrime(ctx context.Context, s *scope) error {
 // refuse ends the pass on what cannot be filled.
 func (r *Reconciler) refuse(_ context.Context, s *scope) error {
 	ref := s.claim.Spec.DataSourceRef
-	if ref.Namespace != nil && *ref.Namespace != s.claim.Namespace {
-		s.waiting = &obstacle{reasonUnsupported, fmt.Sprintf("spec.dataSourceRef.namespace %s is not supported; name a %s of the claim's own namespace", *ref.Namespace, s.kind)}
-	}
-	if s.waiting != nil {
-		return steps.ErrDone
-	}
-	return nil
-}
-
-// choose decides how the claim is filled, and notes it: by another claim, whose volume it gets, where
-// its storage is a CSI driver's, which leave such a claim alone; in place where it is not. A copy of
-// another claim's annotations counts for nothing.
-func (r *Reconciler) choose(ctx context.Context, s *scope) error {
-	if s.chosen {
-		return nil
-	}
-	name := s.claim.Spec.StorageClassName
 	switch {
-	case name == nil && !s.bound():
-		s.waiting = &obstacle{reasonPending, "the claim names no storage class and the cluster has no default one; it is filled once it has one"}
-		return steps.ErrDone
-	case name != nil && *name != "" && s.class == nil:
-		s.waiting = &obstacle{reasonPending, fmt.Sprintf("storage class %s does not exist; the claim is filled once it does", *name)}
-		return steps.ErrDone
+	case ref.Namespace != nil && *ref.Namespace != s.claim.Namespace:
+		return s.refuse(reasonUnsupported, fmt.Sprintf("spec.dataSourceRef.namespace %s is not supported; name a %s of the claim's own namespace", *ref.Namespace, s.kind))
+	case s.waiting != nil:
+		return s.refuse(s.waiting.reason, s.waiting.message)
 	}
-	waits, err := r.driverWaits(ctx, s)
-	if err != nil {
-		return err
-	}
-	if s.bound() && waits {
-		s.quiet = true // by hand, or by who does not wait although he should: it is in use, perhaps
-		return steps.ErrDone
-	}
-	if !waits && s.kind == cdiv1.VolumeCloneSourceRef {
-		s.waiting = &obstacle{reasonUnsupported, "the claim's storage has no CSI driver, which clones are made by; name a storage class that has one"}
-		return steps.ErrDone
-	}
-	before := s.claim.DeepCopy()
-	s.claim.Annotations = withoutRecord(s.claim.Annotations)
-	s.claim.Annotations[population.AnnotationUse] = map[bool]string{true: valueTrue, false: "false"}[waits]
-	s.claim.Annotations[population.AnnotationFilledBy] = population.PrimeName(s.claim)
-	log.FromContext(ctx).Info("Filling the claim", "source", s.claim.Spec.DataSourceRef.Name, "inPlace", !waits)
-	err = r.Patch(ctx, s.claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(manager))
-	if err != nil {
-		return fmt.Errorf("noting how claim %s is filled: %w", s.claim.Name, err)
-	}
-	s.chosen, s.inPlace = true, !waits
 	return nil
-}
-
-// driverWaits reports whether the claim's storage is a CSI driver's.
-func (r *Reconciler) driverWaits(ctx context.Context, s *scope) (bool, error) {
-	driver := s.claim.Annotations[annotationMigratedTo]
-	if driver == "" && s.class != nil {
-		driver = s.class.Provisioner
-	}
-	if driver == "" {
-		return false, nil
-	}
-	found, err := get(ctx, r.Client, types.NamespacedName{Name: driver}, &storagev1.CSIDriver{})
-	return found != nil, err
 }
 
 // ensurePrime makes the DataVolume, once the source is there and a consumer of the claim has a node.

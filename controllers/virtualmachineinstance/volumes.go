@@ -187,7 +187,7 @@ func judgeDataVolume(v volumeState) lack {
 	case cdiv1.PhaseUnset, cdiv1.Pending:
 		return lack{needTime, ReasonImporting, fmt.Sprintf("DataVolume %s is pending%s", dv.Name, because(dv))}
 	}
-	return lack{needTime, ReasonImporting, fmt.Sprintf("%s of DataVolume %s%s%s", verb(dv.Status.Phase), dv.Name, progress(dv), because(dv))}
+	return lack{needTime, ReasonImporting, fmt.Sprintf("%s of DataVolume %s%s%s", verb(dv.Status.Phase), dv.Name, progress(string(dv.Status.Progress)), because(dv))}
 }
 
 func verb(phase cdiv1.DataVolumePhase) string {
@@ -197,9 +197,9 @@ func verb(phase cdiv1.DataVolumePhase) string {
 	return "import"
 }
 
-// progress words a DataVolume's progress, without the digits that change all the time.
-func progress(dv *cdiv1.DataVolume) string {
-	percent, found := strings.CutSuffix(string(dv.Status.Progress), "%")
+// progress words a DataVolume's or claim's progress, without the digits that change all the time.
+func progress(text string) string {
+	percent, found := strings.CutSuffix(text, "%")
 	if !found {
 		return ""
 	}
@@ -217,9 +217,23 @@ func because(dv *cdiv1.DataVolume) string {
 	return ""
 }
 
+// judgePopulation says what a claim with a source lacks although it may be bound.
+func judgePopulation(v volumeState) lack {
+	source, bound := population.Source(v.pvc), v.pvc.Spec.VolumeName != ""
+	switch {
+	case population.Refused(v.pvc), !bound && population.Failed(v.pvc):
+		return lack{needHelp, ReasonImportFailed, fmt.Sprintf("PVC %s is not filled by its %s: %s", v.claim, source, v.pvc.Annotations[population.AnnotationMessage])}
+	case population.Unfilled(v.pvc):
+		return lack{needTime, ReasonImporting, fmt.Sprintf("PVC %s is being filled by its %s", v.claim, source)}
+	case bound && population.Undecided(v.pvc):
+		return lack{needTime, ReasonImporting, fmt.Sprintf("PVC %s is not filled: its %s has yet to be looked at", v.claim, source)}
+	}
+	return lack{need: needNothing}
+}
+
 func judgeClaim(v volumeState) lack {
-	if population.Unfilled(v.pvc) {
-		return lack{needTime, ReasonImporting, fmt.Sprintf("PVC %s is being filled by its %s", v.claim, population.Source(v.pvc))}
+	if l := judgePopulation(v); l.need != needNothing {
+		return l
 	}
 	switch v.pvc.Status.Phase {
 	case corev1.ClaimBound:
@@ -237,6 +251,8 @@ func judgeClaim(v volumeState) lack {
 		return lack{needTime, ReasonUnbound, fmt.Sprintf("PVC %s is unbound: its %s has yet to be looked at", v.claim, population.Source(v.pvc))}
 	case v.class != nil && ptr.Deref(v.class.VolumeBindingMode, "") == storagev1.VolumeBindingWaitForFirstConsumer:
 		return lack{need: needNothing}
+	case population.Chosen(v.pvc) && v.pvc.Spec.VolumeName == "":
+		return lack{needTime, ReasonImporting, fmt.Sprintf("PVC %s is being filled by its %s%s", v.claim, population.Source(v.pvc), progress(v.pvc.Annotations[population.AnnotationProgress]))}
 	}
 	return lack{needTime, ReasonUnbound, fmt.Sprintf("PVC %s is unbound: waiting for %s", v.claim, provisionerOf(v))}
 }

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	virtv1 "kubevirt.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
@@ -32,6 +33,18 @@ func populated(use, volume string) *corev1.PersistentVolumeClaim {
 	pvc.Spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: new("cdi.kubevirt.io"), Kind: "VolumeImportSource", Name: "s"}
 	if use != "" {
 		pvc.Annotations = map[string]string{population.AnnotationUse: use, population.AnnotationFilledBy: population.PrimeName(pvc)}
+	}
+	return pvc
+}
+
+// noted is a claim made just now that says so: names and values by turns.
+func noted(pvc *corev1.PersistentVolumeClaim, notes ...string) *corev1.PersistentVolumeClaim {
+	pvc.CreationTimestamp = metav1.Now()
+	if pvc.Annotations == nil {
+		pvc.Annotations = map[string]string{}
+	}
+	for n := 0; n < len(notes); n += 2 {
+		pvc.Annotations[notes[n]] = notes[n+1]
 	}
 	return pvc
 }
@@ -69,6 +82,10 @@ func TestJudge(t *testing.T) {
 		"a claim that no populator has seen": {volumeState{pvc: populated("", ""), class: class(storagev1.VolumeBindingWaitForFirstConsumer)}, needTime, "VolumeImportSource has yet to be looked at"},
 		"a claim that gets another's volume": {volumeState{pvc: populated("true", ""), class: class(storagev1.VolumeBindingWaitForFirstConsumer)}, needNothing, ""},
 		"a claim that is filled itself":      {volumeState{pvc: populated("false", "v")}, needTime, "being filled by its VolumeImportSource"},
+		"a claim that was just bound":        {volumeState{pvc: noted(populated("", "v"), "pv.kubernetes.io/bound-by-controller", "yes")}, needTime, "VolumeImportSource has yet to be looked at"},
+		"a claim that is refused":            {volumeState{pvc: noted(populated("", "v"), population.AnnotationRefused, "prime-1", population.AnnotationMessage, "no driver")}, needHelp, "not filled by its VolumeImportSource: no driver"},
+		"a claim whose import failed":        {volumeState{pvc: noted(populated("true", ""), "cdi.kubevirt.io/storage.pod.phase", "Failed", population.AnnotationMessage, "checksum"), class: class(storagev1.VolumeBindingWaitForFirstConsumer)}, needHelp, "checksum"},
+		"a claim that is to get a volume":    {volumeState{pvc: noted(populated("true", ""), population.AnnotationProgress, "45.34%"), class: class(storagev1.VolumeBindingImmediate)}, needTime, "being filled by its VolumeImportSource at 45 %"},
 		"a lost claim":                       {volumeState{pvc: claim(corev1.ClaimLost, "fast")}, needHelp, "lost its volume"},
 		"a filled DataVolume":                {volumeState{dataVolume: dataVolume(cdiv1.Succeeded, "", ""), pvc: claim(corev1.ClaimBound, "fast")}, needNothing, ""},
 		"an import says how far it is":       {volumeState{dataVolume: dataVolume(cdiv1.ImportInProgress, "40.13%", "")}, needTime, "import of DataVolume d at 40 %"},

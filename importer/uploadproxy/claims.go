@@ -26,7 +26,7 @@ const annotationPhase = "cdi.kubevirt.io/storage.pod.phase"
 type Cluster struct{ Client client.WithWatch }
 
 // AwaitReady returns once the claim's upload server takes an image, and errs when it will not, or not soon. That of
-// a claim with a VolumeUploadSource is of what fills it.
+// a claim with a VolumeUploadSource is of what fills it; the claim says when it is ready.
 func (c *Cluster) AwaitReady(ctx context.Context, wanted upload.Target) (upload.Target, error) {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
@@ -36,16 +36,11 @@ func (c *Cluster) AwaitReady(ctx context.Context, wanted upload.Target) (upload.
 	}
 	if populated(claim) && !filled(claim) {
 		wanted.Name = population.PrimeName(claim)
-		if !population.InPlace(claim) {
-			if claim, err = c.read(ctx, wanted); err != nil {
-				return wanted, fmt.Errorf("what the image goes to is not there yet: %w; look at the events of the claim that it is for, and try again", err)
-			}
-		}
 	}
 	if ready, err := takes(claim); ready || err != nil {
 		return wanted, err
 	}
-	return wanted, c.await(ctx, claim)
+	return wanted, c.await(ctx, claim, upload.ServerName(wanted.Name))
 }
 
 func (c *Cluster) read(ctx context.Context, wanted upload.Target) (*corev1.PersistentVolumeClaim, error) {
@@ -69,8 +64,8 @@ func filled(claim *corev1.PersistentVolumeClaim) bool {
 	return claim.Annotations[annotationPhase] == string(corev1.PodSucceeded)
 }
 
-// await follows the claim from how it was read.
-func (c *Cluster) await(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
+// await follows the claim from how it was read until pod server takes its image.
+func (c *Cluster) await(ctx context.Context, claim *corev1.PersistentVolumeClaim, server string) error {
 	changes, err := c.Client.Watch(ctx, &corev1.PersistentVolumeClaimList{}, &client.ListOptions{
 		Namespace: claim.Namespace, FieldSelector: one(claim.Name),
 		Raw: fromVersion(claim.ResourceVersion),
@@ -82,7 +77,7 @@ func (c *Cluster) await(ctx context.Context, claim *corev1.PersistentVolumeClaim
 	for {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("the upload server of PVC %s is not ready; look at pod %s, and try again", claim.Name, upload.ServerName(claim.Name))
+			return fmt.Errorf("the upload server of PVC %s is not ready; look at the events of the claim and of pod %s, and try again", claim.Name, server)
 		case change, ok := <-changes.ResultChan():
 			if !ok {
 				return fmt.Errorf("following PVC %s ended early; try again", claim.Name)
@@ -106,6 +101,9 @@ func takes(claim *corev1.PersistentVolumeClaim) (bool, error) {
 	}
 	if filled(claim) {
 		return false, fmt.Errorf("rejecting Upload Request for PVC %s that already finished uploading", claim.Name)
+	}
+	if populated(claim) && !population.Chosen(claim) {
+		return false, nil // what a copied claim says is of another
 	}
 	return claim.Annotations[upload.AnnotationReady] == "true", nil
 }

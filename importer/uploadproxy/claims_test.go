@@ -1,13 +1,16 @@
 package uploadproxy_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/slipway-vm/slipway/importer/uploadproxy"
 	"github.com/slipway-vm/slipway/internal/population"
@@ -35,14 +38,12 @@ func TestAnImageGoesToWhatIsFilledForItsClaim(t *testing.T) {
 		claims   []client.Object
 		to, fail string
 	}{
-		"a DataVolume's":                   {[]client.Object{waiting("disk", false, ready)}, "disk", ""},
-		"another for it":                   {[]client.Object{waiting("disk", true, chosen("true", "true")), waiting("prime-1", false, ready)}, "prime-1", ""},
-		"the claim itself, by its server":  {[]client.Object{waiting("disk", true, chosen("false", "true"))}, "prime-1", ""},
-		"the other is not there yet":       {[]client.Object{waiting("disk", true, nil)}, "", "not there yet"},
-		"it is filled":                     {[]client.Object{waiting("disk", true, map[string]string{phase: "Succeeded"})}, "", "already finished uploading"},
-		"the other is filled, not yet its": {[]client.Object{waiting("disk", true, chosen("true", "")), waiting("prime-1", false, map[string]string{upload.AnnotationTarget: "", phase: "Succeeded"})}, "", "already finished uploading"},
-		"nothing":                          {nil, "", "doesn't exist"},
-		"no upload":                        {[]client.Object{waiting("disk", false, nil)}, "", "is not an upload target"},
+		"a DataVolume's":                  {[]client.Object{waiting("disk", false, ready)}, "disk", ""},
+		"another for it":                  {[]client.Object{waiting("disk", true, chosen("true", "true"))}, "prime-1", ""},
+		"the claim itself, by its server": {[]client.Object{waiting("disk", true, chosen("false", "true"))}, "prime-1", ""},
+		"it is filled":                    {[]client.Object{waiting("disk", true, map[string]string{phase: "Succeeded"})}, "", "already finished uploading"},
+		"nothing":                         {nil, "", "doesn't exist"},
+		"no upload":                       {[]client.Object{waiting("disk", false, nil)}, "", "is not an upload target"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := &uploadproxy.Cluster{Client: fake.NewClientBuilder().WithScheme(scheme.New()).WithObjects(c.claims...).Build()}
@@ -54,5 +55,25 @@ func TestAnImageGoesToWhatIsFilledForItsClaim(t *testing.T) {
 				t.Errorf("got %v, want %q", err, c.fail)
 			}
 		})
+	}
+}
+
+func TestARequestWaitsForWhatIsFilledForItsClaim(t *testing.T) {
+	claim := waiting("disk", true, map[string]string{upload.AnnotationReady: "true"}) // as it was copied
+	base := fake.NewClientBuilder().WithScheme(scheme.New()).WithObjects(claim).Build()
+	watched := interceptor.NewClient(base, interceptor.Funcs{
+		Watch: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
+			changes, err := c.Watch(ctx, list, options...)
+			claim.Annotations = map[string]string{population.AnnotationFilledBy: "prime-1", population.AnnotationUse: "true", upload.AnnotationReady: "true"}
+			if err := c.Update(ctx, claim); err != nil {
+				t.Error(err)
+			}
+			return changes, err
+		},
+	})
+	cluster := &uploadproxy.Cluster{Client: watched}
+	to, err := cluster.AwaitReady(t.Context(), upload.Target{Namespace: "prod", Name: "disk"})
+	if err != nil || to.Name != "prime-1" || len(claim.Annotations) != 3 {
+		t.Errorf("it goes to %q: %v", to.Name, err)
 	}
 }

@@ -3,13 +3,15 @@
 package population
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/slipway-vm/slipway/internal/names"
 )
 
-// Annotations of a claim that is filled so; all but the last are the field's.
+// Annotations of a claim that is filled so; those of names.Domain are Slipway's, the others the field's.
 const (
 	// AnnotationUse is "true" when another claim is filled, whose volume this one then gets, and
 	// "false" when it is filled itself, because its storage binds it whatever its dataSourceRef says.
@@ -21,16 +23,28 @@ const (
 	// AnnotationFilledBy names the DataVolume that fills it, or its other claim. It has the claim's uid
 	// in it, so that what a copy of the claim brings along from elsewhere counts for nothing.
 	AnnotationFilledBy = names.Domain + "filled-by"
+	// AnnotationRefused has that same name, on a claim that is not filled as it is; AnnotationMessage says why.
+	AnnotationRefused = names.Domain + "not-filled"
+	// AnnotationMessage says what is waited for, or why filling has failed.
+	AnnotationMessage = "cdi.kubevirt.io/storage.condition.running.message"
 )
 
 // AnnotationFills on a DataVolume is the claim that it fills: that which controls it, and not one of its own name.
 const AnnotationFills = names.Domain + "fills"
 
-// annotationPhase and phaseSucceeded say of any claim that it is filled.
+// annotationPhase says of any claim how its filling ended, annotationClonePhase of a clone, and
+// annotationByController that Kubernetes chose its volume.
 const (
-	annotationPhase = "cdi.kubevirt.io/storage.pod.phase"
-	phaseSucceeded  = "Succeeded"
+	annotationPhase        = "cdi.kubevirt.io/storage.pod.phase"
+	annotationClonePhase   = "cdi.kubevirt.io/clonePhase"
+	annotationByController = "pv.kubernetes.io/bound-by-controller"
+	phaseSucceeded         = "Succeeded"
+	phaseFailed            = "Failed"
 )
+
+// lateness is how old a claim may be that is bound when it is first seen. Storage that does not wait
+// binds a claim within moments; an older one may be in use.
+const lateness = 2 * time.Minute
 
 // Source returns the kind of the source that fills claim, "" when none of CDI's does.
 func Source(claim *corev1.PersistentVolumeClaim) string {
@@ -48,9 +62,18 @@ func Source(claim *corev1.PersistentVolumeClaim) string {
 // PrimeName is the name of the DataVolume that fills claim or its other claim, and of that.
 func PrimeName(claim *corev1.PersistentVolumeClaim) string { return "prime-" + string(claim.UID) }
 
-// Undecided reports whether claim has a source, no volume, and nobody has seen to it yet.
+// Late reports whether claim may have been bound, empty, before its populator could see it: not long
+// ago, by Kubernetes itself, and never filled. Whatever else is bound may hold somebody's data.
+func Late(claim *corev1.PersistentVolumeClaim, now time.Time) bool {
+	notes := claim.Annotations
+	return notes[annotationByController] == "yes" && notes[annotationPhase] == "" && notes[annotationClonePhase] == "" &&
+		now.Sub(claim.CreationTimestamp.Time) < lateness
+}
+
+// Undecided reports whether claim has a source, and nobody has seen to it yet: it has no volume, or
+// an empty one since a moment ago.
 func Undecided(claim *corev1.PersistentVolumeClaim) bool {
-	return Source(claim) != "" && claim.Spec.VolumeName == "" && !Chosen(claim)
+	return Source(claim) != "" && !Chosen(claim) && (claim.Spec.VolumeName == "" || Late(claim, time.Now()))
 }
 
 // Chosen reports whether it is decided how claim is filled.
@@ -65,7 +88,17 @@ func InPlace(claim *corev1.PersistentVolumeClaim) bool {
 
 // Awaited reports whether claim is yet to be filled, in whichever way.
 func Awaited(claim *corev1.PersistentVolumeClaim) bool {
-	return Source(claim) != "" && (claim.Spec.VolumeName == "" || Unfilled(claim))
+	return Source(claim) != "" && (claim.Spec.VolumeName == "" || Undecided(claim) || Unfilled(claim) || Refused(claim))
+}
+
+// Refused reports whether claim is not filled as it is; bound or not, it has no disk.
+func Refused(claim *corev1.PersistentVolumeClaim) bool {
+	return Source(claim) != "" && claim.Annotations[AnnotationRefused] == PrimeName(claim)
+}
+
+// Failed reports whether filling claim has failed for good.
+func Failed(claim *corev1.PersistentVolumeClaim) bool {
+	return Chosen(claim) && claim.Annotations[annotationPhase] == phaseFailed
 }
 
 // Unfilled reports whether claim is filled itself, and is not whole yet.

@@ -2,8 +2,10 @@ package population_test
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-vm/slipway/internal/population"
 )
@@ -24,11 +26,20 @@ func TestAClaimSaysHowItIsFilled(t *testing.T) {
 			c.Annotations = map[string]string{population.AnnotationFilledBy: "prime-1", population.AnnotationUse: use, "cdi.kubevirt.io/storage.pod.phase": phase}
 		}
 	}
+	bound := func(age time.Duration, by string) func(*corev1.PersistentVolumeClaim) {
+		return func(c *corev1.PersistentVolumeClaim) {
+			c.Spec.VolumeName, c.CreationTimestamp = "v", metav1.NewTime(time.Now().Add(-age))
+			c.Annotations = map[string]string{"pv.kubernetes.io/bound-by-controller": by}
+		}
+	}
 	for name, c := range map[string]struct {
 		change                               func(*corev1.PersistentVolumeClaim)
 		source                               string
 		undecided, chosen, inPlace, unfilled bool
 	}{
+		"one that was just bound":    {bound(time.Second, "yes"), "VolumeImportSource", true, false, false, false},
+		"one bound long ago":         {bound(time.Hour, "yes"), "VolumeImportSource", false, false, false, false},
+		"one just bound by its user": {bound(time.Second, ""), "VolumeImportSource", false, false, false, false},
 		"a new claim":                {func(*corev1.PersistentVolumeClaim) {}, "VolumeImportSource", true, false, false, false},
 		"one that has a volume":      {func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "v" }, "VolumeImportSource", false, false, false, false},
 		"one with another claim":     {chosen("true", ""), "VolumeImportSource", false, true, false, false},
@@ -50,6 +61,30 @@ func TestAClaimSaysHowItIsFilled(t *testing.T) {
 			}
 			if population.Undecided(got) != c.undecided || population.Chosen(got) != c.chosen || population.InPlace(got) != c.inPlace || population.Unfilled(got) != c.unfilled {
 				t.Errorf("undecided %t, chosen %t, in place %t, unfilled %t", population.Undecided(got), population.Chosen(got), population.InPlace(got), population.Unfilled(got))
+			}
+		})
+	}
+}
+
+func TestWhoeverUsesAClaimWaitsUntilItIsFilled(t *testing.T) {
+	with := func(volume string, notes map[string]string) func(*corev1.PersistentVolumeClaim) {
+		return func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName, c.Annotations = volume, notes }
+	}
+	for name, c := range map[string]struct {
+		change                   func(*corev1.PersistentVolumeClaim)
+		awaited, refused, failed bool
+	}{
+		"unbound":              {with("", nil), true, false, false},
+		"its user's volume":    {with("v", nil), false, false, false},
+		"bound and refused":    {with("v", map[string]string{population.AnnotationRefused: "prime-1"}), true, true, false},
+		"a copy of such":       {with("v", map[string]string{population.AnnotationRefused: "prime-2"}), false, false, false},
+		"it failed":            {with("", map[string]string{population.AnnotationFilledBy: "prime-1", "cdi.kubevirt.io/storage.pod.phase": "Failed"}), true, false, true},
+		"what it is of failed": {with("", map[string]string{population.AnnotationFilledBy: "prime-2", "cdi.kubevirt.io/storage.pod.phase": "Failed"}), true, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := claim(c.change)
+			if population.Awaited(got) != c.awaited || population.Refused(got) != c.refused || population.Failed(got) != c.failed {
+				t.Errorf("awaited %t, refused %t, failed %t", population.Awaited(got), population.Refused(got), population.Failed(got))
 			}
 		})
 	}
