@@ -20,6 +20,7 @@ import (
 	"github.com/slipway-vm/slipway/controllers/instancetype"
 	"github.com/slipway-vm/slipway/internal/keep"
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/rename"
 	"github.com/slipway-vm/slipway/internal/scheme"
 	"github.com/slipway-vm/slipway/tests/fixture"
 	"github.com/slipway-vm/slipway/tests/fixture/apiserver"
@@ -50,6 +51,29 @@ func TestVolumesOutliveTheirVM(t *testing.T) {
 				break
 			}
 		}
+	}
+
+	t.Run("and the VM whose rename is taken back", func(t *testing.T) { leaveNoRecord(t, c) })
+}
+
+// A VM that was to take the place of another one never had its disks.
+func leaveNoRecord(t *testing.T, c client.WithWatch) {
+	k := newKeeper(t, c)
+	shop := fixture.VM(k.namespace, "shop", fixture.Strategy(virtv1.RunStrategyHalted))
+	shop.Annotations = map[string]string{keep.AnnotationVolumes: "true", rename.AnnotationOrigin: rename.Origin{Name: "web", UID: k.web.UID}.String()}
+	shop.Finalizers = []string{virtv1.VirtualMachineControllerFinalizer}
+	k.must(c.Create(t.Context(), shop))
+	k.must(c.Delete(t.Context(), shop))
+	r := &Reconciler{Client: c, live: c, resolver: instancetype.Resolver{Reader: c}, events: events.NewFakeRecorder(100), now: time.Now}
+	_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(shop)})
+	k.must(err)
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(shop), shop); !apierrors.IsNotFound(err) {
+		t.Errorf("the VM is still there: %v", err)
+	}
+	records := &appsv1.ControllerRevisionList{}
+	k.must(c.List(t.Context(), records, client.InNamespace(k.namespace)))
+	if len(records.Items) > 0 {
+		t.Errorf("it left %+v", records.Items)
 	}
 }
 
