@@ -21,7 +21,10 @@ func TestAVMThatKeepsItsVolumesHearsOfThem(t *testing.T) {
 	namespace := c.namespace(t)
 	vm := newVM(namespace, "web")
 	fixture.Strategy(virtv1.RunStrategyHalted)(vm)
-	fixture.Template("data", fixture.DataVolume(namespace, "data", "1Gi"))(vm)
+	c.snappedClasses(t)
+	disk := fixture.DataVolume(namespace, "data", "1Gi")
+	disk.Spec.Storage.StorageClassName, disk.Spec.Storage.AccessModes = new("snapped"), []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+	fixture.Template("data", disk)(vm)
 	vm.Annotations = map[string]string{keep.AnnotationVolumes: "true"}
 	must(t, c.Create(t.Context(), vm))
 	key := client.ObjectKey{Namespace: namespace, Name: "data"}
