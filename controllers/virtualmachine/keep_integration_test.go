@@ -87,14 +87,20 @@ func newKeeper(t *testing.T, c client.WithWatch) *keeper {
 	k.web.Annotations = map[string]string{keep.AnnotationVolumes: "true"}
 	k.web.Finalizers = []string{virtv1.VirtualMachineControllerFinalizer}
 	k.must(c.Create(t.Context(), k.web))
-	state := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
-		Namespace: k.namespace, Name: "state", Labels: map[string]string{names.LabelState: "web"},
-		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(k.web, virtv1.VirtualMachineGroupVersionKind)},
-	}}
-	state.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
-	state.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("10Mi")}
-	k.must(c.Create(t.Context(), state))
+	k.claim("state", k.web, map[string]string{names.LabelState: "web"})
 	return k
+}
+
+// claim makes a claim of a VM.
+func (k *keeper) claim(name string, of *virtv1.VirtualMachine, labels map[string]string) {
+	k.t.Helper()
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+		Namespace: k.namespace, Name: name, Labels: labels,
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(of, virtv1.VirtualMachineGroupVersionKind)},
+	}}
+	claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+	claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("10Mi")}
+	k.must(k.Create(k.t.Context(), claim))
 }
 
 func (k *keeper) must(err error) {
@@ -147,6 +153,9 @@ func outlive(t *testing.T, c client.WithWatch, b *killed.Writes) {
 	if len(records.Items) != 1 {
 		t.Fatalf("the records are %+v", records.Items)
 	}
+	other := fixture.VM(k.namespace, "other")
+	other.UID = "other-uid"
+	k.claim("others", other, map[string]string{keep.LabelFor: string(k.web.UID)})
 	again, err := keep.Again(&records.Items[0])
 	k.must(err)
 	k.must(c.Create(t.Context(), again))
@@ -155,6 +164,11 @@ func outlive(t *testing.T, c client.WithWatch, b *killed.Writes) {
 	k.keptFor(again)
 	if _, noted := again.Annotations[keep.AnnotationRecord]; noted || again.Spec.Template.Spec.Domain.Firmware.UUID != FirmwareUUID(k.web.UID) {
 		t.Errorf("the VM is %+v", again)
+	}
+	others := &corev1.PersistentVolumeClaim{}
+	k.must(c.Get(t.Context(), client.ObjectKey{Namespace: k.namespace, Name: "others"}, others))
+	if others.Labels[keep.LabelFor] != string(k.web.UID) {
+		t.Errorf("another VM's claim was taken: %v", others.Labels)
 	}
 	k.must(c.List(t.Context(), records, client.InNamespace(k.namespace), client.MatchingLabels{keep.LabelRecord: "true"}))
 	if len(records.Items) > 0 {
