@@ -11,6 +11,7 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/slipway-vm/slipway/controllers/cdiconfig"
+	"github.com/slipway-vm/slipway/internal/keep"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/population"
 	"github.com/slipway-vm/slipway/internal/upload"
@@ -46,6 +47,7 @@ func buildClaim(in claimInput) (*corev1.PersistentVolumeClaim, error) {
 			OwnerReferences: []metav1.OwnerReference{owner(dv)},
 		},
 	}
+	delete(claim.Labels, keep.LabelFor) // it is the DataVolume that is kept; what is copied from the claim is not
 	setAll(&claim.Labels, in.Labels)
 	setAll(&claim.Labels, map[string]string{labelApp: labelAppValue})
 	for _, name := range []string{annotationLastApplied, AnnotationPodPhase, AnnotationFailure, AnnotationRestarts, names.AnnotationDigest, annotationBroughtFrom, upload.AnnotationReady, population.AnnotationUse, population.AnnotationFilledBy} {

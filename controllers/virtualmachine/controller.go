@@ -7,10 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	virtv1 "kubevirt.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -50,6 +52,7 @@ func SetupWithManager(mgr ctrl.Manager) error {
 		For(&virtv1.VirtualMachine{}).
 		Owns(&virtv1.VirtualMachineInstance{}).
 		Owns(&cdiv1.DataVolume{}).
+		Watches(&cdiv1.DataVolume{}, handler.EnqueueRequestsFromMapFunc(r.namers)).
 		Watches(&virtv1.VirtualMachine{}, handler.EnqueueRequestsFromMapFunc(counterparts)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4}).
 		Complete(r)
@@ -127,6 +130,26 @@ func counterparts(_ context.Context, vm client.Object) []ctrl.Request {
 	for _, name := range []string{rename.Target(vm), origin.Name} {
 		if name != "" {
 			found = append(found, ctrl.Request{NamespacedName: client.ObjectKey{Namespace: vm.GetNamespace(), Name: name}})
+		}
+	}
+	return found
+}
+
+// namers are the VMs whose templates name dv, when that is nobody's: it is kept for one of them, or was for an earlier one.
+func (r *Reconciler) namers(ctx context.Context, dv client.Object) []ctrl.Request {
+	if metav1.GetControllerOf(dv) != nil {
+		return nil
+	}
+	all := &virtv1.VirtualMachineList{}
+	if err := r.List(ctx, all, client.InNamespace(dv.GetNamespace())); err != nil {
+		log.FromContext(ctx).Error(err, "Listing VirtualMachines failed")
+		return nil
+	}
+	var found []ctrl.Request
+	for i := range all.Items {
+		named := func(template virtv1.DataVolumeTemplateSpec) bool { return template.Name == dv.GetName() }
+		if slices.ContainsFunc(all.Items[i].Spec.DataVolumeTemplates, named) {
+			found = append(found, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
 		}
 	}
 	return found

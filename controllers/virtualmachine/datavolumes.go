@@ -12,6 +12,7 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/slipway-vm/slipway/internal/keep"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/namespace"
 )
@@ -64,21 +65,22 @@ func (r *Reconciler) claimExists(ctx context.Context, namespace, name string) (b
 	return true, nil
 }
 
-// dataVolume makes the DataVolume of a template; the VM owns it, so it goes with the VM.
+// dataVolume makes the DataVolume of a template; the VM owns it, so it goes with the VM, unless that keeps its volumes.
 func dataVolume(vm *virtv1.VirtualMachine, template virtv1.DataVolumeTemplateSpec) *cdiv1.DataVolume {
 	labels := maps.Clone(template.Labels)
 	if labels == nil {
 		labels = map[string]string{}
 	}
 	labels[virtv1.CreatedByLabel] = string(vm.UID)
-	return &cdiv1.DataVolume{
+	dv := &cdiv1.DataVolume{
 		ObjectMeta: metav1.ObjectMeta{
-			Name:            template.Name,
-			Namespace:       vm.Namespace,
-			Labels:          labels,
-			Annotations:     maps.Clone(template.Annotations),
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(vm, virtv1.VirtualMachineGroupVersionKind)},
+			Name:        template.Name,
+			Namespace:   vm.Namespace,
+			Labels:      labels,
+			Annotations: maps.Clone(template.Annotations),
 		},
 		Spec: *template.Spec.DeepCopy(),
 	}
+	keep.Give(dv, vm)
+	return dv
 }

@@ -110,7 +110,8 @@ func (h handover) labels(object *metav1.PartialObjectMetadata) map[string]string
 			labels[virtv1.CreatedByLabel] = string(h.to.UID)
 		}
 	}
-	if isStateOf(object, h.from) && (owned || metav1.GetControllerOf(object) == nil) {
+	earlier := keep.ForAnother(object, h.from.UID) && keep.ForAnother(object, h.to.UID) // an earlier VM of the name left it
+	if isStateOf(object, h.from) && !earlier && (owned || metav1.GetControllerOf(object) == nil) {
 		maps.Copy(labels, stateLabels(h.to.Name))
 	}
 	return labels

@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	virtv1 "kubevirt.io/api/core/v1"
 
+	"github.com/slipway-vm/slipway/internal/keep"
 	"github.com/slipway-vm/slipway/internal/names"
 )
 
@@ -67,6 +68,8 @@ func TestWhatIsOthersStaysTheirs(t *testing.T) {
 		"another VM's state of the name":    {ofVM(third, claim(map[string]string{names.LabelState: "web"})), false},
 		"a disk of nobody":                  {new(claim(nil)), false},
 		"the state that a user brought":     {new(claim(map[string]string{names.LabelState: "web"})), true},
+		"the state kept for an earlier VM":  {new(claim(map[string]string{names.LabelState: "web", keep.LabelFor: "earlier-uid"})), false},
+		"the state that is kept for it":     {new(claim(map[string]string{names.LabelState: "web", keep.LabelFor: "vm-uid"})), true},
 		"a state of another name":           {new(claim(map[string]string{names.LabelState: "third"})), false},
 		"what the VM owns beside a third":   {&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: "third-uid"}, {UID: "vm-uid"}}}}, true},
 		"an object with a label of its own": {&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{virtv1.CreatedByLabel: "vm-uid"}}}, false},

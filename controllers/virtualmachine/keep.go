@@ -18,6 +18,7 @@ import (
 	"github.com/slipway-vm/slipway/internal/keep"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/namespace"
+	"github.com/slipway-vm/slipway/internal/rename"
 )
 
 // The volumes of a VM that asks for it belong to nobody, so that no garbage collector takes them, whichever way the VM is deleted: a
@@ -35,7 +36,7 @@ func (r *Reconciler) keepVolumes(ctx context.Context, s *scope) error {
 	owned := func(volume client.Object) bool { return place(volume.GetOwnerReferences(), s.vm.UID) >= 0 }
 	return r.changeVolumes(ctx, from, s.vm, owned, func(volume client.Object) {
 		volume.SetOwnerReferences(slices.DeleteFunc(volume.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return owner.UID == s.vm.UID }))
-		label(volume, keep.LabelFor, string(s.vm.UID))
+		keep.For(volume, s.vm.UID)
 	})
 }
 
@@ -69,11 +70,13 @@ func (r *Reconciler) takeKept(ctx context.Context, s *scope) error {
 
 // giveKept says that what was kept for the VM of uid was is kept for vm.
 func (r *Reconciler) giveKept(ctx context.Context, vm *virtv1.VirtualMachine, was types.UID) error {
-	kept := func(volume client.Object) bool { return volume.GetLabels()[keep.LabelFor] == string(was) }
+	kept := func(volume client.Object) bool {
+		return volume.GetLabels()[keep.LabelFor] == string(was) && metav1.GetControllerOf(volume) == nil
+	}
 	return r.changeVolumes(ctx, r.live, vm, kept, func(volume client.Object) {
-		label(volume, keep.LabelFor, string(vm.UID))
-		if volume.GetLabels()[virtv1.CreatedByLabel] == string(was) {
-			label(volume, virtv1.CreatedByLabel, string(vm.UID))
+		keep.For(volume, vm.UID)
+		if labels := volume.GetLabels(); labels[virtv1.CreatedByLabel] == string(was) {
+			labels[virtv1.CreatedByLabel] = string(vm.UID)
 		}
 	})
 }
@@ -110,19 +113,16 @@ func (r *Reconciler) changeVolumes(ctx context.Context, from client.Reader, vm *
 	return nil
 }
 
-func label(object client.Object, key, value string) {
-	labels := object.GetLabels()
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	labels[key] = value
-	object.SetLabels(labels)
-}
-
-// recordDeleted writes down what a VM was whose volumes are kept, and what its guest was known by.
+// recordDeleted writes down what a VM was whose volumes are kept, and what its guest was known by. One that was to take the place of a
+// VM that stays never had its disks.
 func (r *Reconciler) recordDeleted(ctx context.Context, s *scope) error {
 	if !keep.Volumes(s.vm) || !controllerutil.ContainsFinalizer(s.vm, virtv1.VirtualMachineControllerFinalizer) {
 		return nil
+	}
+	if _, arriving := rename.OriginOf(s.vm); arriving {
+		if old, err := r.origin(ctx, s); err != nil || old != nil && old.DeletionTimestamp == nil {
+			return err
+		}
 	}
 	vm := s.vm.DeepCopy()
 	if vm.Spec.Template != nil {

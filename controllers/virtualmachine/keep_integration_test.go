@@ -20,6 +20,7 @@ import (
 	"github.com/slipway-vm/slipway/controllers/instancetype"
 	"github.com/slipway-vm/slipway/internal/keep"
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/rename"
 	"github.com/slipway-vm/slipway/internal/scheme"
 	"github.com/slipway-vm/slipway/tests/fixture"
 	"github.com/slipway-vm/slipway/tests/fixture/apiserver"
@@ -51,6 +52,29 @@ func TestVolumesOutliveTheirVM(t *testing.T) {
 			}
 		}
 	}
+
+	t.Run("and the VM whose rename is taken back", func(t *testing.T) { leaveNoRecord(t, c) })
+}
+
+// A VM that was to take the place of another one never had its disks.
+func leaveNoRecord(t *testing.T, c client.WithWatch) {
+	k := newKeeper(t, c)
+	shop := fixture.VM(k.namespace, "shop", fixture.Strategy(virtv1.RunStrategyHalted))
+	shop.Annotations = map[string]string{keep.AnnotationVolumes: "true", rename.AnnotationOrigin: rename.Origin{Name: "web", UID: k.web.UID}.String()}
+	shop.Finalizers = []string{virtv1.VirtualMachineControllerFinalizer}
+	k.must(c.Create(t.Context(), shop))
+	k.must(c.Delete(t.Context(), shop))
+	r := &Reconciler{Client: c, live: c, resolver: instancetype.Resolver{Reader: c}, events: events.NewFakeRecorder(100), now: time.Now}
+	_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(shop)})
+	k.must(err)
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(shop), shop); !apierrors.IsNotFound(err) {
+		t.Errorf("the VM is still there: %v", err)
+	}
+	records := &appsv1.ControllerRevisionList{}
+	k.must(c.List(t.Context(), records, client.InNamespace(k.namespace)))
+	if len(records.Items) > 0 {
+		t.Errorf("it left %+v", records.Items)
+	}
 }
 
 func newKeeper(t *testing.T, c client.WithWatch) *keeper {
@@ -63,14 +87,20 @@ func newKeeper(t *testing.T, c client.WithWatch) *keeper {
 	k.web.Annotations = map[string]string{keep.AnnotationVolumes: "true"}
 	k.web.Finalizers = []string{virtv1.VirtualMachineControllerFinalizer}
 	k.must(c.Create(t.Context(), k.web))
-	state := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
-		Namespace: k.namespace, Name: "state", Labels: map[string]string{names.LabelState: "web"},
-		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(k.web, virtv1.VirtualMachineGroupVersionKind)},
-	}}
-	state.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
-	state.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("10Mi")}
-	k.must(c.Create(t.Context(), state))
+	k.claim("state", k.web, map[string]string{names.LabelState: "web"})
 	return k
+}
+
+// claim makes a claim of a VM.
+func (k *keeper) claim(name string, of *virtv1.VirtualMachine, labels map[string]string) {
+	k.t.Helper()
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+		Namespace: k.namespace, Name: name, Labels: labels,
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(of, virtv1.VirtualMachineGroupVersionKind)},
+	}}
+	claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+	claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("10Mi")}
+	k.must(k.Create(k.t.Context(), claim))
 }
 
 func (k *keeper) must(err error) {
@@ -123,6 +153,9 @@ func outlive(t *testing.T, c client.WithWatch, b *killed.Writes) {
 	if len(records.Items) != 1 {
 		t.Fatalf("the records are %+v", records.Items)
 	}
+	other := fixture.VM(k.namespace, "other")
+	other.UID = "other-uid"
+	k.claim("others", other, map[string]string{keep.LabelFor: string(k.web.UID)})
 	again, err := keep.Again(&records.Items[0])
 	k.must(err)
 	k.must(c.Create(t.Context(), again))
@@ -131,6 +164,11 @@ func outlive(t *testing.T, c client.WithWatch, b *killed.Writes) {
 	k.keptFor(again)
 	if _, noted := again.Annotations[keep.AnnotationRecord]; noted || again.Spec.Template.Spec.Domain.Firmware.UUID != FirmwareUUID(k.web.UID) {
 		t.Errorf("the VM is %+v", again)
+	}
+	others := &corev1.PersistentVolumeClaim{}
+	k.must(c.Get(t.Context(), client.ObjectKey{Namespace: k.namespace, Name: "others"}, others))
+	if others.Labels[keep.LabelFor] != string(k.web.UID) {
+		t.Errorf("another VM's claim was taken: %v", others.Labels)
 	}
 	k.must(c.List(t.Context(), records, client.InNamespace(k.namespace), client.MatchingLabels{keep.LabelRecord: "true"}))
 	if len(records.Items) > 0 {

@@ -104,7 +104,7 @@ func (r *Reconciler) those(ctx context.Context, namespace string, chosen func(*c
 }
 
 // todo are the steps of a pass. Whatever can be known before the guest is made to stand still is asked before that. What
-// the new VM was made with stays until its disks do not need it any more; of a clone that has failed it goes at once. The API
+// the new VM was made with stays until its disks do not need it any more, whatever has become of the VM; of a clone that has failed it goes at once. The API
 // server's garbage collector clears up after a clone that is deleted.
 func (r *Reconciler) todo(s *scope) []func(context.Context, *scope) error {
 	switch {
@@ -113,10 +113,10 @@ func (r *Reconciler) todo(s *scope) []func(context.Context, *scope) error {
 	case s.clone.Status.Phase == clonev1.Failed:
 		return []func(context.Context, *scope) error{r.clear}
 	case s.clone.Status.Phase == clonev1.Succeeded:
-		return []func(context.Context, *scope) error{r.goWithTarget, r.awaitClaims, r.clear}
+		return []func(context.Context, *scope) error{r.awaitClaims, r.clear, r.goWithTarget}
 	}
 	return []func(context.Context, *scope) error{
-		r.checkTarget, r.findSource, r.takeSnapshot, r.awaitSnapshot, r.startRestore, r.awaitRestore, r.finish,
+		r.checkMade, r.checkTarget, r.findSource, r.takeSnapshot, r.awaitSnapshot, r.startRestore, r.awaitRestore, r.finish,
 	}
 }
 

@@ -58,6 +58,8 @@ func TestAClone(t *testing.T) {
 		"whose restore fails":                  restoreFails,
 		"that cannot be leaves nothing behind": impossible,
 		"in its former version":                former,
+		"outlives its VM for its claims":       ofRenamed,
+		"whose names are taken":                namesTaken,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, c) })
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 	clonev1 "kubevirt.io/api/clone/v1beta1"
@@ -25,6 +26,8 @@ type scope struct {
 	// snapshot and restore are those that the clone works with, nil while there are none; set by read, takeSnapshot and startRestore.
 	snapshot *snapshotv1.VirtualMachineSnapshot
 	restore  *snapshotv1.VirtualMachineRestore
+	// foreign is what others made under a name of the clone's own snapshot or restore; nil when nothing is.
+	foreign client.Object
 	// content is the snapshot's, once that is ready; set by awaitSnapshot.
 	content *snapshotv1.VirtualMachineSnapshotContent
 	// target is the VM of the target's name, nil while there is none. It need not be the clone's.
@@ -76,10 +79,18 @@ func (r *Reconciler) read(ctx context.Context, key client.ObjectKey) (*scope, er
 			return nil, err
 		}
 	}
-	if snapshot.UID != "" {
+	switch {
+	case snapshot.UID == "":
+	case ofMachine(s.clone) && !metav1.IsControlledBy(snapshot, s.clone):
+		s.foreign = snapshot
+	default:
 		s.snapshot = snapshot
 	}
-	if restore.UID != "" {
+	switch {
+	case restore.UID == "":
+	case !metav1.IsControlledBy(restore, s.clone):
+		s.foreign = restore
+	default:
 		s.restore = restore
 	}
 	if target.UID != "" {

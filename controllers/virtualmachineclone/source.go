@@ -19,6 +19,14 @@ import (
 	"github.com/slipway-vm/slipway/internal/steps"
 )
 
+// checkMade refuses what others made under a name of the clone's.
+func (r *Reconciler) checkMade(_ context.Context, s *scope) error {
+	if s.foreign == nil {
+		return nil
+	}
+	return fail(reasonForeign, "%s exists and is not clone %s's; delete it and the clone, and make the clone again", s.foreign.GetName(), s.clone.Name)
+}
+
 // checkTarget waits while the target's name is another VM's.
 func (r *Reconciler) checkTarget(_ context.Context, s *scope) error {
 	if s.begun() || s.target == nil {

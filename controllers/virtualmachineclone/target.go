@@ -96,7 +96,7 @@ func (r *Reconciler) finish(_ context.Context, s *scope) error {
 	return nil
 }
 
-// goWithTarget deletes the clone when its VM is gone, so that another can be made from the same manifest.
+// goWithTarget deletes the clone when its VM is gone, or is renamed, so that another can be made from the same manifest.
 func (r *Reconciler) goWithTarget(ctx context.Context, s *scope) error {
 	if s.target != nil {
 		return nil
@@ -111,7 +111,7 @@ func (r *Reconciler) goWithTarget(ctx context.Context, s *scope) error {
 // awaitClaims waits until the VM's disks do not need the snapshot any more.
 func (r *Reconciler) awaitClaims(ctx context.Context, s *scope) error {
 	if settled(s.clone) {
-		return steps.ErrDone
+		return nil
 	}
 	claims := &corev1.PersistentVolumeClaimList{}
 	if err := r.live.List(ctx, claims, client.InNamespace(s.clone.Namespace)); err != nil {

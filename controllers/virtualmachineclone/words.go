@@ -8,7 +8,7 @@ import (
 	virtv1 "kubevirt.io/api/core/v1"
 )
 
-// Reasons of events, in the field's words but for the failures of a snapshot or restore, for which it has none.
+// Reasons of events, in the field's words but for the failures of a snapshot or restore, and for others' objects, for which it has none.
 const (
 	reasonSnapshotCreated = "SnapshotCreated"
 	reasonSnapshotReady   = "SnapshotReady"
@@ -24,6 +24,7 @@ const (
 	reasonContent         = "SnapshotContentInvalid"
 	reasonRestoreNotMade  = "RestoreCreationFailed"
 	reasonRestoreFailed   = "RestoreFailed"
+	reasonForeign         = "NameTaken"
 )
 
 // Words of conditions, in the field's.

@@ -16,6 +16,7 @@ import (
 	"github.com/slipway-vm/slipway/controllers/datavolume"
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/pod"
 	"github.com/slipway-vm/slipway/controllers/virtualmachinesnapshot"
+	"github.com/slipway-vm/slipway/internal/keep"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/population"
 )
@@ -126,7 +127,8 @@ func (r *Reconciler) readState(ctx context.Context, s *scope, vm *virtv1.Virtual
 	for i := range states.Items {
 		claim := &states.Items[i]
 		by := metav1.GetControllerOf(claim)
-		if claim.DeletionTimestamp == nil && (by == nil || by.UID == vm.UID) && !s.has(claim.Name) {
+		its := by == nil && !keep.ForAnother(claim, vm.UID) || by != nil && by.UID == vm.UID
+		if its && claim.DeletionTimestamp == nil && !s.has(claim.Name) {
 			s.volumes = append(s.volumes, volumeOf(claim, false))
 		}
 	}

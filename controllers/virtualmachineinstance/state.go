@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/pod"
+	"github.com/slipway-vm/slipway/internal/keep"
 	"github.com/slipway-vm/slipway/internal/names"
 )
 
@@ -45,7 +46,7 @@ func (r *Reconciler) makeState(ctx context.Context, s *scope) error {
 
 // findState returns the claim of vmi's state, nil when there is none. A claim without an
 // owner, such as a user brings from a backup, is as good as our own; one that goes with
-// an earlier VM of the name is not ours.
+// an earlier VM of the name, or is kept for it, is not ours.
 func findState(ctx context.Context, from client.Reader, vmi *virtv1.VirtualMachineInstance) (*corev1.PersistentVolumeClaim, error) {
 	list := &corev1.PersistentVolumeClaimList{}
 	if err := from.List(ctx, list, client.InNamespace(vmi.Namespace), client.MatchingLabels(pod.StateLabels(vmi))); err != nil {
@@ -63,7 +64,7 @@ func findState(ctx context.Context, from client.Reader, vmi *virtv1.VirtualMachi
 
 func ownsOrNobody(claim *corev1.PersistentVolumeClaim, owner types.UID) bool {
 	controller := metav1.GetControllerOf(claim)
-	return controller == nil || controller.UID == owner
+	return !keep.ForAnother(claim, owner) && (controller == nil || controller.UID == owner)
 }
 
 // older orders claims by age, then name, so that every pass takes the same.

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/pod"
+	"github.com/slipway-vm/slipway/internal/keep"
 	"github.com/slipway-vm/slipway/internal/names"
 )
 
@@ -70,13 +71,17 @@ func unseenStateClaim(t *testing.T, w *world) {
 	}
 }
 
-// State that goes with an earlier VM of the name is not this one's.
+// State that goes with an earlier VM of the name, or is kept for it, is not this one's.
 func stateClaimOfAnEarlierVM(t *testing.T, w *world) {
 	earlier := pod.StateClaim(w.vmi, w.keeps())
+	kept := earlier.DeepCopy()
 	earlier.OwnerReferences[0].UID = "of-an-earlier-one"
 	w.must(w.Create(t.Context(), earlier))
+	kept.OwnerReferences = nil
+	keep.For(kept, "of-an-earlier-one")
+	w.must(w.Create(t.Context(), kept))
 	w.pass()
-	if got := w.mounted(); got == "" || got == earlier.Name {
+	if got := w.mounted(); got == "" || got == earlier.Name || got == kept.Name {
 		t.Errorf("state is on %q", got)
 	}
 }

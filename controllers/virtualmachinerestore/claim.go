@@ -2,6 +2,7 @@ package virtualmachinerestore
 
 import (
 	"maps"
+	"strings"
 
 	csiv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +13,8 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/slipway-vm/slipway/controllers/datavolume"
+	"github.com/slipway-vm/slipway/internal/keep"
+	"github.com/slipway-vm/slipway/internal/names"
 )
 
 // newClaim makes the claim of one volume: as it was when the snapshot was taken, and as large as size at least.
@@ -24,6 +27,7 @@ func newClaim(restore *snapshotv1.VirtualMachineRestore, content *snapshotv1.Vir
 		},
 		Spec: was.Spec,
 	}
+	maps.DeleteFunc(claim.Labels, func(key, _ string) bool { return strings.HasPrefix(key, names.Domain) }) // whom the old one was kept for, say
 	if claim.Labels == nil {
 		claim.Labels = map[string]string{}
 	}
@@ -59,10 +63,10 @@ func newDataVolume(restore *snapshotv1.VirtualMachineRestore, vm *virtv1.Virtual
 	dv := &cdiv1.DataVolume{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: vm.Namespace, Name: template.Name, Labels: template.Labels, Annotations: template.Annotations,
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(vm, virtv1.VirtualMachineGroupVersionKind)},
 		},
 		Spec: template.Spec,
 	}
+	keep.Give(dv, vm)
 	if dv.Labels == nil {
 		dv.Labels = map[string]string{}
 	}

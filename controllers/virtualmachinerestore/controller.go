@@ -109,11 +109,11 @@ func (r *Reconciler) those(ctx context.Context, namespace string, chosen func(*s
 }
 
 // todo are the steps of a pass. Nothing is asked of the VM before there is something to restore it from, nothing is
-// made before the VM stands still and is locked, and its disks are there before it names them. What it had before
+// made before the VM stands still and is locked, and its disks are there, and have what they are filled from, before it names them. What it had before
 // goes after that. A restore that is deleted too early takes back what it made.
 func (r *Reconciler) todo(s *scope) []func(context.Context, *scope) error {
 	begin := []func(context.Context, *scope) error{
-		r.protect, r.findSnapshot, r.checkTarget, r.stopTarget, r.lock, r.recordVolumes, r.createClaims, r.writeMachine,
+		r.protect, r.findSnapshot, r.checkTarget, r.stopTarget, r.lock, r.recordVolumes, r.createClaims, r.holdSnapshot, r.writeMachine,
 	}
 	finish := []func(context.Context, *scope) error{r.ownVolumes, r.removeObsolete, r.unlock, r.finish}
 	switch {

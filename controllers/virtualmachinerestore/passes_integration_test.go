@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/controllers/virtualmachine"
+	"github.com/slipway-vm/slipway/internal/keep"
 	"github.com/slipway-vm/slipway/internal/scheme"
 	"github.com/slipway-vm/slipway/tests/fixture"
 	"github.com/slipway-vm/slipway/tests/fixture/apiserver"
@@ -53,6 +54,8 @@ func TestARestore(t *testing.T) {
 		"that is deleted late is carried to its end": deletedLate,
 		"from what is not ready, or not the VM's":    refused,
 		"names its claims as asked":                  named,
+		"to a VM that keeps its volumes":             toAKeeper,
+		"keeps what claims without volumes need":     ofAClone,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, c) })
 	}
@@ -109,7 +112,7 @@ func (w *world) snapshot() {
 	}
 	for _, volume := range []string{"root", "data"} {
 		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
-			Namespace: w.namespace, Name: volume, Labels: map[string]string{"kept": "yes"},
+			Namespace: w.namespace, Name: volume, Labels: map[string]string{"kept": "yes", keep.LabelFor: "another"},
 			Annotations: map[string]string{"note": "kept", "slipway-vm.github.io/content-digest": "x", "pv.kubernetes.io/bind-completed": "yes"},
 		}}
 		claim.Spec.StorageClassName = new("fast")
@@ -280,7 +283,7 @@ func (w *world) isRestored(name string) *virtv1.VirtualMachine {
 	if len(root.OwnerReferences) > 0 || root.Annotations["cdi.kubevirt.io/allowClaimAdoption"] != "true" || !metav1.IsControlledBy(data, vm) {
 		w.t.Errorf("the claims belong to %+v and %+v", root.OwnerReferences, data.OwnerReferences)
 	}
-	if data.Spec.Resources.Requests.Storage().String() != "2Gi" || data.Labels["kept"] != "yes" || data.Annotations["note"] != "kept" ||
+	if data.Spec.Resources.Requests.Storage().String() != "2Gi" || data.Labels["kept"] != "yes" || data.Labels[keep.LabelFor] != "" || data.Annotations["note"] != "kept" ||
 		data.Annotations["slipway-vm.github.io/content-digest"] != "" || data.Annotations["pv.kubernetes.io/bind-completed"] != "" {
 		w.t.Errorf("the claim is %+v", data)
 	}

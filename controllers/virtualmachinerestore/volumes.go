@@ -3,14 +3,17 @@ package virtualmachinerestore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	csiv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
+	clonev1 "kubevirt.io/api/clone/v1beta1"
 	snapshotv1 "kubevirt.io/api/snapshot/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -166,6 +169,35 @@ func (r *Reconciler) claimWaits(ctx context.Context, s *scope, claim *corev1.Per
 		err = fail("StorageClass %s does not exist", *claim.Spec.StorageClassName)
 	}
 	return ptr.Deref(class.VolumeBindingMode, storagev1.VolumeBindingImmediate) == storagev1.VolumeBindingImmediate, err
+}
+
+// holdSnapshot gives the snapshot to the claims that have no volume yet, where it goes with a clone: without it they never get
+// one, and whoever deletes the clone leaves its VM.
+func (r *Reconciler) holdSnapshot(ctx context.Context, s *scope) error {
+	if s.restored() {
+		return nil
+	}
+	if by := metav1.GetControllerOf(s.snapshot); by == nil || by.Kind != clonev1.VirtualMachineCloneKind.Kind {
+		return nil
+	}
+	var owners []metav1.OwnerReference
+	for _, one := range s.restores {
+		claim := &corev1.PersistentVolumeClaim{}
+		found, err := r.get(ctx, client.ObjectKey{Namespace: s.restore.Namespace, Name: one.PersistentVolumeClaimName}, claim)
+		if err != nil {
+			return err
+		}
+		if found && claim.Status.Phase != corev1.ClaimBound {
+			owners = append(owners, metav1.OwnerReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: claim.Name, UID: claim.UID})
+		}
+	}
+	return r.change(ctx, s.snapshot, func() {
+		for _, owner := range owners {
+			if !slices.ContainsFunc(s.snapshot.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == owner.UID }) {
+				s.snapshot.OwnerReferences = append(s.snapshot.OwnerReferences, owner)
+			}
+		}
+	})
 }
 
 // takeBack deletes the claims that no VM names.

@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	virtv1 "kubevirt.io/api/core/v1"
 	snapshotv1 "kubevirt.io/api/snapshot/v1beta1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -49,7 +48,7 @@ func refusal(err error) error {
 	return err
 }
 
-// ownVolumes gives the claims to the VM: by DataVolumes where it has templates of these.
+// ownVolumes gives the claims to the VM: by DataVolumes where it has templates of these. Those that are kept for it are its own already.
 func (r *Reconciler) ownVolumes(ctx context.Context, s *scope) error {
 	for _, one := range s.restores {
 		if one.DataVolumeName != nil {
@@ -63,12 +62,10 @@ func (r *Reconciler) ownVolumes(ctx context.Context, s *scope) error {
 		if err != nil {
 			return err
 		}
-		if !found || metav1.GetControllerOf(claim) != nil {
+		if !found || metav1.GetControllerOf(claim) != nil || claim.Labels[keep.LabelFor] == string(s.vm.UID) {
 			continue
 		}
-		err = r.change(ctx, claim, func() {
-			claim.OwnerReferences = append(claim.OwnerReferences, *metav1.NewControllerRef(s.vm, virtv1.VirtualMachineGroupVersionKind))
-		})
+		err = r.change(ctx, claim, func() { keep.Give(claim, s.vm) })
 		if client.IgnoreNotFound(err) != nil {
 			return err
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/slipway-vm/slipway/controllers/datavolume"
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/pod"
+	"github.com/slipway-vm/slipway/internal/keep"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/population"
 	"github.com/slipway-vm/slipway/internal/rename"
@@ -118,11 +119,13 @@ func (r *Reconciler) stateObstacle(ctx context.Context, s *scope) (string, error
 	if err != nil {
 		return "", fmt.Errorf("looking for the state of VirtualMachine %s: %w", client.ObjectKeyFromObject(s.vm), err)
 	}
-	if len(list.Items) == 0 {
-		return "", nil
+	for i := range list.Items {
+		if !keep.ForAnother(&list.Items[i], s.vm.UID) {
+			return fmt.Sprintf("source keeps the state of its TPM or firmware in PVC %s, of which snapshots are not built yet; shut the VM down and take VolumeSnapshots of its claims",
+				list.Items[i].Name), nil
+		}
 	}
-	return fmt.Sprintf("source keeps the state of its TPM or firmware in PVC %s, of which snapshots are not built yet; shut the VM down and take VolumeSnapshots of its claims",
-		list.Items[0].Name), nil
+	return "", nil
 }
 
 // claimObstacle says why no snapshot of a claim can be taken; "" when one can.

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	virtv1 "kubevirt.io/api/core/v1"
 	snapshotv1 "kubevirt.io/api/snapshot/v1beta1"
@@ -463,6 +464,9 @@ func ofOlderSpec(t *testing.T, c client.WithWatch) {
 
 func ofState(t *testing.T, c client.WithWatch) {
 	w := newWorld(t, c, true)
+	w.claim("of-an-earlier-web", "fast")
+	earlier := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"persistent-state-for":"web","slipway-vm.github.io/kept-for":"another"}}}`))
+	w.must(c.Patch(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "of-an-earlier-web"}}, earlier))
 	w.claim("persistent-state-for-web-x", "fast")
 	claim := &corev1.PersistentVolumeClaim{}
 	w.must(c.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "persistent-state-for-web-x"}, claim))

@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	virtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/slipway-vm/slipway/internal/controllerrevision"
@@ -29,6 +30,31 @@ const (
 
 // Volumes says whether the volumes of vm are to outlive it.
 func Volumes(vm metav1.Object) bool { return vm.GetAnnotations()[AnnotationVolumes] == "true" }
+
+// Give gives a new volume to vm: to be kept for it where it asks for that, else to go with it.
+func Give(volume metav1.Object, vm *virtv1.VirtualMachine) {
+	if Volumes(vm) {
+		For(volume, vm.UID)
+		return
+	}
+	volume.SetOwnerReferences(append(volume.GetOwnerReferences(), *metav1.NewControllerRef(vm, virtv1.VirtualMachineGroupVersionKind)))
+}
+
+// For labels volume as kept for the VM of uid.
+func For(volume metav1.Object, uid types.UID) {
+	labels := maps.Clone(volume.GetLabels())
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[LabelFor] = string(uid)
+	volume.SetLabels(labels)
+}
+
+// ForAnother says whether volume is kept for another VM than that of uid.
+func ForAnother(volume metav1.Object, uid types.UID) bool {
+	kept := volume.GetLabels()[LabelFor]
+	return kept != "" && kept != string(uid)
+}
 
 // machine is what a record holds.
 type machine struct {

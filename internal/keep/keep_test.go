@@ -4,10 +4,26 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-vm/slipway/internal/keep"
 	"github.com/slipway-vm/slipway/tests/fixture"
 )
+
+func TestAVolumeIsTheVMsOrKeptForIt(t *testing.T) {
+	vm := fixture.VM("shop", "web")
+	vm.UID = "1-2"
+	owned, kept := &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolumeClaim{}
+	keep.Give(owned, vm)
+	vm.Annotations = map[string]string{keep.AnnotationVolumes: "true"}
+	keep.Give(kept, vm)
+	if !metav1.IsControlledBy(owned, vm) || len(owned.Labels) > 0 || keep.ForAnother(owned, "3-4") {
+		t.Errorf("owned is %+v", owned.ObjectMeta)
+	}
+	if len(kept.OwnerReferences) > 0 || kept.Labels[keep.LabelFor] != "1-2" || keep.ForAnother(kept, "1-2") || !keep.ForAnother(kept, "3-4") {
+		t.Errorf("kept is %+v", kept.ObjectMeta)
+	}
+}
 
 func TestAVMIsRecordedAndMadeAgain(t *testing.T) {
 	vm := fixture.VM("shop", "web", fixture.Claim("data", "data"))

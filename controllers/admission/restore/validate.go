@@ -2,11 +2,11 @@
 package restore
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
+	jsonpatch "github.com/evanphx/json-patch/v5"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -64,24 +64,35 @@ var patched = []string{"/spec/", "/metadata/labels/", "/metadata/annotations/"}
 
 // WrongPatch says what is wrong with one JSON patch of a new VM, "" for nothing.
 func WrongPatch(text string) string {
-	var patch struct {
-		Op   string `json:"op"`
-		Path string `json:"path"`
-		From string `json:"from"`
-	}
-	if err := json.Unmarshal([]byte(text), &patch); err != nil {
+	places, err := touched(text)
+	if err != nil {
 		return fmt.Sprintf("patch format is not valid - one JSON patch expected, such as %s: %v", `{"op": "replace", "path": "/spec/runStrategy", "value": "Manual"}`, err)
 	}
-	if !slices.Contains([]string{"add", "remove", "replace", "move", "copy", "test"}, patch.Op) {
-		return fmt.Sprintf("patch format is not valid - op is %q; use add, remove, replace, move, copy or test", patch.Op)
-	}
-	for _, at := range []string{patch.Path, patch.From} {
-		inside := slices.ContainsFunc(patched, func(prefix string) bool { return strings.HasPrefix(at, prefix) })
-		if !inside && (at != "" || patch.Path == "") {
+	for _, at := range places {
+		if !slices.ContainsFunc(patched, func(prefix string) bool { return strings.HasPrefix(at, prefix) }) {
 			return fmt.Sprintf("patching is valid only for elements under /spec/ only: %s; labels and annotations can be patched one by one", at)
 		}
 	}
 	return ""
+}
+
+// touched are the places that one JSON patch reads or writes, as they are read when it is applied.
+func touched(text string) ([]string, error) {
+	decoded, err := jsonpatch.DecodePatch([]byte("[" + text + "]"))
+	if err != nil {
+		return nil, err //nolint:wrapcheck // WrongPatch does
+	}
+	if len(decoded) != 1 {
+		return nil, fmt.Errorf("there are %d", len(decoded))
+	}
+	path, err := decoded[0].Path()
+	if err != nil {
+		return nil, err //nolint:wrapcheck // WrongPatch does
+	}
+	if from, err := decoded[0].From(); err == nil {
+		return []string{path, from}, nil
+	}
+	return []string{path}, nil
 }
 
 func overrides(given []snapshotv1.VolumeRestoreOverride, path *field.Path) field.ErrorList {
