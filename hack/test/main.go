@@ -35,7 +35,8 @@ var stages = slices.Concat(
 	[]stage{
 		suite("faults", slices.Concat(suites, alone)...).only("faults", "!still"),
 		suite("restart", slices.Concat(suites, alone, []stage{suite("faults")})...),
-		{name: "integration", needs: []string{"cluster-up"}},
+		// Begun when the suites leave it a lane: so it ends beside those of alone, which leave the processors idle.
+		{name: "integration", needs: []string{"cluster-up"}, after: []string{"images"}},
 		{name: "lint", behind: true},
 	},
 )

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -136,7 +137,7 @@ func buildWorker(h *Host, e *Entry, target Target) *corev1.Pod {
 		Spec: corev1.PodSpec{
 			RestartPolicy: corev1.RestartPolicyNever, AutomountServiceAccountToken: new(false), EnableServiceLinks: new(false),
 			ImagePullSecrets: h.Pod.Spec.ImagePullSecrets, Tolerations: h.Pod.Spec.Tolerations,
-			ActiveDeadlineSeconds: new(int64(workerBound / time.Second)), TerminationGracePeriodSeconds: new(int64(0)),
+			ActiveDeadlineSeconds: new(int64(workerBound / time.Second)), TerminationGracePeriodSeconds: new(int64(1)), // with 0 it were gone before its processes
 			SecurityContext: &corev1.PodSecurityContext{
 				RunAsUser: &user, RunAsGroup: &user, FSGroup: &user, RunAsNonRoot: new(true),
 				FSGroupChangePolicy: new(corev1.FSGroupChangeOnRootMismatch),
@@ -224,16 +225,69 @@ func (s *Store) work(ctx context.Context, h *Host, e *Entry, target Target) (o O
 		return o, fmt.Errorf("creating the pod that reads entry %s: %w", e.Name, err)
 	}
 	defer func() { err = errors.Join(err, s.dropPod(ctx, pod)) }()
-	starting, stop := context.WithTimeoutCause(ctx, startBound, errors.New("it did not start in time"))
-	defer stop()
-	err = s.awaitPod(starting, pod, func(p corev1.PodPhase) bool { return p != corev1.PodPending })
-	if err == nil {
-		err = s.awaitPod(ctx, pod, func(p corev1.PodPhase) bool { return p == corev1.PodSucceeded || p == corev1.PodFailed })
-	}
+	err = s.awaitEnd(ctx, pod)
 	if err != nil { // nobody knows how far it came once it is on a node
 		return Outcome{Half: target.Block && pod.Spec.NodeName != ""}, err
 	}
 	return outcome(pod, e, target)
+}
+
+// Settle waits for the end of pods that earlier tries of this run, or of others, have put an entry's
+// disk into the claim with: until then nobody knows what it holds. One that does not end is deleted.
+func (s *Store) Settle(ctx context.Context, claim string) error {
+	var pods corev1.PodList
+	if err := s.Client.List(ctx, &pods, client.InNamespace(s.Run.Namespace), client.MatchingLabels{names.LabelPod: KindWorker}); err != nil {
+		return fmt.Errorf("looking for pods that still write to claim %s: %w", claim, err)
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if !writesTo(pod, claim) {
+			continue
+		}
+		s.Log.Info("waiting for the pod of an earlier try, which writes to the claim", "pod", pod.Name, "claim", claim)
+		err := s.awaitEnd(ctx, pod)
+		if ctx.Err() != nil {
+			return err
+		}
+		if err := s.dropPod(ctx, pod); err != nil {
+			return err
+		}
+		if err := s.awaitGone(ctx, pod); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writesTo says whether the claim is the worker's target.
+func writesTo(pod *corev1.Pod, claim string) bool {
+	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.Name == "target" && v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim
+	})
+}
+
+// awaitEnd waits until the pod has ended; pod is then as it was seen last.
+func (s *Store) awaitEnd(ctx context.Context, pod *corev1.Pod) error {
+	starting, stop := context.WithTimeoutCause(ctx, startBound, errors.New("it did not start in time"))
+	defer stop()
+	if err := s.awaitPod(starting, pod, func(p corev1.PodPhase) bool { return p != corev1.PodPending }); err != nil {
+		return err
+	}
+	return s.awaitPod(ctx, pod, func(p corev1.PodPhase) bool { return p == corev1.PodSucceeded || p == corev1.PodFailed })
+}
+
+// awaitGone waits until the pod is gone, and with it its processes.
+func (s *Store) awaitGone(ctx context.Context, pod *corev1.Pod) error {
+	key := client.ObjectKeyFromObject(pod)
+	bounded, stop := context.WithTimeoutCause(ctx, startBound, errors.New("its node does not answer"))
+	defer stop()
+	err := await.Object(bounded, s.Client, &corev1.PodList{}, key, func(now *corev1.Pod, exists bool) (bool, error) {
+		return !exists || now.UID != pod.UID, nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting until pod %s, which wrote to the claim, is gone: %w", key, err)
+	}
+	return nil
 }
 
 // awaitPod waits until the pod is in a phase as asked for; pod is then as it was seen last.

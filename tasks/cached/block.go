@@ -71,6 +71,9 @@ func (d *diskRun) noteHit(ctx context.Context, digest string) error {
 func (d *diskRun) finish(ctx context.Context, half string) (digest string, hit bool, err error) {
 	base, rest, _ := strings.Cut(half, " ")
 	wanted, content, _ := strings.Cut(rest, " ")
+	if err := d.store.Settle(ctx, d.Claim); err != nil {
+		return "", false, fmt.Errorf("claim %s: %w", d.Claim, err)
+	}
 	key, host, err := d.keyOn(ctx, base)
 	if !d.Block {
 		return d.came(ctx, err == nil && string(key) == wanted, content)

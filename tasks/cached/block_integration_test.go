@@ -150,6 +150,30 @@ func diskEntryDeleted(t *testing.T, s *stage) {
 	}
 }
 
+// The worker of a killed run writes while the next try begins: what it puts there is no base of a step.
+func diskWorkerOutlives(t *testing.T, s *stage) {
+	s.claim("a", "disk")
+	s.claim("b", "disk")
+	params := map[string]any{"pvc": "a", "virtCommands": "hello"}
+	s.succeeds(s.change, params)
+	s.mu.Lock()
+	s.gate = make(chan struct{})
+	s.mu.Unlock()
+	const worker = 3 // the write to the API that makes it, after the entry's use and the claim's mark
+	run := rehearsal.Run{Task: s.change, Namespace: s.namespace, Name: "run-b", UID: "uid-outlives", Params: s.with(params, map[string]any{"pvc": "b"}), Kill: worker, Lost: true}
+	if o := s.Run(t, run); !o.Killed {
+		t.Fatalf("not killed: %v", o.Err)
+	}
+	run.Kill, run.Retry, run.Watching = 0, 1, func() { close(s.gate) }
+	o := s.Run(t, run)
+	if o.Err != nil || o.Results["cached"] != "true" || s.content("b") != "disk\nhello" || s.worked.Load() != 1 {
+		t.Errorf("%v, %v, the disk is %q", o.Err, o.Results, s.content("b"))
+	}
+	if !strings.Contains(o.Log, "an earlier try of the step put a cached result into the claim") {
+		t.Errorf("it did not wait: %s", o.Log)
+	}
+}
+
 // A run's pod is killed before and after each of its writes, and tried again: a step that is missed, a
 // result that is taken into a file, and one that is taken onto a device.
 func killed(t *testing.T, r *rehearsal.Stage) {

@@ -156,6 +156,7 @@ func TestTasksRoundTheCache(t *testing.T) {
 		"a poisoned entry leaves a device as it was":    devicePoisoned,
 		"storage without clones ends the wait":          diskWithoutClones,
 		"an entry deleted under a run is done anew":     diskEntryDeleted,
+		"a worker that outlives its run is waited for":  diskWorkerOutlives,
 		"a changed byte is a miss":                      diskMisses,
 		"two runs at the same moment do the work once":  diskTwoRuns,
 		"a poisoned entry is removed and the step done": diskPoisoned,

@@ -47,6 +47,8 @@ type node struct {
 	// kill has the next worker on a device killed after its first block; hold keeps storage from cloning.
 	kill bool
 	hold string
+	// gate, if any, is closed when workers may begin.
+	gate chan struct{}
 }
 
 func newNode(t *testing.T, c client.WithWatch, namespace string) *node {
@@ -208,9 +210,12 @@ func (n *node) worker(object client.Object, deleted bool) error {
 		}
 	}
 	n.mu.Lock()
-	kill := n.kill && work.InPlace
+	kill, gate := n.kill && work.InPlace, n.gate
 	n.kill = n.kill && !kill
 	n.mu.Unlock()
+	if gate != nil {
+		<-gate
+	}
 	if kill {
 		return n.killWorker(pod, work)
 	}
