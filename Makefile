@@ -69,6 +69,15 @@ bench: cluster images ## The numbers of the design, measured side by side
 fuzz: deps ## Machines made at random against admission, domain builder and libvirt: make fuzz FUZZTIME=1h
 	$(gotest) -tags=integration$(comma)$(TAGS) -run '^$$' -fuzz FuzzDefine -fuzztime $(FUZZTIME) -parallel 2 ./tests/fuzz $(FUZZ_ARGS)
 
+# The packages that read what users and servers send, and those that must survive a kill at any moment.
+parsers := ./importer/image ./importer/image/xz ./importer/image/deflate ./importer/archive
+kills   := ./importer ./runtime/hostpath/pool
+
+corpus: deps ## Bad images and kills of imports and clones, as many as make test has no time for, then each fuzzer for FUZZTIME (SEED=… for the same again; not in CI)
+	SLIPWAY_CORPUS=1 SEED=$(SEED) $(gotest) -count=1 -timeout 3h $(kills) $(parsers)
+	for package in $(parsers); do for fuzzer in $$($(GO) test -list '^Fuzz' $$package | grep ^Fuzz); do \
+		$(gotest) -run '^$$' -fuzz "^$$fuzzer$$" -fuzztime $(FUZZTIME) -parallel 2 $$package; done; done
+
 lint: $(BIN)/golangci-lint ## Style as rules: sizes, complexity, import direction, error wrapping, contexts
 	GOFLAGS="-trimpath -buildvcs=false" $(BIN)/golangci-lint run ./...
 	cd hack/cluster && GOFLAGS="-trimpath -buildvcs=false" $(BIN)/golangci-lint run ./...
@@ -137,4 +146,4 @@ help: ## This list
 $(BIN)/golangci-lint: hack/lint/go.mod hack/lint/go.sum
 	$(GO) build -C hack/lint -ldflags="-s -w" -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
-.PHONY: bench build bundle chaos clean cluster cluster-down cluster-reset cluster-up demo deps e2e e2e-installer e2e-suite e2e-upgrade fuzz generate help images integration lint manifest push test unit verify
+.PHONY: bench build bundle chaos clean cluster cluster-down cluster-reset cluster-up corpus demo deps e2e e2e-installer e2e-suite e2e-upgrade fuzz generate help images integration lint manifest push test unit verify

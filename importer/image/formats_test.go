@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/slipway-vm/slipway/internal/transfer"
+	"github.com/slipway-vm/slipway/tests/fixture/corpus"
 	"github.com/slipway-vm/slipway/tests/fixture/diskimage"
 )
 
@@ -286,10 +287,10 @@ func TestOrderedOutOfOrder(t *testing.T) {
 }
 
 // TestImagesWithRandomChanges puts numbers of all kinds anywhere into the headers and tables of
-// good images, always the same ones: what comes of it is a disk, or an error that has a reason.
+// good images, from the same seed always the same ones: what comes of it is a disk, or an error that has a reason.
 func TestImagesWithRandomChanges(t *testing.T) {
 	disk := smallDisk()
-	random := rand.New(rand.NewPCG(1, 2))
+	seed := corpus.From(t)
 	vhdx := made(t, disk, "vhdx", "-o", "block_size=1M,log_size=1M")
 	items, table := int64(region(vhdx, vhdxMetadata)), int64(region(vhdx, vhdxBAT))
 	for name, c := range map[string]struct {
@@ -308,7 +309,8 @@ func TestImagesWithRandomChanges(t *testing.T) {
 		"qcow2": {QCOW2, made(t, disk, "qcow2", "-o", "cluster_size=4k"), nil, []extent{{"", 0, 0x70}, {"", 0x1000, 0x4000}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for range 2000 {
+			random := rand.New(rand.NewPCG(seed, 2))
+			for range corpus.Times(2000, 100_000) {
 				file := bytes.Clone(c.file)
 				for range 1 + random.IntN(3) {
 					part := c.parts[random.IntN(len(c.parts))]

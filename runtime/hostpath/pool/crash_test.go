@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/slipway-vm/slipway/runtime/hostpath/pool"
+	"github.com/slipway-vm/slipway/tests/fixture/corpus"
 )
 
 // cloneInProcess names the pool in which the test's own program, started anew, clones
@@ -72,8 +73,8 @@ func TestAVolumeNeverHasLessThanItsSizeWheneverTheProcessIsKilled(t *testing.T) 
 	program, err := os.Executable()
 	check(t, err)
 	var before int64
-	for n := range 12 {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(40+7*n)*time.Millisecond)
+	for n := range corpus.Times(12, 100) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(40+7*(n%12))*time.Millisecond)
 		cmd := exec.CommandContext(ctx, program)
 		cmd.Env = append(os.Environ(), expandInProcess+"="+dir)
 		if err := cmd.Run(); ctx.Err() == nil {
@@ -103,7 +104,11 @@ func TestAVolumeIsWholeOrAbsentWheneverTheProcessIsKilled(t *testing.T) {
 	want := sum(t, filepath.Join(dir, "pvc-1"))
 	program, err := os.Executable()
 	check(t, err)
-	for delay := 5 * time.Millisecond; delay < 400*time.Millisecond; delay *= 2 {
+	delays := make([]time.Duration, corpus.Times(7, 100))
+	for n := range delays {
+		delays[n] = 5 * time.Millisecond << (n % 7)
+	}
+	for _, delay := range delays {
 		ctx, cancel := context.WithTimeout(t.Context(), delay)
 		cmd := exec.CommandContext(ctx, program)
 		cmd.Env = append(os.Environ(), cloneInProcess+"="+dir)

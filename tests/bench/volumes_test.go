@@ -1,0 +1,256 @@
+//go:build e2e
+
+package bench
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	cdiupload "kubevirt.io/containerized-data-importer-api/pkg/apis/upload/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/tests/env"
+	"github.com/slipway-vm/slipway/tests/fixture"
+)
+
+// What the volumes of the benchmark hold.
+const (
+	// volumeSize is the size of the disk that is cloned and snapshotted, volumeData how many of its bytes are data.
+	volumeSize, volumeData = 4 << 30, 512 << 20
+	// importsAtOnce import a disk of importData bytes each at the same time.
+	importsAtOnce, importData = 20, 256 << 20
+	// uploadData is the size of an upload in bytes.
+	uploadData = 1 << 30
+	// turns is how often a clone, a snapshot and an upload are measured; the median counts.
+	turns = 5
+)
+
+// volumes is what the benchmark's parts share.
+type volumes struct {
+	b      *testing.B
+	c      *env.Cluster
+	ns     string
+	dir    string
+	server string // serves dir
+}
+
+// BenchmarkVolumes measures what the design promises of volumes on the local cluster's pool: clones
+// and snapshots of a disk of 4 GiB, 20 imports at once, and an upload.
+func BenchmarkVolumes(b *testing.B) {
+	c, ns := open(b)
+	v := &volumes{b: b, c: c, ns: ns, dir: b.TempDir()}
+	serving, stop := context.WithCancel(context.Background())
+	b.Cleanup(stop)
+	var err error
+	v.server, err = c.Serve(serving, http.FileServer(http.Dir(v.dir)))
+	must(b, err)
+	for b.Loop() {
+		v.cloneAndSnapshot()
+		v.importMany()
+		v.upload()
+	}
+}
+
+// disk makes a sparse disk with data, which does not pack, in the middle of it.
+func (v *volumes) disk(name string, size, data int64) string {
+	v.b.Helper()
+	path := filepath.Join(v.dir, name)
+	file, err := os.Create(path)
+	must(v.b, err)
+	defer file.Close()
+	must(v.b, file.Truncate(size))
+	_, err = file.Seek((size-data)/2, io.SeekStart)
+	must(v.b, err)
+	_, err = io.CopyN(file, rand.NewChaCha8([32]byte{1}), data)
+	must(v.b, err)
+	return path
+}
+
+// until waits for the DataVolume's phase and returns the seconds from begun.
+func (v *volumes) until(dv *cdiv1.DataVolume, phase cdiv1.DataVolumePhase, begun time.Time) (float64, error) {
+	err := v.c.Await(v.b.Context(), io.Discard, dv, bound, func(obj client.Object) (string, bool, error) {
+		found := obj.(*cdiv1.DataVolume).Status.Phase
+		return string(found), found == phase, nil
+	})
+	return time.Since(begun).Seconds(), err
+}
+
+// make creates the DataVolume and returns the seconds until it is in the phase.
+func (v *volumes) make(dv *cdiv1.DataVolume, phase cdiv1.DataVolumePhase) float64 {
+	v.b.Helper()
+	begun := time.Now()
+	must(v.b, v.c.Client.Create(v.b.Context(), dv))
+	took, err := v.until(dv, phase, begun)
+	must(v.b, err)
+	return took
+}
+
+func (v *volumes) remove(obj client.Object) {
+	v.b.Helper()
+	must(v.b, v.c.Client.Delete(v.b.Context(), obj))
+	must(v.b, v.c.Gone(v.b.Context(), io.Discard, obj, bound))
+}
+
+func (v *volumes) cloneAndSnapshot() {
+	v.b.Helper()
+	v.disk("golden.raw", volumeSize, volumeData)
+	golden := fixture.DataVolume(v.ns, "golden", "4Gi", fixture.HTTP(v.server+"/golden.raw"))
+	v.make(golden, cdiv1.Succeeded)
+	var clones, snapshots []float64
+	for n := range turns {
+		clone := fixture.DataVolume(v.ns, fmt.Sprintf("clone-%d", n), "4Gi", fixture.CloneOf(v.ns, "golden"))
+		clones = append(clones, v.make(clone, cdiv1.Succeeded))
+		snapshot := &snapshotv1.VolumeSnapshot{
+			ObjectMeta: metav1.ObjectMeta{Namespace: v.ns, Name: fmt.Sprintf("snapshot-%d", n)},
+			Spec:       snapshotv1.VolumeSnapshotSpec{Source: snapshotv1.VolumeSnapshotSource{PersistentVolumeClaimName: new("golden")}},
+		}
+		begun := time.Now()
+		must(v.b, v.c.Client.Create(v.b.Context(), snapshot))
+		must(v.b, v.c.Await(v.b.Context(), io.Discard, snapshot, bound, func(obj client.Object) (string, bool, error) {
+			status := obj.(*snapshotv1.VolumeSnapshot).Status
+			ready := status != nil && status.ReadyToUse != nil && *status.ReadyToUse
+			return fmt.Sprintf("ready: %t", ready), ready, nil
+		}))
+		snapshots = append(snapshots, time.Since(begun).Seconds())
+		v.remove(clone)
+		v.remove(snapshot)
+	}
+	v.remove(golden)
+	report(v.b, "clone of a 4 GiB disk on "+v.c.Local.PoolType+", create to Succeeded, median", median(clones), "s", "<= 1")
+	report(v.b, "snapshot of a 4 GiB disk on "+v.c.Local.PoolType+", create to ready, median", median(snapshots), "s", "<= 1")
+}
+
+// importMany compares imports at once with what each cannot be faster than, one after another: a
+// sparse write of its disk with fsync, which takes longer than the download from this machine.
+func (v *volumes) importMany() {
+	v.b.Helper()
+	from := v.disk("many.raw", importData, importData)
+	write := v.copyToPool(from)
+	begun := time.Now()
+	var group errgroup.Group
+	var made []*cdiv1.DataVolume
+	for n := range importsAtOnce {
+		dv := fixture.DataVolume(v.ns, fmt.Sprintf("many-%d", n), fmt.Sprint(importData), fixture.HTTP(v.server+"/many.raw"))
+		must(v.b, v.c.Client.Create(v.b.Context(), dv))
+		made = append(made, dv)
+		group.Go(func() error {
+			_, err := v.until(dv, cdiv1.Succeeded, begun)
+			return err
+		})
+	}
+	must(v.b, group.Wait())
+	total := time.Since(begun).Seconds()
+	for _, dv := range made {
+		v.remove(dv)
+	}
+	report(v.b, "20 imports of 256 MiB at once, create to the last that Succeeded", total, "s", "-")
+	report(v.b, "20 imports at once to 20 plain writes one after another", total/(write*importsAtOnce), "x", "<= 1.3")
+}
+
+// copyToPool writes a file to the pool with fsync and returns the seconds.
+func (v *volumes) copyToPool(from string) float64 {
+	v.b.Helper()
+	source, err := os.Open(from)
+	must(v.b, err)
+	defer source.Close()
+	begun := time.Now()
+	must(v.b, writeToPool(v.c, source))
+	return time.Since(begun).Seconds()
+}
+
+// writeToPool writes what it reads into a file of the pool, makes it safe, and removes it.
+func writeToPool(c *env.Cluster, from io.Reader) error {
+	to, err := os.CreateTemp(c.Local.PoolPath, "bench-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(to.Name())
+	defer to.Close()
+	// Without what the file could do itself: as any program copies what it got over a connection.
+	if _, err := io.Copy(struct{ io.Writer }{to}, struct{ io.Reader }{from}); err != nil {
+		return err
+	}
+	return to.Sync()
+}
+
+// upload compares an upload by cdi-uploadproxy with a PUT, by HTTPS as well, to a server that writes to the same pool.
+func (v *volumes) upload() {
+	v.b.Helper()
+	image := v.disk("upload.raw", uploadData, uploadData)
+	plain := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := writeToPool(v.c, r.Body); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+		}
+	}))
+	defer plain.Close()
+	proxy := v.uploadProxy()
+	var ours, theirs []float64
+	for n := range turns {
+		theirs = append(theirs, v.send(http.MethodPut, plain.URL, "", image))
+		dv := fixture.DataVolume(v.ns, fmt.Sprintf("upload-%d", n), fmt.Sprint(uploadData))
+		dv.Spec.Source = &cdiv1.DataVolumeSource{Upload: &cdiv1.DataVolumeSourceUpload{}}
+		v.make(dv, cdiv1.UploadReady)
+		token := &cdiupload.UploadTokenRequest{
+			ObjectMeta: metav1.ObjectMeta{Namespace: v.ns, Name: "bench"}, Spec: cdiupload.UploadTokenRequestSpec{PvcName: dv.Name},
+		}
+		must(v.b, v.c.Client.Create(v.b.Context(), token))
+		ours = append(ours, v.send(http.MethodPost, proxy+"/v1beta1/upload", token.Status.Token, image))
+		v.remove(dv)
+	}
+	report(v.b, "plain PUT of 1 GiB by HTTPS into the pool, median", uploadData/median(theirs)/(1<<20), "MiB/s", "-")
+	report(v.b, "upload of 1 GiB by cdi-uploadproxy, median", uploadData/median(ours)/(1<<20), "MiB/s", "-")
+	report(v.b, "speed of an upload to that of a plain PUT", median(theirs)/median(ours), "x", ">= 0.9")
+}
+
+// uploadProxy is the URL of a pod of cdi-uploadproxy.
+func (v *volumes) uploadProxy() string {
+	v.b.Helper()
+	var pods corev1.PodList
+	must(v.b, v.c.Client.List(v.b.Context(), &pods, client.InNamespace(names.InstallNamespace), client.MatchingLabels{"cdi.kubevirt.io": "cdi-uploadproxy"}))
+	for _, pod := range pods.Items {
+		if pod.Status.PodIP != "" && pod.DeletionTimestamp == nil {
+			return "https://" + pod.Status.PodIP + ":8443"
+		}
+	}
+	v.b.Fatalf("no pod of cdi-uploadproxy has an address: %d pods", len(pods.Items))
+	return ""
+}
+
+// send sends the image and returns the seconds until the answer.
+func (v *volumes) send(method, url, token, image string) float64 {
+	v.b.Helper()
+	file, err := os.Open(image)
+	must(v.b, err)
+	defer file.Close()
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // it is this machine's own cluster
+	defer transport.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(v.b.Context(), method, url, file)
+	must(v.b, err)
+	request.ContentLength = uploadData
+	request.Header.Set("Authorization", "Bearer "+token)
+	begun := time.Now()
+	response, err := (&http.Client{Transport: transport}).Do(request)
+	must(v.b, err)
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	must(v.b, err)
+	if response.StatusCode != http.StatusOK {
+		v.b.Fatalf("%s %s: %s: %s", method, url, response.Status, answer)
+	}
+	return time.Since(begun).Seconds()
+}
