@@ -3,6 +3,7 @@ package hyperconverged
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/go-multierror"
@@ -31,6 +32,7 @@ var prunable = []schema.GroupVersionKind{
 	{Group: "template.openshift.io", Version: "v1", Kind: "Template"},
 	instancetypeKind,
 	preferenceKind,
+	cronKind,
 	{Group: "apps", Version: "v1", Kind: "DaemonSet"},
 	{Group: "apps", Version: "v1", Kind: "Deployment"},
 	{Version: "v1", Kind: "Service"},
@@ -46,8 +48,9 @@ var prunable = []schema.GroupVersionKind{
 // prune deletes what the operator once installed and no longer wants. It asks the API
 // server itself, once for each new set of wanted objects.
 func (r *Reconciler) prune(ctx context.Context, s *scope) error {
-	keep := identities(s.wanted)
-	fingerprint := fmt.Sprintf("%s paused %t", fingerprintOf(s.wanted), s.paused)
+	all := slices.Concat(s.wanted, s.crons)
+	keep := identities(all)
+	fingerprint := fmt.Sprintf("%s paused %t", fingerprintOf(all), s.paused)
 	if r.pruned == fingerprint {
 		return nil
 	}

@@ -49,7 +49,8 @@ type Reconciler struct {
 	applied ledger
 	pruned  string // fingerprint of the set of objects after the last prune
 
-	sizes []*unstructured.Unstructured // shippedSizes: what is shipped of instance types and preferences
+	sizes   []*unstructured.Unstructured   // shippedSizes: what is shipped of instance types and preferences
+	sources []hcov1.DataImportCronTemplate // commonSources: the boot images that are shipped
 
 	mu      sync.Mutex
 	watched map[schema.GroupVersionKind]bool
@@ -92,7 +93,8 @@ type step func(context.Context, *scope) error
 // steps lists what a pass does, in this order: nothing is written where another
 // installation is; rights before those who use them; operands before the components that read
 // them, and SSP before the tasks that it asks for; instance types and preferences, which nothing
-// waits for, behind the rest; what is no longer wanted goes last, when its successor is there.
+// waits for, behind the rest; boot sources when it is known whether there is who admits them; what is
+// no longer wanted goes last, when its successor is there.
 func (r *Reconciler) steps() []step {
 	return []step{
 		r.refuseConflicts,
@@ -101,8 +103,10 @@ func (r *Reconciler) steps() []step {
 		r.applyOperands,
 		r.countOutdated,
 		r.planBundles,
+		r.planSources,
 		r.addSizes,
 		r.applyAndObserve,
+		r.applySources,
 		r.prune,
 	}
 }

@@ -72,7 +72,8 @@ func (c *Cluster) Install(ctx context.Context, out io.Writer) error {
 			Annotations: map[string]string{hcov1.AnnotationKubeVirtPatch: allowEmulation},
 		},
 		Spec: hcov1.HyperConvergedSpec{WorkloadSources: hcov1.WorkloadSources{
-			TektonNamespaces: tektonNamespaces,
+			TektonNamespaces:            tektonNamespaces,
+			EnableCommonBootImageImport: new(false), // nothing is fetched from the internet
 		}},
 	}
 	if err := c.retryApply(ctx, out, hco, boundInstall); err != nil {
