@@ -1,6 +1,7 @@
 package hyperconverged
 
 import (
+	"errors"
 	"strings"
 
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
@@ -29,8 +30,8 @@ func checkSources(hco *hcov1.HyperConverged) error {
 		seen[template.Name] = true
 		errs = append(errs, checkTemplate(template, at)...)
 	}
-	if err := errs.ToAggregate(); err != nil {
-		return err //nolint:wrapcheck // it names the fields, and is for users
+	if len(errs) > 0 {
+		return errors.New(errs.ToAggregate().Error())
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package hyperconverged
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
@@ -34,8 +35,8 @@ func shippedSources(files fs.FS) ([]hcov1.DataImportCronTemplate, error) {
 	}
 	var shipped []hcov1.DataImportCronTemplate
 	for _, object := range objects {
-		cron := &cdiv1.DataImportCron{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, cron, true); err != nil {
+		cron, err := readCron(object)
+		if err != nil {
 			return nil, fmt.Errorf("reading the common boot image %s: %w", object.GetName(), err)
 		}
 		shipped = append(shipped, hcov1.DataImportCronTemplate{
@@ -44,6 +45,20 @@ func shippedSources(files fs.FS) ([]hcov1.DataImportCronTemplate, error) {
 		})
 	}
 	return shipped, nil
+}
+
+// readCron reads a DataImportCron strictly.
+func readCron(object *unstructured.Unstructured) (*cdiv1.DataImportCron, error) {
+	content, err := json.Marshal(object.Object)
+	if err != nil {
+		return nil, fmt.Errorf("encoding it: %w", err)
+	}
+	cron, decoder := &cdiv1.DataImportCron{}, json.NewDecoder(bytes.NewReader(content))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(cron); err != nil {
+		return nil, fmt.Errorf("decoding it: %w", err)
+	}
+	return cron, nil
 }
 
 // bootSources returns the boot sources that hco asks for, in the order of their names: those of
@@ -164,7 +179,7 @@ func planCron(source *hcov1.DataImportCronTemplateStatus, version string) (*unst
 		ObjectMeta: metav1.ObjectMeta{Namespace: homeOf(source), Name: source.Name, Labels: source.Labels, Annotations: source.Annotations},
 		Spec:       *source.Spec,
 	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(cron.DeepCopy())
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(cron)
 	if err != nil {
 		return nil, fmt.Errorf("encoding DataImportCron %s/%s: %w", cron.Namespace, cron.Name, err)
 	}

@@ -41,6 +41,9 @@ func walk(name string, schema *apiextensionsv1.JSONSchemaProps) {
 	if toldElsewhere[name] {
 		dropDescriptionsBelow(schema)
 	}
+	if name == "dataImportCronTemplates" {
+		allowNoSchedule(schema)
+	}
 	if name == "conditions" && isConditionList(schema) {
 		makeMapByType(schema)
 	}
@@ -70,6 +73,17 @@ func dropDescriptionsBelow(schema *apiextensionsv1.JSONSchemaProps) {
 	own := schema.Description
 	crd.TruncateDescription(schema, 0)
 	schema.Description = own
+}
+
+// allowNoSchedule lets a template of a DataImportCron say nothing of when to look: one that changes a
+// common boot image gets the time of that.
+func allowNoSchedule(templates *apiextensionsv1.JSONSchemaProps) {
+	if templates.Items == nil || templates.Items.Schema == nil {
+		return
+	}
+	spec := templates.Items.Schema.Properties["spec"]
+	spec.Required = slices.DeleteFunc(spec.Required, func(name string) bool { return name == "schedule" })
+	templates.Items.Schema.Properties["spec"] = spec
 }
 
 func isConditionList(schema *apiextensionsv1.JSONSchemaProps) bool {
