@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/go-multierror"
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +20,9 @@ import (
 	"github.com/slipway-vm/slipway/internal/apply"
 	"github.com/slipway-vm/slipway/internal/names"
 )
+
+// retryAdmission is how long to wait before asking again for what could not be admitted.
+const retryAdmission = 5 * time.Second
 
 // admits is the component that DataImportCrons are admitted by.
 const admits = "virt-api"
@@ -139,7 +143,7 @@ func (r *Reconciler) namespaceState(ctx context.Context, name string) (namespace
 }
 
 // applySources makes the DataImportCrons that are wanted, once there is who admits them: its event
-// brings the pass.
+// brings the pass. Nothing waits for them, so the pass goes on where one cannot be admitted now.
 func (r *Reconciler) applySources(ctx context.Context, s *scope) error {
 	if !ready(s.workloads, admits) {
 		return nil
@@ -148,6 +152,9 @@ func (r *Reconciler) applySources(ctx context.Context, s *scope) error {
 	for _, cron := range s.crons {
 		rival, err := r.applySource(ctx, cron)
 		switch {
+		case apierrors.IsInternalError(err): // who admits it is there, and not reached yet
+			s.later = true
+			s.undeployed[cron.GetName()] = verdict{false, ReasonFailed, err.Error()}
 		case err != nil:
 			problems = multierror.Append(problems, err)
 		case rival:

@@ -139,6 +139,8 @@ func (r *Reconciler) verdictOn(s *scope, err error) (reconcile.Result, error) {
 		return reconcile.Result{RequeueAfter: time.Minute}, nil // the condition tells; no event comes from deployments elsewhere
 	case len(s.blockers) > 0:
 		return reconcile.Result{RequeueAfter: retryBlocked}, nil
+	case s.later && err == nil:
+		return reconcile.Result{RequeueAfter: retryAdmission}, nil
 	}
 	return reconcile.Result{}, err
 }

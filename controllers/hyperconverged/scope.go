@@ -38,6 +38,7 @@ type scope struct {
 	homeless   []string                             // planSources: namespaces of boot images that are missing
 	undeployed map[string]verdict                   // planSources, applySources: why boot sources have no DataImportCron, by name
 	sourced    bool                                 // applySources: it is known which names are taken
+	later      bool                                 // applySources: some could not be admitted, and are tried again
 
 	outdated  *int       // countOutdated: VMIs with a former launcher; nil when they were not counted
 	workloads []workload // observe
