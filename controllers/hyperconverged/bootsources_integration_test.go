@@ -4,12 +4,14 @@ package hyperconverged
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -40,6 +42,8 @@ func TestBootSources(t *testing.T) {
 		{"what is somebody else's stays", sourcesOfOthersStay},
 		{"a namespace for one is waited for", sourcesWaitForNamespaces},
 		{"copies that users make of them are theirs", copiesStay},
+		{"one that is refused is told, and the others go on", sourcesAreRefused},
+		{"what nobody could admit keeps no component from being put back", badSourcesHinderNothing},
 		{"when they are switched off they go, and the rights to what is imported stay", sourcesAreSwitchedOff},
 	} {
 		if !t.Run(stage.name, func(t *testing.T) { stage.test(t, c, options) }) {
@@ -168,6 +172,66 @@ func copiesStay(t *testing.T, c client.WithWatch, _ Options) {
 	if err := c.Create(t.Context(), copied); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func sourcesAreRefused(t *testing.T, c client.WithWatch, options Options) {
+	t.Helper()
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "full", Name: "none"}}
+	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "full"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Create(t.Context(), quota); err != nil {
+		t.Fatal(err)
+	}
+	none := corev1.ResourceList{"count/dataimportcrons.cdi.kubevirt.io": resource.MustParse("0")}
+	quota.Spec.Hard, quota.Status = none, corev1.ResourceQuotaStatus{Hard: none, Used: none}
+	if err := c.Status().Update(t.Context(), quota); err != nil { // as the quota's controller does
+		t.Fatal(err)
+	}
+	refused := templateOf("refused", "docker://registry.example.com/refused:1", nil)
+	refused.Namespace = "full"
+	until(t, "the quota counts", func() bool {
+		cron := &cdiv1.DataImportCron{ObjectMeta: metav1.ObjectMeta{Namespace: "full", Name: "probe"}, Spec: *refused.Spec}
+		return apierrors.IsForbidden(c.Create(t.Context(), cron, client.DryRunAll))
+	})
+	added := templateOf("added", "docker://registry.example.com/added:1", nil)
+	added.Namespace = "golden"
+	setSources(t, c, options, func(w *hcov1.WorkloadSources) {
+		w.DataImportCronTemplates = append(w.DataImportCronTemplates, refused, added)
+	})
+	waitSources(t, c, options, "what is refused is told", func(sources []hcov1.DataImportCronTemplateStatus) bool {
+		return slices.ContainsFunc(sources, func(s hcov1.DataImportCronTemplateStatus) bool {
+			told := meta.FindStatusCondition(s.Status.Conditions, hcov1.ConditionDeployed)
+			return s.Name == "refused" && told != nil && told.Reason == ReasonFailed && strings.Contains(told.Message, "exceeded quota")
+		})
+	})
+	waitHCO(t, c, options, "Degraded", metav1.ConditionTrue, "exceeded quota")
+	waitCron(t, c, "golden", "added", func(*cdiv1.DataImportCron) bool { return true })
+	setSources(t, c, options, func(w *hcov1.WorkloadSources) {
+		w.DataImportCronTemplates = w.DataImportCronTemplates[:len(w.DataImportCronTemplates)-2]
+	})
+	waitHCO(t, c, options, "Degraded", metav1.ConditionFalse, "")
+	until(t, "what is no longer asked for is gone", func() bool { return !cronExists(t, c, "golden", "added") })
+}
+
+func badSourcesHinderNothing(t *testing.T, c client.WithWatch, options Options) {
+	t.Helper()
+	bad := templateOf("bad", "docker://registry.example.com/bad:1", nil)
+	bad.Spec.Schedule = "often"
+	setSources(t, c, options, func(w *hcov1.WorkloadSources) { w.DataImportCronTemplates = append(w.DataImportCronTemplates, bad) })
+	waitHCO(t, c, options, "Degraded", metav1.ConditionTrue, "spec.schedule")
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "os-images.kubevirt.io:edit"}}
+	if err := c.Delete(t.Context(), role); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the role is back", func() bool { return c.Get(t.Context(), client.ObjectKeyFromObject(role), role) == nil })
+	if !cronExists(t, c, "golden", "mine") {
+		t.Error("what was deployed before is gone")
+	}
+	setSources(t, c, options, func(w *hcov1.WorkloadSources) {
+		w.DataImportCronTemplates = w.DataImportCronTemplates[:len(w.DataImportCronTemplates)-1]
+	})
+	waitHCO(t, c, options, "Degraded", metav1.ConditionFalse, "")
 }
 
 func sourcesAreSwitchedOff(t *testing.T, c client.WithWatch, options Options) {

@@ -37,10 +37,16 @@ const (
 )
 
 // planSources decides which boot sources are wanted, and adds the rights to their namespaces to what is.
-// The one of the common boot images is made; others are waited for.
+// The one of the common boot images is made; others are waited for. Nothing waits for them, so the pass
+// goes on where they cannot be planned, and ends before it deletes what it does not know to be wanted.
 func (r *Reconciler) planSources(ctx context.Context, s *scope) error {
+	s.unplanned = r.addSources(ctx, s)
+	return nil
+}
+
+func (r *Reconciler) addSources(ctx context.Context, s *scope) error {
 	if err := checkSources(s.hco); err != nil {
-		return err
+		return err // it came by admission before that knew better
 	}
 	shipped, err := r.commonSources()
 	if err != nil {
@@ -157,6 +163,7 @@ func (r *Reconciler) applySources(ctx context.Context, s *scope) error {
 			s.undeployed[cron.GetName()] = verdict{false, ReasonFailed, err.Error()}
 		case err != nil:
 			problems = multierror.Append(problems, err)
+			s.undeployed[cron.GetName()] = verdict{false, ReasonFailed, err.Error()}
 		case rival:
 			s.undeployed[cron.GetName()] = verdict{false, ReasonTaken, fmt.Sprintf(
 				"DataImportCron %s/%s is not managed by Slipway and stays as it is; delete it, or give the boot source another name",

@@ -105,6 +105,7 @@ func (r *Reconciler) steps() []step {
 		r.planBundles,
 		r.planSources,
 		r.addSizes,
+		r.nameWanted,
 		r.applyAndObserve,
 		r.applySources,
 		r.prune,
@@ -124,9 +125,9 @@ func (r *Reconciler) planComponents(ctx context.Context, s *scope) error {
 	return err
 }
 
-// applyAndObserve applies the components also when instance types and preferences failed, and reads how far the components are even when one could not be applied: the status is to tell both.
+// applyAndObserve applies the components also when instance types, preferences or boot sources failed, and reads how far the components are even when one could not be applied: the status is to tell both.
 func (r *Reconciler) applyAndObserve(ctx context.Context, s *scope) error {
-	return errors.Join(s.unsized, r.applyComponents(ctx, s), r.observe(ctx, s))
+	return errors.Join(s.unsized, s.unplanned, r.applyComponents(ctx, s), r.observe(ctx, s))
 }
 
 // verdictOn turns what a pass came to into what the queue does next.

@@ -37,8 +37,11 @@ type scope struct {
 	crons      []*unstructured.Unstructured         // planSources: their DataImportCrons, where there is a namespace
 	homeless   []string                             // planSources: namespaces of boot images that are missing
 	undeployed map[string]verdict                   // planSources, applySources: why boot sources have no DataImportCron, by name
+	unplanned  error                                // planSources: why boot sources could not be planned
 	sourced    bool                                 // applySources: it is known which names are taken
 	later      bool                                 // applySources: some could not be admitted, and are tried again
+
+	fingerprint string // nameWanted: of the set of wanted objects
 
 	outdated  *int       // countOutdated: VMIs with a former launcher; nil when they were not counted
 	workloads []workload // observe
