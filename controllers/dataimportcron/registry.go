@@ -100,7 +100,7 @@ func (s *sources) checkHost(ctx context.Context, host string) error {
 	}
 	addresses, err := net.DefaultResolver.LookupNetIP(ctx, "ip", strings.Trim(name, "[]"))
 	if err != nil {
-		return fmt.Errorf("looking it up: %w", err)
+		return unreached(err)
 	}
 	for _, address := range addresses {
 		if !s.allowed(address) {

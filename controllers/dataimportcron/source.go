@@ -112,7 +112,25 @@ func reached(err error) error {
 	case strings.Contains(failed.Err.Error(), "malformed"):
 		return errors.New("the server does not speak HTTP")
 	}
-	return failed.Err
+	return unreached(failed.Err)
+}
+
+// unreached words a failure of the network without what is another at each try: ports of ours, and
+// the addresses that a name has by turns. A cluster without a network hears of it once, not at each try.
+func unreached(err error) error {
+	if lookup, is := errors.AsType[*net.DNSError](err); is {
+		switch {
+		case lookup.IsNotFound:
+			return fmt.Errorf("no name server knows %s", lookup.Name)
+		case lookup.IsTimeout:
+			return fmt.Errorf("no name server answers for %s in time", lookup.Name)
+		}
+		return fmt.Errorf("the name server does not answer for %s as it should", lookup.Name)
+	}
+	if broken, is := errors.AsType[*net.OpError](err); is {
+		return fmt.Errorf("no connection to it: %w", broken.Err)
+	}
+	return err
 }
 
 // versionOf is what a server says of a file's version: its tag, or else when it was changed, and its length.

@@ -340,11 +340,14 @@ func startOperator(t *testing.T) (client.WithWatch, Options) {
 	return c, options
 }
 
-// startAPIServer starts an API server with the operator's namespace.
-func startAPIServer(t *testing.T) (client.WithWatch, *rest.Config, Options) {
+// startAPIServer starts an API server, as prepared, with the operator's namespace.
+func startAPIServer(t *testing.T, prepare ...func(*envtest.Environment)) (client.WithWatch, *rest.Config, Options) {
 	t.Helper()
 	need.APIServer(t)
 	server := &envtest.Environment{ControlPlaneStartTimeout: 3 * time.Minute, ControlPlaneStopTimeout: time.Minute}
+	for _, change := range prepare {
+		change(server)
+	}
 	config, err := server.Start()
 	if err != nil {
 		t.Fatal(err)

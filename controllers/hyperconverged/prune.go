@@ -3,6 +3,7 @@ package hyperconverged
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/go-multierror"
@@ -31,6 +32,7 @@ var prunable = []schema.GroupVersionKind{
 	{Group: "template.openshift.io", Version: "v1", Kind: "Template"},
 	instancetypeKind,
 	preferenceKind,
+	cronKind,
 	{Group: "apps", Version: "v1", Kind: "DaemonSet"},
 	{Group: "apps", Version: "v1", Kind: "Deployment"},
 	{Version: "v1", Kind: "Service"},
@@ -43,19 +45,28 @@ var prunable = []schema.GroupVersionKind{
 	{Group: "scheduling.k8s.io", Version: "v1", Kind: "PriorityClass"},
 }
 
+// nameWanted names the set of wanted objects. One that is not that of the last prune makes it forgotten:
+// should this pass fail half way, what it made is looked for when it is no longer wanted.
+func (r *Reconciler) nameWanted(_ context.Context, s *scope) error {
+	s.fingerprint = fmt.Sprintf("%s paused %t", fingerprintOf(slices.Concat(s.wanted, s.crons)), s.paused)
+	if r.pruned != s.fingerprint {
+		r.pruned = ""
+	}
+	return nil
+}
+
 // prune deletes what the operator once installed and no longer wants. It asks the API
 // server itself, once for each new set of wanted objects.
 func (r *Reconciler) prune(ctx context.Context, s *scope) error {
-	keep := identities(s.wanted)
-	fingerprint := fmt.Sprintf("%s paused %t", fingerprintOf(s.wanted), s.paused)
-	if r.pruned == fingerprint {
+	if r.pruned == s.fingerprint {
 		return nil
 	}
+	keep := identities(slices.Concat(s.wanted, s.crons))
 	kept := func(object client.Object) bool { return keep[identify(object)] || s.paused && r.isBundled(object) }
 	if err := r.pruneExcept(ctx, kept); err != nil {
 		return err
 	}
-	r.pruned = fingerprint
+	r.pruned = s.fingerprint
 	return nil
 }
 

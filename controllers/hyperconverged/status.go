@@ -96,6 +96,8 @@ func hyperConvergedStatus(s *scope, sum summary, version string, now metav1.Time
 	case s.sized:
 		meta.RemoveStatusCondition(&status.Conditions, conditionTaken)
 	}
+	status.DataImportSchedule = importSchedule(s.hco.UID)
+	status.DataImportCronTemplates = sourcesStatus(s, status.DataImportCronTemplates, now)
 	status.SystemHealthStatus = health(sum)
 	status.RelatedObjects = related(s)
 	if sum.Available.Yes && !sum.Progressing.Yes && sum.Complete.Yes {

@@ -47,6 +47,9 @@ func validate(hco *hcov1.HyperConverged, options Options) error {
 	if hco.Namespace != options.Namespace {
 		return fmt.Errorf("metadata.namespace: %q: the operator looks at namespace %s only; create the object there", hco.Namespace, options.Namespace)
 	}
+	if err := checkSources(hco); err != nil {
+		return err
+	}
 	wanted, err := operands(hco, options.Values())
 	if err != nil {
 		return err

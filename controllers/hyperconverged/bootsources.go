@@ -1,0 +1,225 @@
+package hyperconverged
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"github.com/slipway-vm/slipway/controllers/hyperconverged/components"
+	"github.com/slipway-vm/slipway/controllers/hyperconverged/render"
+	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
+)
+
+var cronKind = cdiv1.SchemeGroupVersion.WithKind("DataImportCron")
+
+// shippedSources returns the common boot images of files, in the order of the files' names.
+func shippedSources(files fs.FS) ([]hcov1.DataImportCronTemplate, error) {
+	if files == nil {
+		return nil, nil
+	}
+	objects, err := render.Bundle(files, nil)
+	if err != nil {
+		return nil, fmt.Errorf("reading the common boot images: %w", err)
+	}
+	var shipped []hcov1.DataImportCronTemplate
+	for _, object := range objects {
+		cron, err := readCron(object)
+		if err != nil {
+			return nil, fmt.Errorf("reading the common boot image %s: %w", object.GetName(), err)
+		}
+		shipped = append(shipped, hcov1.DataImportCronTemplate{
+			TemplateMetadata: hcov1.TemplateMetadata{Name: cron.Name, Labels: cron.Labels, Annotations: cron.Annotations},
+			Spec:             &cron.Spec,
+		})
+	}
+	return shipped, nil
+}
+
+// readCron reads a DataImportCron strictly.
+func readCron(object *unstructured.Unstructured) (*cdiv1.DataImportCron, error) {
+	content, err := json.Marshal(object.Object)
+	if err != nil {
+		return nil, fmt.Errorf("encoding it: %w", err)
+	}
+	cron, decoder := &cdiv1.DataImportCron{}, json.NewDecoder(bytes.NewReader(content))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(cron); err != nil {
+		return nil, fmt.Errorf("decoding it: %w", err)
+	}
+	return cron, nil
+}
+
+// bootSources returns the boot sources that hco asks for, in the order of their names: those of
+// shipped that it neither leaves out nor changes, those that it changes, and users' own. What hco
+// says has been checked.
+func bootSources(hco *hcov1.HyperConverged, shipped []hcov1.DataImportCronTemplate) []hcov1.DataImportCronTemplateStatus {
+	asked := hco.Spec.WorkloadSources
+	own := map[string]*hcov1.DataImportCronTemplate{}
+	for i := range asked.DataImportCronTemplates {
+		own[asked.DataImportCronTemplates[i].Name] = &asked.DataImportCronTemplates[i]
+	}
+	var sources []hcov1.DataImportCronTemplateStatus
+	if !ptr.Deref(asked.EnableCommonBootImageImport, true) {
+		shipped = nil
+	}
+	for i := range shipped {
+		source := hcov1.DataImportCronTemplateStatus{DataImportCronTemplate: *shipped[i].DeepCopy()}
+		source.Status.CommonTemplate = true
+		source.Namespace = ptr.Deref(asked.CommonBootImageNamespace, "")
+		source.Spec.Schedule = importSchedule(hco.UID)
+		if changed := own[source.Name]; changed != nil {
+			delete(own, source.Name)
+			if !counts(changed) {
+				continue
+			}
+			change(&source, changed)
+		}
+		sources = append(sources, source)
+	}
+	for _, template := range own {
+		if counts(template) {
+			sources = append(sources, hcov1.DataImportCronTemplateStatus{DataImportCronTemplate: *template.DeepCopy()})
+		}
+	}
+	slices.SortFunc(sources, func(a, b hcov1.DataImportCronTemplateStatus) int { return strings.Compare(a.Name, b.Name) })
+	return sources
+}
+
+// counts says whether a template is to be deployed.
+func counts(template *hcov1.DataImportCronTemplate) bool {
+	said, found := template.Annotations[hcov1.AnnotationTemplateEnable]
+	return !found || strings.EqualFold(said, "true")
+}
+
+// change makes of a common boot image what a template of its name says. Only what the template
+// cannot know is kept: when to look.
+func change(source *hcov1.DataImportCronTemplateStatus, template *hcov1.DataImportCronTemplate) {
+	schedule := source.Spec.Schedule
+	source.Spec = template.Spec.DeepCopy()
+	if source.Spec.Schedule == "" {
+		source.Spec.Schedule = schedule
+	}
+	source.Namespace = template.Namespace
+	source.Labels = joined(source.Labels, template.Labels)
+	source.Annotations = joined(source.Annotations, template.Annotations)
+	source.Status.Modified = true
+}
+
+// joined has the entries of both; over's come first.
+func joined(under, over map[string]string) map[string]string {
+	if len(over) == 0 {
+		return under
+	}
+	all := maps.Clone(under)
+	if all == nil {
+		all = map[string]string{}
+	}
+	maps.Copy(all, over)
+	return all
+}
+
+// importSchedule is when an installation looks for the common boot images: twice a day, at a time
+// that is always its own, so that not all of them ask a registry at once.
+func importSchedule(installation types.UID) string {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(installation)) // it never fails
+	sum := hash.Sum32()
+	return fmt.Sprintf("%d %d/12 * * *", sum%60, sum/60%12)
+}
+
+// homeOf is the namespace of a boot source.
+func homeOf(source *hcov1.DataImportCronTemplateStatus) string {
+	if source.Namespace != "" {
+		return source.Namespace
+	}
+	return hcov1.CommonBootImageNamespace
+}
+
+// goldenNamespaces are those in which everyone may see boot images: that of the common ones, and that
+// of users' own that name none.
+func goldenNamespaces(hco *hcov1.HyperConverged, sources []hcov1.DataImportCronTemplateStatus) []string {
+	common := ptr.Deref(hco.Spec.WorkloadSources.CommonBootImageNamespace, "")
+	if common == "" || common == hcov1.CommonBootImageNamespace {
+		return []string{hcov1.CommonBootImageNamespace}
+	}
+	for i := range sources {
+		if homeOf(&sources[i]) == hcov1.CommonBootImageNamespace {
+			return []string{common, hcov1.CommonBootImageNamespace}
+		}
+	}
+	return []string{common}
+}
+
+// planRights returns what lets everyone see and clone the boot images of a namespace.
+func planRights(namespace string, base render.Values) ([]*unstructured.Unstructured, error) {
+	base.Namespace = namespace
+	objects, err := render.Folder(components.Files(), components.BootSources, base)
+	if err != nil {
+		return nil, fmt.Errorf("planning the rights to boot images of namespace %s: %w", namespace, err)
+	}
+	mark(objects, components.BootSources, base.Version)
+	return objects, nil
+}
+
+// planCron returns the DataImportCron of a boot source.
+func planCron(source *hcov1.DataImportCronTemplateStatus, version string) (*unstructured.Unstructured, error) {
+	cron := &cdiv1.DataImportCron{
+		ObjectMeta: metav1.ObjectMeta{Namespace: homeOf(source), Name: source.Name, Labels: source.Labels, Annotations: source.Annotations},
+		Spec:       *source.Spec,
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(cron)
+	if err != nil {
+		return nil, fmt.Errorf("encoding DataImportCron %s/%s: %w", cron.Namespace, cron.Name, err)
+	}
+	object := &unstructured.Unstructured{Object: content}
+	object.SetGroupVersionKind(cronKind)
+	unstructured.RemoveNestedField(object.Object, "status")
+	mark([]*unstructured.Unstructured{object}, components.BootSources, version)
+	hash, err := contentOf(object)
+	if err != nil {
+		return nil, err
+	}
+	object.SetAnnotations(joined(object.GetAnnotations(), map[string]string{annotationContent: hash}))
+	return object, nil
+}
+
+// contentOf are two hashes with a dash between them: of the spec of an object, and of its labels and annotations.
+func contentOf(object *unstructured.Unstructured) (string, error) {
+	var hashes []string
+	for _, part := range []any{object.Object["spec"], []any{object.GetLabels(), object.GetAnnotations()}} {
+		content, err := json.Marshal(part)
+		if err != nil {
+			return "", fmt.Errorf("encoding %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+		hash := fnv.New64a()
+		_, _ = hash.Write(content) // it never fails
+		hashes = append(hashes, fmt.Sprintf("%016x", hash.Sum64()))
+	}
+	return strings.Join(hashes, "-"), nil
+}
+
+// asWanted says whether a DataImportCron that exists is what the operator wrote, and still is to be.
+func asWanted(live, wanted metav1.Object) bool {
+	return covers(live.GetLabels(), wanted.GetLabels()) && covers(live.GetAnnotations(), wanted.GetAnnotations())
+}
+
+// ofTheSpec says whether a DataImportCron that exists was made with the wanted spec, which cannot be changed in it.
+func ofTheSpec(live, wanted metav1.Object) bool {
+	spec := func(object metav1.Object) string {
+		hash, _, _ := strings.Cut(object.GetAnnotations()[annotationContent], "-")
+		return hash
+	}
+	return spec(live) == spec(wanted)
+}

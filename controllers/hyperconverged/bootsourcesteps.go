@@ -1,0 +1,267 @@
+package hyperconverged
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-multierror"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
+	"github.com/slipway-vm/slipway/internal/apply"
+	"github.com/slipway-vm/slipway/internal/names"
+)
+
+// retryAdmission is how long to wait before asking again for what could not be admitted.
+const retryAdmission = 5 * time.Second
+
+// admits is the component that DataImportCrons are admitted by.
+const admits = "virt-api"
+
+// namespaceState is how far a namespace can be used.
+type namespaceState int
+
+const (
+	namespaceAbsent namespaceState = iota
+	namespaceEnding
+	namespaceThere
+)
+
+// planSources decides which boot sources are wanted, and adds the rights to their namespaces to what is.
+// The one of the common boot images is made; others are waited for. Nothing waits for them, so the pass
+// goes on where they cannot be planned, and ends before it deletes what it does not know to be wanted.
+func (r *Reconciler) planSources(ctx context.Context, s *scope) error {
+	s.unplanned = r.addSources(ctx, s)
+	return nil
+}
+
+func (r *Reconciler) addSources(ctx context.Context, s *scope) error {
+	if err := checkSources(s.hco); err != nil {
+		return err // it came by admission before that knew better
+	}
+	shipped, err := r.commonSources()
+	if err != nil {
+		return err
+	}
+	s.sources = bootSources(s.hco, shipped)
+	for _, namespace := range goldenNamespaces(s.hco, s.sources) {
+		if err := r.planGolden(ctx, s, namespace); err != nil {
+			return err
+		}
+	}
+	s.undeployed = map[string]verdict{}
+	for i := range s.sources {
+		if err := r.planSource(ctx, s, &s.sources[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// commonSources reads what is shipped once: it is always the same.
+func (r *Reconciler) commonSources() ([]hcov1.DataImportCronTemplate, error) {
+	if r.sources == nil {
+		shipped, err := shippedSources(r.Options.BootSources)
+		if err != nil {
+			return nil, err
+		}
+		r.sources = shipped
+	}
+	return r.sources, nil
+}
+
+// planGolden adds the rights to the boot images of a namespace, and the namespace where it is the
+// operator's to make. One that exists stays as it is, and none is deleted: images are in it.
+func (r *Reconciler) planGolden(ctx context.Context, s *scope, name string) error {
+	state, err := r.namespaceState(ctx, name)
+	if err != nil {
+		return err
+	}
+	switch {
+	case state == namespaceAbsent && name == hcov1.CommonBootImageNamespace:
+		namespace := &unstructured.Unstructured{}
+		namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+		namespace.SetName(name)
+		namespace.SetLabels(map[string]string{names.LabelManagedBy: names.ManagedBy})
+		s.wanted = append(s.wanted, namespace)
+	case state != namespaceThere:
+		s.homeless = append(s.homeless, missingHome(name))
+		return nil
+	}
+	rights, err := planRights(name, r.Options.Values())
+	if err != nil {
+		return err
+	}
+	s.wanted = append(s.wanted, rights...)
+	return nil
+}
+
+// planSource adds the DataImportCron of a boot source, or says what it waits for.
+func (r *Reconciler) planSource(ctx context.Context, s *scope, source *hcov1.DataImportCronTemplateStatus) error {
+	home := homeOf(source)
+	state, err := r.namespaceState(ctx, home)
+	if err != nil {
+		return err
+	}
+	made := state == namespaceAbsent && home == hcov1.CommonBootImageNamespace
+	if state != namespaceThere && !made {
+		s.undeployed[source.Name] = verdict{false, ReasonWaiting, missingHome(home)}
+		if !slices.Contains(s.homeless, missingHome(home)) {
+			s.homeless = append(s.homeless, missingHome(home))
+		}
+		return nil
+	}
+	cron, err := planCron(source, r.Options.Version)
+	if err != nil {
+		return err
+	}
+	s.crons = append(s.crons, cron)
+	return nil
+}
+
+func missingHome(namespace string) string {
+	return fmt.Sprintf("namespace %s, which gets boot images, does not exist or is being deleted", namespace)
+}
+
+// namespaceState says how far a namespace can be used.
+func (r *Reconciler) namespaceState(ctx context.Context, name string) (namespaceState, error) {
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	err := r.Client.Get(ctx, client.ObjectKey{Name: name}, namespace)
+	switch {
+	case apierrors.IsNotFound(err):
+		return namespaceAbsent, nil
+	case err != nil:
+		return namespaceAbsent, fmt.Errorf("reading namespace %s: %w", name, err)
+	case namespace.DeletionTimestamp != nil:
+		return namespaceEnding, nil
+	}
+	return namespaceThere, nil
+}
+
+// applySources makes the DataImportCrons that are wanted, once there is who admits them: its event
+// brings the pass. Nothing waits for them, so the pass goes on where one cannot be admitted now.
+func (r *Reconciler) applySources(ctx context.Context, s *scope) error {
+	if !ready(s.workloads, admits) {
+		return nil
+	}
+	var problems *multierror.Error
+	for _, cron := range s.crons {
+		rival, err := r.applySource(ctx, cron)
+		switch {
+		case apierrors.IsInternalError(err): // who admits it is there, and not reached yet
+			s.later = true
+			s.undeployed[cron.GetName()] = verdict{false, ReasonFailed, err.Error()}
+		case err != nil:
+			problems = multierror.Append(problems, err)
+			s.undeployed[cron.GetName()] = verdict{false, ReasonFailed, err.Error()}
+		case rival:
+			s.undeployed[cron.GetName()] = verdict{false, ReasonTaken, fmt.Sprintf(
+				"DataImportCron %s/%s is not managed by Slipway and stays as it is; delete it, or give the boot source another name",
+				cron.GetNamespace(), cron.GetName())}
+		}
+	}
+	s.sourced = true
+	if err := problems.ErrorOrNil(); err != nil {
+		return fmt.Errorf("applying boot sources: %w", err)
+	}
+	return nil
+}
+
+// ready says whether a component is.
+func ready(workloads []workload, name string) bool {
+	return slices.ContainsFunc(workloads, func(w workload) bool { return w.Name == name && w.Missing == "" })
+}
+
+// applySource makes a DataImportCron what is wanted, and says whether somebody else's has the name.
+// One of another spec, which cannot be changed, makes way; its images stay for the next one of its name,
+// unless it says that they go with it.
+func (r *Reconciler) applySource(ctx context.Context, wanted *unstructured.Unstructured) (rival bool, err error) {
+	if err := r.watch(ctx, cronKind); err != nil {
+		return false, err
+	}
+	live, err := r.liveCron(ctx, r.Client, wanted)
+	if err != nil || live != nil && asWanted(live, wanted) {
+		return false, err
+	}
+	// The cache lags behind, and has only what the operator installed.
+	if live, err = r.liveCron(ctx, r.Reader, wanted); err != nil {
+		return false, err
+	}
+	switch {
+	case live == nil:
+	case !bearsOurName(live):
+		return true, nil
+	case asWanted(live, wanted) || live.GetDeletionTimestamp() != nil:
+		return false, nil // the end of one brings the next pass
+	case !ofTheSpec(live, wanted):
+		return false, r.makeWay(ctx, live)
+	}
+	return false, apply.Object(ctx, r.Client, wanted.DeepCopy(), names.ManagerOperator)
+}
+
+// makeWay deletes a DataImportCron whose spec is to be another. Its end brings the pass that makes the next one.
+func (r *Reconciler) makeWay(ctx context.Context, live *metav1.PartialObjectMetadata) error {
+	log.FromContext(ctx).Info("making a boot source anew", "dataImportCron", client.ObjectKeyFromObject(live))
+	uid := live.GetUID()
+	err := r.Client.Delete(ctx, live, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting DataImportCron %s/%s, whose spec is to be another: %w", live.GetNamespace(), live.GetName(), err)
+	}
+	return nil
+}
+
+// liveCron reads what has the name of a DataImportCron, nil when nothing has.
+func (r *Reconciler) liveCron(ctx context.Context, reader client.Reader, wanted *unstructured.Unstructured) (*metav1.PartialObjectMetadata, error) {
+	live := &metav1.PartialObjectMetadata{}
+	live.SetGroupVersionKind(cronKind)
+	err := reader.Get(ctx, client.ObjectKeyFromObject(wanted), live)
+	if apierrors.IsNotFound(err) {
+		return nil, nil //nolint:nilnil // it is not there
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading DataImportCron %s/%s: %w", wanted.GetNamespace(), wanted.GetName(), err)
+	}
+	return live, nil
+}
+
+// sourcesStatus are the boot sources with what hinders them. What a pass did not get to is as it was before.
+func sourcesStatus(s *scope, before []hcov1.DataImportCronTemplateStatus, now metav1.Time) []hcov1.DataImportCronTemplateStatus {
+	if s.undeployed == nil {
+		return before
+	}
+	known := map[string][]metav1.Condition{}
+	for i := range before {
+		known[before[i].Name] = before[i].DeepCopy().Status.Conditions
+	}
+	var sources []hcov1.DataImportCronTemplateStatus
+	for i := range s.sources {
+		source := s.sources[i].DeepCopy()
+		source.Status.Conditions = known[source.Name]
+		if hindered, is := s.undeployed[source.Name]; is {
+			meta.SetStatusCondition(&source.Status.Conditions, metav1.Condition{
+				Type: hcov1.ConditionDeployed, Status: metav1.ConditionFalse,
+				Reason: hindered.Reason, Message: hindered.Message, LastTransitionTime: now,
+			})
+		} else if s.sourced {
+			meta.RemoveStatusCondition(&source.Status.Conditions, hcov1.ConditionDeployed)
+		}
+		if len(source.Status.Conditions) == 0 {
+			source.Status.Conditions = nil // as it comes back
+		}
+		sources = append(sources, *source)
+	}
+	return sources
+}
+
+// waits is what is missing outside of tasks, pipelines and boot sources, in a sentence.
+func (s *scope) waits() string { return strings.Join(slices.Concat(s.waiting, s.homeless), "; ") }
