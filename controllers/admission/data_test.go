@@ -82,6 +82,8 @@ func TestBadProfilesAndConfigurationsAreRefusedWithThePath(t *testing.T) {
 		{"/cdis-validate", config + "{imagePullPolicy: IfNotPresent, uninstallStrategy: BlockUninstallIfWorkloadsExist, config: {featureGates: [HonorWaitForFirstConsumer], preallocation: true, podResourceRequirements: {limits: {memory: 1Gi}}}}", nil},
 		{"/cdis-validate", config + "{config: {importProxy: {HTTPProxy: a}}, infra: {deploymentReplicas: 2}}", []string{"spec.config.importProxy.HTTPProxy", "spec.infra.deploymentReplicas"}},
 		{"/cdis-validate", config + "{config: {featureGates: [DataVolumeClaimAdoption]}}", []string{"spec.config.featureGates[0]"}},
+		{"/cdis-validate", strings.Replace(config, "name: cdi", `name: cdi, annotations: {slipway-vm.github.io/registries-conf: "A b"}`, 1) + "{}", []string{"metadata.annotations[slipway-vm.github.io/registries-conf]"}},
+		{"/cdis-validate", strings.Replace(config, "name: cdi", "name: cdi, annotations: {slipway-vm.github.io/registries-conf: not-there-yet}", 1) + "{}", nil},
 		{"/cdis-validate", config + "{config: {filesystemOverhead: {global: \"1\"}}}", []string{"spec.config.filesystemOverhead.global"}},
 	} {
 		response := ask(t, c.path, []byte(c.object), nil, "jane")

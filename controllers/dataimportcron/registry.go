@@ -6,40 +6,63 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"slices"
+	"os"
 	"strings"
+	"time"
 
 	"github.com/containers/image/v5/docker"
 	"github.com/containers/image/v5/docker/reference"
 	imagetypes "github.com/containers/image/v5/types"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"github.com/slipway-vm/slipway/internal/registries"
 )
 
 // schemeDocker begins the URL of an image in a registry.
 const schemeDocker = "docker://"
 
-// image returns the digest that a registry has for a name.
-func (s *sources) image(ctx context.Context, from *cdiv1.DataVolumeSourceRegistry, insecure []string) (string, error) {
+// image returns the digest that the first registry has for a name of those where settings have it looked for.
+func (s *sources) image(ctx context.Context, from *cdiv1.DataVolumeSourceRegistry, settings registries.Settings) (string, error) {
 	named, err := nameOf(*from.URL)
 	if err != nil {
 		return "", err
 	}
-	host := reference.Domain(named)
+	places, err := settings.Places(named)
+	if err != nil {
+		return "", fmt.Errorf("looking for a registry of the image: %w", err)
+	}
+	var failed error
+	for _, place := range places {
+		digest, err := s.imageAt(ctx, place, pollBound/time.Duration(len(places)))
+		switch {
+		case err == nil:
+			return digest, nil
+		case failed == nil:
+			failed = err
+		default:
+			failed = fmt.Errorf("%w; before that: %w", err, failed)
+		}
+	}
+	return "", failed
+}
+
+// imageAt returns the digest that a registry has for an image, when it answers before bound is over.
+func (s *sources) imageAt(ctx context.Context, place registries.Place, bound time.Duration) (string, error) {
+	ctx, stop := context.WithTimeout(ctx, bound)
+	defer stop()
+	host := reference.Domain(place.Image)
 	if err := s.checkHost(ctx, host); err != nil {
 		return "", describe("asking registry "+host+" for the image's digest", err)
 	}
-	image, err := docker.NewReference(named)
+	image, err := docker.NewReference(place.Image)
 	if err != nil {
 		return "", describe("reading the name of the image", err)
 	}
-	settings := &imagetypes.SystemContext{}
-	if slices.Contains(insecure, host) {
-		settings.DockerInsecureSkipTLSVerify = imagetypes.OptionalBoolTrue
+	system := &imagetypes.SystemContext{ // without a registries.conf of this machine's
+		SystemRegistriesConfPath: os.DevNull, SystemRegistriesConfDirPath: os.DevNull,
+		DockerInsecureSkipTLSVerify: imagetypes.NewOptionalBool(place.Insecure),
 	}
-	if from.Platform != nil && from.Platform.Architecture != "" {
-		settings.ArchitectureChoice = from.Platform.Architecture
-	}
-	digest, err := docker.GetDigest(ctx, settings, image)
+	digest, err := docker.GetDigest(ctx, system, image)
 	if err != nil {
 		return "", describe("asking registry "+host+" for the image's digest", refusal(err))
 	}

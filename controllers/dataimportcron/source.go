@@ -23,6 +23,8 @@ import (
 	"k8s.io/utils/ptr"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/slipway-vm/slipway/internal/registries"
 )
 
 // sources polls web servers and registries.
@@ -43,7 +45,7 @@ func public(address netip.Addr) bool {
 // errAddress is the answer for an address that is not allowed.
 var errAddress = errors.New("its address is of this machine or its link only, which is not asked")
 
-func (s *sources) digest(ctx context.Context, cron *cdiv1.DataImportCron, insecure []string) (string, error) {
+func (s *sources) digest(ctx context.Context, cron *cdiv1.DataImportCron, settings registries.Settings) (string, error) {
 	ctx, stop := context.WithTimeout(ctx, pollBound)
 	defer stop()
 	source := cron.Spec.Template.Spec.Source
@@ -51,7 +53,7 @@ func (s *sources) digest(ctx context.Context, cron *cdiv1.DataImportCron, insecu
 	case source != nil && source.HTTP != nil:
 		return s.file(ctx, cron.Namespace, source.HTTP)
 	case source != nil && source.Registry != nil && source.Registry.URL != nil:
-		return s.image(ctx, source.Registry, insecure)
+		return s.image(ctx, source.Registry, settings)
 	}
 	return "", errors.New("spec.template.spec.source is neither http nor registry, and others are not polled")
 }

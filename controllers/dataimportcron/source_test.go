@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"github.com/slipway-vm/slipway/internal/registries"
 )
 
 // anywhere polls servers of this machine too.
@@ -49,7 +51,7 @@ func TestAFilesVersionIsWhatItsServerSays(t *testing.T) {
 	defer server.Close()
 	seen := map[string]string{}
 	for path := range headers {
-		digest, err := anywhere().digest(t.Context(), ofHTTP(cdiv1.DataVolumeSourceHTTP{URL: server.URL + path, ExtraHeaders: []string{"X-Mirror: near"}}), nil)
+		digest, err := anywhere().digest(t.Context(), ofHTTP(cdiv1.DataVolumeSourceHTTP{URL: server.URL + path, ExtraHeaders: []string{"X-Mirror: near"}}), registries.Settings{})
 		if path == "/silent" {
 			if err == nil || !strings.Contains(err.Error(), "give it a checksum") {
 				t.Errorf("a server that says nothing: %v", err)
@@ -64,7 +66,7 @@ func TestAFilesVersionIsWhatItsServerSays(t *testing.T) {
 		}
 		seen[digest] = path
 	}
-	if _, err := anywhere().digest(t.Context(), ofHTTP(cdiv1.DataVolumeSourceHTTP{URL: server.URL + "/none"}), nil); err == nil || !strings.Contains(err.Error(), "403") {
+	if _, err := anywhere().digest(t.Context(), ofHTTP(cdiv1.DataVolumeSourceHTTP{URL: server.URL + "/none"}), registries.Settings{}); err == nil || !strings.Contains(err.Error(), "403") {
 		t.Errorf("a refusal: %v", err)
 	}
 }
@@ -72,7 +74,7 @@ func TestAFilesVersionIsWhatItsServerSays(t *testing.T) {
 func TestAFileWithAChecksumIsNotAskedFor(t *testing.T) {
 	sum := "sha256:" + strings.Repeat("ab", 32)
 	for checksum, want := range map[string]string{sum: sum, strings.ToUpper(sum[:6]) + sum[6:]: sum, "md5:" + strings.Repeat("0", 32): digestOf("md5:" + strings.Repeat("0", 32))} {
-		digest, err := anywhere().digest(t.Context(), ofHTTP(cdiv1.DataVolumeSourceHTTP{URL: "http://127.0.0.1:1/", Checksum: checksum}), nil)
+		digest, err := anywhere().digest(t.Context(), ofHTTP(cdiv1.DataVolumeSourceHTTP{URL: "http://127.0.0.1:1/", Checksum: checksum}), registries.Settings{})
 		if err != nil || digest != want {
 			t.Errorf("%s: got %q, %v", checksum, digest, err)
 		}
@@ -88,14 +90,14 @@ func TestTheMachineItselfIsNotAsked(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, address := range []string{server.URL, "http://localhost:" + u.Port(), "http://[::1]:" + u.Port(), "http://169.254.169.254/latest", "http://[::ffff:127.0.0.1]:" + u.Port()} {
-		_, err := guarded.digest(t.Context(), ofHTTP(cdiv1.DataVolumeSourceHTTP{URL: address}), nil)
+		_, err := guarded.digest(t.Context(), ofHTTP(cdiv1.DataVolumeSourceHTTP{URL: address}), registries.Settings{})
 		if err == nil || !strings.Contains(err.Error(), errAddress.Error()) && !strings.Contains(err.Error(), "::1") {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
 	cron := &cdiv1.DataImportCron{}
 	cron.Spec.Template.Spec.Source = &cdiv1.DataVolumeSource{Registry: &cdiv1.DataVolumeSourceRegistry{URL: new("docker://" + u.Host + "/disk:1")}}
-	if _, err := guarded.digest(t.Context(), cron, []string{u.Host}); err == nil || !strings.Contains(err.Error(), errAddress.Error()) {
+	if _, err := guarded.digest(t.Context(), cron, registries.Settings{Insecure: []string{u.Host}}); err == nil || !strings.Contains(err.Error(), errAddress.Error()) {
 		t.Errorf("a registry: %v", err)
 	}
 }
@@ -122,16 +124,61 @@ func TestAnImagesDigestIsItsRegistrys(t *testing.T) {
 	cron := &cdiv1.DataImportCron{}
 	from := &cdiv1.DataVolumeSourceRegistry{URL: new("docker://" + host + "/images/debian:12")}
 	cron.Spec.Template.Spec.Source = &cdiv1.DataVolumeSource{Registry: from}
-	digest, err := anywhere().digest(t.Context(), cron, []string{host})
+	digest, err := anywhere().digest(t.Context(), cron, registries.Settings{Insecure: []string{host}})
 	if err != nil || digest != want.String() {
 		t.Errorf("got %q, %v; want %s", digest, err, want)
 	}
-	if _, err := anywhere().digest(t.Context(), cron, nil); err == nil {
+	if _, err := anywhere().digest(t.Context(), cron, registries.Settings{}); err == nil {
 		t.Error("a registry without TLS was asked though nobody allowed it")
 	}
 	from.URL = new("docker://" + host + "/images/none:12")
-	if _, err := anywhere().digest(t.Context(), cron, []string{host}); err == nil || !strings.Contains(err.Error(), "it has no such image") {
+	if _, err := anywhere().digest(t.Context(), cron, registries.Settings{Insecure: []string{host}}); err == nil || !strings.Contains(err.Error(), "it has no such image") {
 		t.Errorf("an image that is not there: %v", err)
+	}
+}
+
+func TestAnImagesDigestIsItsMirrorsFirst(t *testing.T) {
+	conf := func(mirrors ...string) registries.Settings {
+		text := "[[registry]]\nlocation = \"registry.invalid\"\nblocked = true\n"
+		for _, mirror := range mirrors {
+			text += "[[registry.mirror]]\nlocation = \"" + mirror + "\"\ninsecure = true\n"
+		}
+		return registries.Settings{Conf: text, Origin: "ConfigMap a/b"}
+	}
+	server, empty := httptest.NewServer(registry.New()), httptest.NewServer(registry.New())
+	defer server.Close()
+	defer empty.Close()
+	host, bare := strings.TrimPrefix(server.URL, "http://"), strings.TrimPrefix(empty.URL, "http://")
+	ref, err := name.ParseReference(host + "/mirror/debian:12")
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := random.Image(64, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := remote.Write(ref, image); err != nil {
+		t.Fatal(err)
+	}
+	want, err := image.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cron := &cdiv1.DataImportCron{}
+	cron.Spec.Template.Spec.Source = &cdiv1.DataVolumeSource{Registry: &cdiv1.DataVolumeSourceRegistry{URL: new("docker://registry.invalid/debian:12")}}
+	digest, err := anywhere().digest(t.Context(), cron, conf("127.0.0.1:1", bare, host+"/mirror"))
+	if err != nil || digest != want.String() {
+		t.Errorf("got %q, %v; want %s", digest, err, want)
+	}
+	_, err = anywhere().digest(t.Context(), cron, conf("127.0.0.1:1", bare))
+	if err == nil || !strings.Contains(err.Error(), bare+" for the image's digest: it has no such image; before that: asking registry 127.0.0.1:1") {
+		t.Errorf("an image that no mirror has: %v", err)
+	}
+	if _, err := anywhere().digest(t.Context(), cron, conf()); err == nil || !strings.Contains(err.Error(), "blocked in ConfigMap a/b") {
+		t.Errorf("an image of a blocked registry: %v", err)
+	}
+	if _, err := (&sources{allowed: public}).digest(t.Context(), cron, conf(host+"/mirror")); err == nil || !strings.Contains(err.Error(), errAddress.Error()) {
+		t.Errorf("a mirror on the machine itself: %v", err)
 	}
 }
 
@@ -157,7 +204,7 @@ func TestWhatAServerSaysIsNotTold(t *testing.T) {
 	for name, cron := range map[string]*cdiv1.DataImportCron{
 		"a web server": ofHTTP(cdiv1.DataVolumeSourceHTTP{URL: server.URL}), "no web server": ofHTTP(cdiv1.DataVolumeSourceHTTP{URL: server.URL + "/malformed"}), "a registry": ofRegistry,
 	} {
-		if _, err := anywhere().digest(t.Context(), cron, []string{host}); err == nil || strings.Contains(err.Error(), secret) {
+		if _, err := anywhere().digest(t.Context(), cron, registries.Settings{Insecure: []string{host}}); err == nil || strings.Contains(err.Error(), secret) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
