@@ -42,6 +42,7 @@ func TestBadDataImportCronsAreRefusedWithThePath(t *testing.T) {
 		"a blank disk":                  {`{http: {url: "https://example.com/disk.qcow2"}}`, "{blank: {}}", []string{"spec.template.spec.source"}},
 		"a DataSource as source":        {`source: {http: {url: "https://example.com/disk.qcow2"}}`, "sourceRef: {kind: DataSource, name: a}", []string{"spec.template.spec.sourceRef"}},
 		"no URL":                        {"https://example.com/disk.qcow2", "ftp://example.com", []string{source + "http.url"}},
+		"an image of a registry":        {`{http: {url: "https://example.com/disk.qcow2"}}`, `{registry: {url: "docker://example.com/disk:1", certConfigMap: authorities}}`, nil},
 		"a Secret":                      {`disk.qcow2"`, `disk.qcow2", secretRef: login`, []string{source + "http.secretRef"}},
 		"headers of Secrets":            {`disk.qcow2"`, `disk.qcow2", secretExtraHeaders: [a]`, []string{source + "http.secretExtraHeaders"}},
 		"no size":                       {"{resources: {requests: {storage: 1Gi}}}", "{}", []string{"spec.template.spec.storage.resources.requests.storage"}},

@@ -7,12 +7,15 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/containers/image/v5/docker"
 	"github.com/containers/image/v5/docker/reference"
 	imagetypes "github.com/containers/image/v5/types"
+	"k8s.io/utils/ptr"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/slipway-vm/slipway/internal/registries"
@@ -22,18 +25,24 @@ import (
 const schemeDocker = "docker://"
 
 // image returns the digest that the first registry has for a name of those where settings have it looked for.
-func (s *sources) image(ctx context.Context, from *cdiv1.DataVolumeSourceRegistry, settings registries.Settings) (string, error) {
+// Their authorities are in a ConfigMap of namespace, when from names one.
+func (s *sources) image(ctx context.Context, namespace string, from *cdiv1.DataVolumeSourceRegistry, settings registries.Settings) (string, error) {
 	named, err := nameOf(*from.URL)
 	if err != nil {
 		return "", err
 	}
+	authorities, err := s.authoritiesFolder(ctx, namespace, ptr.Deref(from.CertConfigMap, ""))
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = os.RemoveAll(authorities) }() // nothing in it is secret, and it is small
 	places, err := settings.Places(named)
 	if err != nil {
 		return "", fmt.Errorf("looking for a registry of the image: %w", err)
 	}
 	var failed error
 	for _, place := range places {
-		digest, err := s.imageAt(ctx, place, pollBound/time.Duration(len(places)))
+		digest, err := s.imageAt(ctx, place, authorities, pollBound/time.Duration(len(places)))
 		switch {
 		case err == nil:
 			return digest, nil
@@ -46,8 +55,9 @@ func (s *sources) image(ctx context.Context, from *cdiv1.DataVolumeSourceRegistr
 	return "", failed
 }
 
-// imageAt returns the digest that a registry has for an image, when it answers before bound is over.
-func (s *sources) imageAt(ctx context.Context, place registries.Place, bound time.Duration) (string, error) {
+// imageAt returns the digest that a registry has for an image, when it answers before bound is over. It is trusted for a
+// certificate of the folder authorities, too, if there is one.
+func (s *sources) imageAt(ctx context.Context, place registries.Place, authorities string, bound time.Duration) (string, error) {
 	ctx, stop := context.WithTimeout(ctx, bound)
 	defer stop()
 	host := reference.Domain(place.Image)
@@ -60,7 +70,7 @@ func (s *sources) imageAt(ctx context.Context, place registries.Place, bound tim
 	}
 	system := &imagetypes.SystemContext{ // without a registries.conf of this machine's
 		SystemRegistriesConfPath: os.DevNull, SystemRegistriesConfDirPath: os.DevNull,
-		DockerInsecureSkipTLSVerify: imagetypes.NewOptionalBool(place.Insecure),
+		DockerInsecureSkipTLSVerify: imagetypes.NewOptionalBool(place.Insecure), DockerCertPath: authorities,
 	}
 	digest, err := docker.GetDigest(ctx, system, image)
 	if err != nil {
@@ -70,6 +80,29 @@ func (s *sources) imageAt(ctx context.Context, place registries.Place, bound tim
 		return "", fmt.Errorf("registry %s answers with a digest that is no sha256", host)
 	}
 	return digest.String(), nil
+}
+
+// authoritiesFolder makes a folder of the certificates in a ConfigMap, as the library wants them; none when name is empty.
+func (s *sources) authoritiesFolder(ctx context.Context, namespace, name string) (string, error) {
+	if name == "" {
+		return "", nil
+	}
+	certificates, err := s.authorities(ctx, namespace, name)
+	if err != nil {
+		return "", err
+	}
+	folder, err := os.MkdirTemp(s.scratch, "authorities-")
+	if err != nil {
+		return "", fmt.Errorf("making a folder for certificates: %w", err)
+	}
+	number := 0
+	for _, pem := range certificates {
+		number++
+		if err := os.WriteFile(filepath.Join(folder, strconv.Itoa(number)+".crt"), []byte(pem), 0o600); err != nil {
+			return "", errors.Join(fmt.Errorf("keeping a certificate of ConfigMap %s: %w", name, err), os.RemoveAll(folder))
+		}
+	}
+	return folder, nil
 }
 
 // refusal is why a registry has no digest for us, without a word of its own.

@@ -29,7 +29,8 @@ import (
 
 // sources polls web servers and registries.
 type sources struct {
-	live client.Reader // of ConfigMaps with certificates
+	live    client.Reader // of ConfigMaps with certificates
+	scratch string        // folder for those, while a registry is asked; the system's when empty
 	// allowed says whether an address may be asked. Users choose what is asked, from where
 	// virt-controller is, so its own machine and link are not to be had.
 	allowed func(netip.Addr) bool
@@ -53,7 +54,7 @@ func (s *sources) digest(ctx context.Context, cron *cdiv1.DataImportCron, settin
 	case source != nil && source.HTTP != nil:
 		return s.file(ctx, cron.Namespace, source.HTTP)
 	case source != nil && source.Registry != nil && source.Registry.URL != nil:
-		return s.image(ctx, source.Registry, settings)
+		return s.image(ctx, cron.Namespace, source.Registry, settings)
 	}
 	return "", errors.New("spec.template.spec.source is neither http nor registry, and others are not polled")
 }
@@ -151,18 +152,15 @@ func (s *sources) transport(ctx context.Context, namespace string, from *cdiv1.D
 	if from.CertConfigMap == "" {
 		return transport, nil
 	}
-	certificates, err := get(ctx, s.live, types.NamespacedName{Namespace: namespace, Name: from.CertConfigMap}, &corev1.ConfigMap{})
+	certificates, err := s.authorities(ctx, namespace, from.CertConfigMap)
 	if err != nil {
 		return nil, err
-	}
-	if certificates == nil {
-		return nil, fmt.Errorf("ConfigMap %s, which certConfigMap names, does not exist; create it", from.CertConfigMap)
 	}
 	trusted, err := x509.SystemCertPool()
 	if err != nil {
 		trusted = x509.NewCertPool() // an image without authorities of its own
 	}
-	for _, pem := range certificates.Data {
+	for _, pem := range certificates {
 		trusted.AppendCertsFromPEM([]byte(pem))
 	}
 	if transport.TLSClientConfig == nil {
@@ -170,6 +168,18 @@ func (s *sources) transport(ctx context.Context, namespace string, from *cdiv1.D
 	}
 	transport.TLSClientConfig.RootCAs = trusted
 	return transport, nil
+}
+
+// authorities returns the certificates in a ConfigMap, by its keys.
+func (s *sources) authorities(ctx context.Context, namespace, name string) (map[string]string, error) {
+	certificates, err := get(ctx, s.live, types.NamespacedName{Namespace: namespace, Name: name}, &corev1.ConfigMap{})
+	if err != nil {
+		return nil, err
+	}
+	if certificates == nil {
+		return nil, fmt.Errorf("ConfigMap %s, which certConfigMap names, does not exist; create it", name)
+	}
+	return certificates.Data, nil
 }
 
 // check refuses an address, as host:port, that is not allowed.

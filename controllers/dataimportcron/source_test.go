@@ -1,10 +1,15 @@
 package dataimportcron
 
 import (
+	"context"
+	"encoding/pem"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 
@@ -12,7 +17,11 @@ import (
 	"github.com/google/go-containerregistry/pkg/registry"
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/internal/registries"
 )
@@ -179,6 +188,59 @@ func TestAnImagesDigestIsItsMirrorsFirst(t *testing.T) {
 	}
 	if _, err := (&sources{allowed: public}).digest(t.Context(), cron, conf(host+"/mirror")); err == nil || !strings.Contains(err.Error(), errAddress.Error()) {
 		t.Errorf("a mirror on the machine itself: %v", err)
+	}
+}
+
+// oneConfigMap is a reader of one ConfigMap, images/authorities.
+type oneConfigMap struct {
+	client.Reader
+	data map[string]string
+}
+
+func (r oneConfigMap) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	if key.String() != "images/authorities" {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, key.Name)
+	}
+	into.(*corev1.ConfigMap).Data = r.data
+	return nil
+}
+
+func TestARegistryIsTrustedForTheAuthoritiesOfAConfigMap(t *testing.T) {
+	server := httptest.NewUnstartedServer(registry.New())
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	defer server.Close()
+	ref, err := name.ParseReference(server.Listener.Addr().String() + "/debian:12")
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := random.Image(64, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := remote.Write(ref, image, remote.WithTransport(server.Client().Transport)); err != nil {
+		t.Fatal(err)
+	}
+	want, err := image.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	trusting := anywhere()
+	trusting.scratch = t.TempDir()
+	trusting.live = oneConfigMap{data: map[string]string{
+		"ours": "nothing", "ours.pem": string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})),
+	}}
+	for configMap, wantError := range map[string]string{"authorities": "", "": "certificate", "none": "ConfigMap none"} {
+		cron := &cdiv1.DataImportCron{}
+		cron.Namespace = "images"
+		cron.Spec.Template.Spec.Source = &cdiv1.DataVolumeSource{Registry: &cdiv1.DataVolumeSourceRegistry{URL: new("docker://" + ref.Name()), CertConfigMap: &configMap}}
+		digest, err := trusting.digest(t.Context(), cron, registries.Settings{})
+		if wantError == "" && (err != nil || digest != want.String()) || wantError != "" && (err == nil || !strings.Contains(err.Error(), wantError)) {
+			t.Errorf("ConfigMap %q: got %q, %v", configMap, digest, err)
+		}
+	}
+	if left, err := os.ReadDir(trusting.scratch); err != nil || len(left) > 0 {
+		t.Errorf("certificates stay: %v, %v", left, err)
 	}
 }
 

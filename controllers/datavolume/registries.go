@@ -28,7 +28,7 @@ func (r *Reconciler) findPlaces(ctx context.Context, s *scope, input *podInput) 
 	}
 	image, err := reference.ParseNormalizedNamed(strings.TrimPrefix(ptr.Deref(source.Registry.URL, ""), schemeDocker))
 	if err != nil {
-		return nil //nolint:nilerr // the importer says what is wrong with it
+		return nil // the importer says what is wrong with it
 	}
 	settings, err := cdiconfig.Registries(ctx, r.Client, r.live, r.options.Namespace, s.insecure)
 	if err != nil {

@@ -89,12 +89,14 @@ var _ = Describe("an import from a registry", func() {
 // mirror makes registry the second mirror of registry.invalid until the spec ends, by a ConfigMap of the given name; the first is not there.
 func mirror(ctx context.Context, name, registry string) {
 	GinkgoHelper()
-	suite.Create(ctx, &corev1.ConfigMap{
+	conf := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: names.InstallNamespace, Name: name},
 		Data: map[string]string{registries.Key: fmt.Sprintf(
 			"[[registry]]\nlocation = %q\n[[registry.mirror]]\nlocation = %q\n[[registry.mirror]]\nlocation = %q\ninsecure = true\n",
 			"registry.invalid", "mirror.invalid", registry)},
-	})
+	}
+	suite.Create(ctx, conf)
+	DeferCleanup(func(ctx context.Context) { Expect(suite.World.Client.Delete(ctx, conf)).To(Succeed()) })
 	set := func(ctx context.Context, value, want string) {
 		hco := &hcov1.HyperConverged{ObjectMeta: metav1.ObjectMeta{Namespace: names.InstallNamespace, Name: names.HyperConvergedName}}
 		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"`+names.AnnotationRegistries+`":`+value+`}}}`))
