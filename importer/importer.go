@@ -39,6 +39,7 @@ type Options struct {
 type job struct {
 	options  Options
 	rest     []source.Place // where a registry's image is looked for next
+	before   error          // why it was not read from the places before
 	disk     *target.Disk
 	tree     *digest.Tree
 	http     *source.HTTP

@@ -118,6 +118,20 @@ func TestNoRegistryHasTheImage(t *testing.T) {
 	s.pull(t, "team/disk:v1", lookedFor(mirror, s)).wantFailure(t, transfer.NotFound, s.url("team/disk:v1"), "before that", mirror.url("mirror/disk:v1"), "403")
 }
 
+func TestADamagedImageIsNotTheLastWordWhileAMirrorIsAway(t *testing.T) {
+	s, layer := pushed(t)
+	mirror := mirrored(t, layer)
+	mirror.fail(refuseAll(http.StatusForbidden))
+	s.fail(ofLayer(t, layer, func(w http.ResponseWriter, answer *httptest.ResponseRecorder) {
+		data := answer.Body.Bytes()
+		data[20<<20]++
+		_, _ = w.Write(data)
+	}))
+	s.pull(t, "team/disk:v1", lookedFor(mirror, s)).wantFailure(t, transfer.Unauthorized, "403", "after that", "another content")
+	mirror.fail(ofLayer(t, layer, func(w http.ResponseWriter, _ *httptest.ResponseRecorder) { http.Error(w, "none", http.StatusNotFound) }))
+	s.pull(t, "team/disk:v1", lookedFor(mirror, s)).wantFailure(t, transfer.NotFound, "after that", "another content")
+}
+
 func TestCredentialsAreForTheImagesOwnRegistry(t *testing.T) {
 	s, layer := pushed(t)
 	mirror := mirrored(t, layer)

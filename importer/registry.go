@@ -21,7 +21,7 @@ func (j *job) fromRegistry(ctx context.Context) (err error) {
 		return fmt.Errorf("opening the image: %w", err)
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
-	j.rest, j.result.Labels = from.Rest(), from.Labels()
+	j.rest, j.before, j.result.Labels = from.Rest(), from.Before(), from.Labels()
 	j.progress.follow(from.Progress)
 	disk, err := from.Disk(ctx)
 	if err != nil {
@@ -34,7 +34,11 @@ func (j *job) fromRegistry(ctx context.Context) (err error) {
 
 // elsewhere begins anew at the places that are left of an image, when err, the end of the import, is the registry's fault.
 func (j *job) elsewhere(ctx context.Context, err error) (transfer.Result, error) {
-	if len(j.rest) == 0 || !source.Elsewhere(err) || ctx.Err() != nil {
+	if !source.Elsewhere(err) || ctx.Err() != nil {
+		return transfer.Result{}, err
+	}
+	err = source.Both(err, j.before)
+	if len(j.rest) == 0 {
 		return transfer.Result{}, err
 	}
 	log.FromContext(ctx).Info("Reading the image from another registry", "url", j.rest[0].URL, "because", err.Error())

@@ -79,20 +79,23 @@ func (o RegistryOptions) openers() ([]opener, error) {
 
 // openFirst opens the image at the first place that gives it.
 func (r *Registry) openFirst(ctx context.Context, places []opener) error {
-	var before error
+	r.before = nil
 	for n, there := range places {
 		r.at, r.rest = there.place, r.options.places()[n+1:]
-		err := Both(r.open(ctx, there.reference, there.system), before)
+		err := Both(r.open(ctx, there.reference, there.system), r.before)
 		if err == nil || !Elsewhere(err) || len(r.rest) == 0 || ctx.Err() != nil {
 			return err
 		}
-		before = err
+		r.before = err
 	}
-	return before
+	return r.before
 }
 
 // Rest are the places after the one that the image is read from.
 func (r *Registry) Rest() []Place { return slices.Clone(r.rest) }
+
+// Before says why it is not read from the places before that; nil when there are none.
+func (r *Registry) Before() error { return r.before }
 
 // Elsewhere reports whether another registry may well give what err says that one did not: err
 // is of the way to that registry or of what it sends, and not of the disk.
@@ -106,10 +109,14 @@ func Elsewhere(err error) bool {
 }
 
 // Both is err, the failure of a place, with that of the places before it, if any. The last one
-// gives the reason: it is the registry that the image itself names.
+// gives the reason, which is the registry that the image itself names; unless it has a damaged image,
+// and another may have a good one the next time.
 func Both(err, before error) error {
-	if err == nil || before == nil {
+	switch {
+	case err == nil || before == nil:
 		return err
+	case Elsewhere(err) && !transfer.ReasonOf(err).Retryable() && transfer.ReasonOf(before).Retryable():
+		return fmt.Errorf("%w; after that: %w", before, err)
 	}
 	return fmt.Errorf("%w; before that: %w", err, before)
 }

@@ -46,6 +46,7 @@ type Registry struct {
 	options RegistryOptions
 	at      Place   // which is read from
 	rest    []Place // after at
+	before  error   // of the places before at; nil when it is the first
 	source  types.ImageSource
 	layers  []types.BlobInfo // the lowest first
 	labels  map[string]string
