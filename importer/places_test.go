@@ -51,9 +51,16 @@ func refuseAll(status int) fault {
 
 func TestTheNextRegistryWhenOneFails(t *testing.T) {
 	for name, wrong := range map[string]func(t *testing.T, mirror *registryServer, layer v1.Layer){
-		"it is away":           func(_ *testing.T, mirror *registryServer, _ v1.Layer) { mirror.Close() },
-		"it lets nobody in":    func(_ *testing.T, mirror *registryServer, _ v1.Layer) { mirror.fail(refuseAll(http.StatusForbidden)) },
-		"it is broken":         func(_ *testing.T, mirror *registryServer, _ v1.Layer) { mirror.fail(refuseAll(http.StatusBadGateway)) },
+		"it is away":        func(_ *testing.T, mirror *registryServer, _ v1.Layer) { mirror.Close() },
+		"it lets nobody in": func(_ *testing.T, mirror *registryServer, _ v1.Layer) { mirror.fail(refuseAll(http.StatusForbidden)) },
+		"it is broken":      func(_ *testing.T, mirror *registryServer, _ v1.Layer) { mirror.fail(refuseAll(http.StatusBadGateway)) },
+		"it is a web page": func(_ *testing.T, mirror *registryServer, _ v1.Layer) {
+			mirror.fail(func(w http.ResponseWriter, _ *http.Request, _ http.Handler) bool {
+				w.Header().Set("Content-Type", "text/html")
+				_, _ = w.Write([]byte("<!DOCTYPE html><title>Log in</title>"))
+				return true
+			})
+		},
 		"it is no registry":    func(_ *testing.T, mirror *registryServer, _ v1.Layer) { mirror.fail(refuseAll(http.StatusTeapot)) },
 		"it has another image": func(_ *testing.T, mirror *registryServer, _ v1.Layer) { mirror.fail(refuseAll(http.StatusNotFound)) },
 		"it says nothing": func(t *testing.T, mirror *registryServer, _ v1.Layer) {
@@ -132,32 +139,72 @@ func TestADamagedImageIsNotTheLastWordWhileAMirrorIsAway(t *testing.T) {
 	s.pull(t, "team/disk:v1", lookedFor(mirror, s)).wantFailure(t, transfer.NotFound, "after that", "another content")
 }
 
+func TestADigestHoldsAtEachRegistry(t *testing.T) {
+	s, layer := pushed(t)
+	image := imageOf(t, v1.ConfigFile{}, layer)
+	s.push(t, "team/disk:v1", image)
+	digest, err := image.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mirror := mirrored(t, layerOf(t, nil, file("disk/disk.img", make([]byte, 1<<20))))
+	mirror.fail(func(w http.ResponseWriter, r *http.Request, real http.Handler) bool {
+		r.URL.Path = strings.Replace(r.URL.Path, "manifests/"+digest.String(), "manifests/v1", 1)
+		real.ServeHTTP(w, r)
+		return true
+	})
+	named := "team/disk@" + digest.String()
+	there := source.Place{URL: mirror.url("mirror/disk@" + digest.String())}
+	s.pull(t, named, func(o *importer.Options) {
+		o.Registry.Places = []source.Place{there, {URL: s.url(named)}}
+	}).wantDisk(t, newDisk(), diskSize)
+	s.pull(t, named, func(o *importer.Options) {
+		o.Registry.Places = []source.Place{there}
+	}).wantFailure(t, transfer.SourceFailed, "digest")
+}
+
+func TestADiskThatIsNoneIsTheLastWordWhileAMirrorIsAway(t *testing.T) {
+	s, layer := pushed(t)
+	mirror := mirrored(t, layer)
+	mirror.fail(refuseAll(http.StatusBadGateway))
+	s.push(t, "team/disk:v1", imageOf(t, v1.ConfigFile{Config: v1.Config{Labels: map[string]string{"containers.bootc": "1"}}}, layer))
+	start := time.Now()
+	s.pull(t, "team/disk:v1", func(o *importer.Options) {
+		lookedFor(mirror, s)(o)
+		o.Registry.RetryFor = time.Minute
+	}).wantFailure(t, transfer.WrongFormat, "bootc", "before that", "502")
+	if took := time.Since(start); took > 30*time.Second {
+		t.Errorf("it was tried again for %s", took)
+	}
+}
+
 func TestCredentialsAreForTheImagesOwnRegistry(t *testing.T) {
 	s, layer := pushed(t)
 	mirror := mirrored(t, layer)
-	var told atomic.Int64
-	basic := func(w http.ResponseWriter, r *http.Request, _ http.Handler) bool {
-		if r.Header.Get("Authorization") != "" {
-			told.Add(1)
-			return false
+	var told, toldMirror atomic.Int64
+	basic := func(told *atomic.Int64) fault {
+		return func(w http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+			if name, password, _ := r.BasicAuth(); name != "" || password != "" { // without them the library sends both empty
+				told.Add(1)
+				return false
+			}
+			w.Header().Set("WWW-Authenticate", `Basic realm="registry"`)
+			http.Error(w, `{"errors":[{"code":"UNAUTHORIZED","message":"authentication required"}]}`, http.StatusUnauthorized)
+			return true
 		}
-		w.Header().Set("WWW-Authenticate", `Basic realm="registry"`)
-		http.Error(w, `{"errors":[{"code":"UNAUTHORIZED","message":"authentication required"}]}`, http.StatusUnauthorized)
-		return true
 	}
-	mirror.fail(basic)
+	mirror.fail(basic(&toldMirror))
+	s.fail(basic(&told))
 	s.pull(t, "team/disk:v1", func(o *importer.Options) {
 		lookedFor(mirror, s)(o)
 		o.Registry.Username, o.Registry.Password = "me", "secret"
 	}).wantDisk(t, newDisk(), diskSize)
-	if told.Load() > 0 {
+	if toldMirror.Load() > 0 {
 		t.Error("the mirror was told the password of the image's own registry")
 	}
-	s.fail(basic)
-	s.pull(t, "team/disk:v1", func(o *importer.Options) {
-		lookedFor(mirror, s)(o)
-		o.Registry.Username, o.Registry.Password = "me", "secret"
-	}).wantDisk(t, newDisk(), diskSize)
+	if told.Load() == 0 {
+		t.Error("the image's own registry was not told the password")
+	}
 }
 
 func TestEachRegistryHasItsOwnTrust(t *testing.T) {

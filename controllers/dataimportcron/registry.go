@@ -41,8 +41,8 @@ func (s *sources) image(ctx context.Context, namespace string, from *cdiv1.DataV
 		return "", fmt.Errorf("looking for a registry of the image: %w", err)
 	}
 	var failed error
-	for _, place := range places {
-		digest, err := s.imageAt(ctx, place, authorities, pollBound/time.Duration(len(places)))
+	for n, place := range places {
+		digest, err := s.imageAt(ctx, place, authorities, len(places)-n)
 		switch {
 		case err == nil:
 			return digest, nil
@@ -55,11 +55,14 @@ func (s *sources) image(ctx context.Context, namespace string, from *cdiv1.DataV
 	return "", failed
 }
 
-// imageAt returns the digest that a registry has for an image, when it answers before bound is over. It is trusted for a
-// certificate of the folder authorities, too, if there is one.
-func (s *sources) imageAt(ctx context.Context, place registries.Place, authorities string, bound time.Duration) (string, error) {
-	ctx, stop := context.WithTimeout(ctx, bound)
-	defer stop()
+// imageAt returns the digest that a registry has for an image. It is one of left that share the time until ctx ends,
+// and is trusted for a certificate of the folder authorities, too, if there is one. It gets nobody's password.
+func (s *sources) imageAt(ctx context.Context, place registries.Place, authorities string, left int) (string, error) {
+	if end, bounded := ctx.Deadline(); bounded {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, time.Until(end)/time.Duration(left))
+		defer stop()
+	}
 	host := reference.Domain(place.Image)
 	if err := s.checkHost(ctx, host); err != nil {
 		return "", describe("asking registry "+host+" for the image's digest", err)
@@ -68,9 +71,10 @@ func (s *sources) imageAt(ctx context.Context, place registries.Place, authoriti
 	if err != nil {
 		return "", describe("reading the name of the image", err)
 	}
-	system := &imagetypes.SystemContext{ // without a registries.conf of this machine's
+	system := &imagetypes.SystemContext{ // without a registries.conf and passwords of this machine's
 		SystemRegistriesConfPath: os.DevNull, SystemRegistriesConfDirPath: os.DevNull,
 		DockerInsecureSkipTLSVerify: imagetypes.NewOptionalBool(place.Insecure), DockerCertPath: authorities,
+		DockerAuthConfig: &imagetypes.DockerAuthConfig{},
 	}
 	digest, err := docker.GetDigest(ctx, system, image)
 	if err != nil {

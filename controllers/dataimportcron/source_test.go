@@ -12,6 +12,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
@@ -182,6 +183,14 @@ func TestAnImagesDigestIsItsMirrorsFirst(t *testing.T) {
 	_, err = anywhere().digest(t.Context(), cron, conf("127.0.0.1:1", bare))
 	if err == nil || !strings.Contains(err.Error(), bare+" for the image's digest: it has no such image; before that: asking registry 127.0.0.1:1") {
 		t.Errorf("an image that no mirror has: %v", err)
+	}
+	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	defer silent.Close()
+	soon, stop := context.WithTimeout(t.Context(), 4*time.Second)
+	defer stop()
+	digest, err = anywhere().digest(soon, cron, conf(strings.TrimPrefix(silent.URL, "http://"), host+"/mirror"))
+	if err != nil || digest != want.String() {
+		t.Errorf("after a mirror that says nothing: got %q, %v; want %s", digest, err, want)
 	}
 	if _, err := anywhere().digest(t.Context(), cron, conf()); err == nil || !strings.Contains(err.Error(), "blocked in ConfigMap a/b") {
 		t.Errorf("an image of a blocked registry: %v", err)

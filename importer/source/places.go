@@ -110,12 +110,15 @@ func Elsewhere(err error) bool {
 
 // Both is err, the failure of a place, with that of the places before it, if any. The last one
 // gives the reason, which is the registry that the image itself names; unless it has a damaged image,
-// and another may have a good one the next time.
+// and another may have a good one the next time. Where err is the disk's, that others may answer later
+// is no reason to try again.
 func Both(err, before error) error {
 	switch {
 	case err == nil || before == nil:
 		return err
-	case Elsewhere(err) && !transfer.ReasonOf(err).Retryable() && transfer.ReasonOf(before).Retryable():
+	case !Elsewhere(err):
+		return fmt.Errorf("%w; before that: %s", err, before.Error())
+	case !transfer.ReasonOf(err).Retryable() && transfer.ReasonOf(before).Retryable():
 		return fmt.Errorf("%w; after that: %w", before, err)
 	}
 	return fmt.Errorf("%w; before that: %w", err, before)

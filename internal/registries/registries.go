@@ -105,7 +105,10 @@ func (s Settings) insecure(image reference.Named) bool {
 // load has the library read Conf, which it does from files alone: from one in memory, as long as use
 // lasts.
 func (s Settings) load(use func(*types.SystemContext) error) (err error) {
-	fd, err := unix.MemfdCreate(Key, unix.MFD_CLOEXEC)
+	fd, err := unix.MemfdCreate(Key, unix.MFD_CLOEXEC|unix.MFD_NOEXEC_SEAL)
+	if errors.Is(err, unix.EINVAL) { // a kernel before 6.3; a later one may demand the seal
+		fd, err = unix.MemfdCreate(Key, unix.MFD_CLOEXEC)
+	}
 	if err != nil {
 		return fmt.Errorf("making a file in memory for %s: %w", s.Origin, err)
 	}
