@@ -51,6 +51,7 @@ require (
 )
 
 require (
+	github.com/BurntSushi/toml v1.5.0 // registries.conf, of which nothing may be passed over
 	github.com/docker/distribution v2.8.3+incompatible // errors of registries, in the types that containers/image gives them
 	github.com/evanphx/json-patch/v5 v5.9.11 // the jsonpatch annotations of HyperConverged
 	github.com/go-logr/logr v1.4.3 // the logger of controller-runtime
@@ -79,7 +80,6 @@ require (
 require (
 	cel.dev/expr v0.25.2 // indirect
 	cloud.google.com/go/compute/metadata v0.9.0 // indirect
-	github.com/BurntSushi/toml v1.5.0 // indirect
 	github.com/Masterminds/semver/v3 v3.4.0 // indirect
 	github.com/VividCortex/ewma v1.2.0 // indirect
 	github.com/acarl005/stripansi v0.0.0-20180116102854-5a71ef0e047d // indirect

@@ -38,6 +38,8 @@ type Options struct {
 // job is one import under way.
 type job struct {
 	options  Options
+	rest     []source.Place // where a registry's image is looked for next
+	before   error          // why it was not read from the places before
 	disk     *target.Disk
 	tree     *digest.Tree
 	http     *source.HTTP
@@ -63,7 +65,7 @@ func Run(ctx context.Context, options Options, progress *Progress) (transfer.Res
 		if j.disk != nil {
 			err = errors.Join(err, j.disk.Abort())
 		}
-		return transfer.Result{}, err
+		return j.elsewhere(ctx, err)
 	}
 	if !options.Archive {
 		j.result.Digest = j.tree.Sum(j.result.DiskSize)

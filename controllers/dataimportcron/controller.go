@@ -18,19 +18,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/slipway-vm/slipway/internal/registries"
 	"github.com/slipway-vm/slipway/internal/steps"
 )
 
 // poller asks a source which image it has.
 type poller interface {
 	// digest returns the digest of the image that cron's template would import now, as sha256:….
-	// The registries that insecure names are asked without a check of their certificates.
-	digest(ctx context.Context, cron *cdiv1.DataImportCron, insecure []string) (string, error)
+	// An image is looked for where settings say.
+	digest(ctx context.Context, cron *cdiv1.DataImportCron, settings registries.Settings) (string, error)
 }
 
 // Reconciler keeps DataSources on the newest images of DataImportCrons.
 type Reconciler struct {
 	client.Client
+
+	// live reads ConfigMaps past the cache; namespace is Slipway's.
+	live      client.Reader
+	namespace string
 
 	events events.EventRecorder
 	source poller
@@ -39,14 +44,14 @@ type Reconciler struct {
 	now    func() time.Time
 }
 
-// SetupWithManager adds the controller to mgr.
-func SetupWithManager(mgr ctrl.Manager) error {
-	return setup(mgr, &sources{live: mgr.GetAPIReader(), allowed: public}, time.Now)
+// SetupWithManager adds the controller to mgr; namespace is Slipway's.
+func SetupWithManager(mgr ctrl.Manager, namespace string) error {
+	return setup(mgr, namespace, &sources{live: mgr.GetAPIReader(), scratch: memoryFolder, allowed: public}, time.Now)
 }
 
-func setup(mgr ctrl.Manager, source poller, now func() time.Time) error {
+func setup(mgr ctrl.Manager, namespace string, source poller, now func() time.Time) error {
 	r := &Reconciler{
-		Client: mgr.GetClient(), events: mgr.GetEventRecorder("dataimportcron-controller"), source: source,
+		Client: mgr.GetClient(), live: mgr.GetAPIReader(), namespace: namespace, events: mgr.GetEventRecorder("dataimportcron-controller"), source: source,
 		limit: flowcontrol.NewTokenBucketRateLimiter(pollsPerSecond, pollBurst), now: now,
 	}
 	labelled := handler.EnqueueRequestsFromMapFunc(cronOf)

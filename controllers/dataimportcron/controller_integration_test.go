@@ -72,7 +72,7 @@ func start(t *testing.T) *world {
 		Controller: controllerconfig.Controller{SkipNameValidation: new(true)},
 	})
 	w.must(err)
-	w.must(dataimportcron.SetupAnywhere(mgr, w.time))
+	w.must(dataimportcron.SetupAnywhere(mgr, "slipway", w.time))
 	w.must(datavolume.SetupWithManager(mgr, datavolume.Options{ImporterImage: "registry.local/slipway:test"}))
 	w.must(datasource.SetupWithManager(mgr, datasource.Options{}))
 	ctx, cancel := context.WithCancel(context.Background())

@@ -6,40 +6,77 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"slices"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/containers/image/v5/docker"
 	"github.com/containers/image/v5/docker/reference"
 	imagetypes "github.com/containers/image/v5/types"
+	"k8s.io/utils/ptr"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"github.com/slipway-vm/slipway/internal/registries"
 )
 
 // schemeDocker begins the URL of an image in a registry.
 const schemeDocker = "docker://"
 
-// image returns the digest that a registry has for a name.
-func (s *sources) image(ctx context.Context, from *cdiv1.DataVolumeSourceRegistry, insecure []string) (string, error) {
+// image returns the digest that the first registry has for a name of those where settings have it looked for.
+// Their authorities are in a ConfigMap of namespace, when from names one.
+func (s *sources) image(ctx context.Context, namespace string, from *cdiv1.DataVolumeSourceRegistry, settings registries.Settings) (string, error) {
 	named, err := nameOf(*from.URL)
 	if err != nil {
 		return "", err
 	}
-	host := reference.Domain(named)
+	authorities, err := s.authoritiesFolder(ctx, namespace, ptr.Deref(from.CertConfigMap, ""))
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = os.RemoveAll(authorities) }() // nothing in it is secret, and it is small
+	places, err := settings.Places(named)
+	if err != nil {
+		return "", fmt.Errorf("looking for a registry of the image: %w", err)
+	}
+	var failed error
+	for n, place := range places {
+		digest, err := s.imageAt(ctx, place, authorities, len(places)-n)
+		switch {
+		case err == nil:
+			return digest, nil
+		case failed == nil:
+			failed = err
+		default:
+			failed = fmt.Errorf("%w; before that: %w", err, failed)
+		}
+	}
+	return "", failed
+}
+
+// imageAt returns the digest that a registry has for an image. It is one of left that share the time until ctx ends,
+// and is trusted for a certificate of the folder authorities, too, if there is one. It gets nobody's password.
+func (s *sources) imageAt(ctx context.Context, place registries.Place, authorities string, left int) (string, error) {
+	if end, bounded := ctx.Deadline(); bounded {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, time.Until(end)/time.Duration(left))
+		defer stop()
+	}
+	host := reference.Domain(place.Image)
 	if err := s.checkHost(ctx, host); err != nil {
 		return "", describe("asking registry "+host+" for the image's digest", err)
 	}
-	image, err := docker.NewReference(named)
+	image, err := docker.NewReference(place.Image)
 	if err != nil {
 		return "", describe("reading the name of the image", err)
 	}
-	settings := &imagetypes.SystemContext{}
-	if slices.Contains(insecure, host) {
-		settings.DockerInsecureSkipTLSVerify = imagetypes.OptionalBoolTrue
+	system := &imagetypes.SystemContext{ // without a registries.conf and passwords of this machine's
+		SystemRegistriesConfPath: os.DevNull, SystemRegistriesConfDirPath: os.DevNull,
+		DockerInsecureSkipTLSVerify: imagetypes.NewOptionalBool(place.Insecure), DockerCertPath: authorities,
+		DockerAuthConfig: &imagetypes.DockerAuthConfig{},
 	}
-	if from.Platform != nil && from.Platform.Architecture != "" {
-		settings.ArchitectureChoice = from.Platform.Architecture
-	}
-	digest, err := docker.GetDigest(ctx, settings, image)
+	digest, err := docker.GetDigest(ctx, system, image)
 	if err != nil {
 		return "", describe("asking registry "+host+" for the image's digest", refusal(err))
 	}
@@ -47,6 +84,29 @@ func (s *sources) image(ctx context.Context, from *cdiv1.DataVolumeSourceRegistr
 		return "", fmt.Errorf("registry %s answers with a digest that is no sha256", host)
 	}
 	return digest.String(), nil
+}
+
+// authoritiesFolder makes a folder of the certificates in a ConfigMap, as the library wants them; none when name is empty.
+func (s *sources) authoritiesFolder(ctx context.Context, namespace, name string) (string, error) {
+	if name == "" {
+		return "", nil
+	}
+	certificates, err := s.authorities(ctx, namespace, name)
+	if err != nil {
+		return "", err
+	}
+	folder, err := os.MkdirTemp(s.scratch, "authorities-")
+	if err != nil {
+		return "", fmt.Errorf("making a folder for certificates: %w", err)
+	}
+	number := 0
+	for _, pem := range certificates {
+		number++
+		if err := os.WriteFile(filepath.Join(folder, strconv.Itoa(number)+".crt"), []byte(pem), 0o600); err != nil {
+			return "", errors.Join(fmt.Errorf("keeping a certificate of ConfigMap %s: %w", name, err), os.RemoveAll(folder))
+		}
+	}
+	return folder, nil
 }
 
 // refusal is why a registry has no digest for us, without a word of its own.

@@ -23,11 +23,14 @@ import (
 	"k8s.io/utils/ptr"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/slipway-vm/slipway/internal/registries"
 )
 
 // sources polls web servers and registries.
 type sources struct {
-	live client.Reader // of ConfigMaps with certificates
+	live    client.Reader // of ConfigMaps with certificates
+	scratch string        // folder for those, while a registry is asked; the system's when empty
 	// allowed says whether an address may be asked. Users choose what is asked, from where
 	// virt-controller is, so its own machine and link are not to be had.
 	allowed func(netip.Addr) bool
@@ -43,7 +46,7 @@ func public(address netip.Addr) bool {
 // errAddress is the answer for an address that is not allowed.
 var errAddress = errors.New("its address is of this machine or its link only, which is not asked")
 
-func (s *sources) digest(ctx context.Context, cron *cdiv1.DataImportCron, insecure []string) (string, error) {
+func (s *sources) digest(ctx context.Context, cron *cdiv1.DataImportCron, settings registries.Settings) (string, error) {
 	ctx, stop := context.WithTimeout(ctx, pollBound)
 	defer stop()
 	source := cron.Spec.Template.Spec.Source
@@ -51,7 +54,7 @@ func (s *sources) digest(ctx context.Context, cron *cdiv1.DataImportCron, insecu
 	case source != nil && source.HTTP != nil:
 		return s.file(ctx, cron.Namespace, source.HTTP)
 	case source != nil && source.Registry != nil && source.Registry.URL != nil:
-		return s.image(ctx, source.Registry, insecure)
+		return s.image(ctx, cron.Namespace, source.Registry, settings)
 	}
 	return "", errors.New("spec.template.spec.source is neither http nor registry, and others are not polled")
 }
@@ -167,18 +170,15 @@ func (s *sources) transport(ctx context.Context, namespace string, from *cdiv1.D
 	if from.CertConfigMap == "" {
 		return transport, nil
 	}
-	certificates, err := get(ctx, s.live, types.NamespacedName{Namespace: namespace, Name: from.CertConfigMap}, &corev1.ConfigMap{})
+	certificates, err := s.authorities(ctx, namespace, from.CertConfigMap)
 	if err != nil {
 		return nil, err
-	}
-	if certificates == nil {
-		return nil, fmt.Errorf("ConfigMap %s, which certConfigMap names, does not exist; create it", from.CertConfigMap)
 	}
 	trusted, err := x509.SystemCertPool()
 	if err != nil {
 		trusted = x509.NewCertPool() // an image without authorities of its own
 	}
-	for _, pem := range certificates.Data {
+	for _, pem := range certificates {
 		trusted.AppendCertsFromPEM([]byte(pem))
 	}
 	if transport.TLSClientConfig == nil {
@@ -186,6 +186,18 @@ func (s *sources) transport(ctx context.Context, namespace string, from *cdiv1.D
 	}
 	transport.TLSClientConfig.RootCAs = trusted
 	return transport, nil
+}
+
+// authorities returns the certificates in a ConfigMap, by its keys.
+func (s *sources) authorities(ctx context.Context, namespace, name string) (map[string]string, error) {
+	certificates, err := get(ctx, s.live, types.NamespacedName{Namespace: namespace, Name: name}, &corev1.ConfigMap{})
+	if err != nil {
+		return nil, err
+	}
+	if certificates == nil {
+		return nil, fmt.Errorf("ConfigMap %s, which certConfigMap names, does not exist; create it", name)
+	}
+	return certificates.Data, nil
 }
 
 // check refuses an address, as host:port, that is not allowed.

@@ -4,18 +4,30 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"context"
+	"encoding/pem"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/slipway-vm/slipway/internal/registries"
 )
 
 // anywhere polls servers of this machine too.
@@ -52,7 +64,7 @@ func TestAFilesVersionIsWhatItsServerSays(t *testing.T) {
 	defer server.Close()
 	seen := map[string]string{}
 	for path := range headers {
-		digest, err := anywhere().digest(t.Context(), ofHTTP(cdiv1.DataVolumeSourceHTTP{URL: server.URL + path, ExtraHeaders: []string{"X-Mirror: near"}}), nil)
+		digest, err := anywhere().digest(t.Context(), ofHTTP(cdiv1.DataVolumeSourceHTTP{URL: server.URL + path, ExtraHeaders: []string{"X-Mirror: near"}}), registries.Settings{})
 		if path == "/silent" {
 			if err == nil || !strings.Contains(err.Error(), "give it a checksum") {
 				t.Errorf("a server that says nothing: %v", err)
@@ -67,7 +79,7 @@ func TestAFilesVersionIsWhatItsServerSays(t *testing.T) {
 		}
 		seen[digest] = path
 	}
-	if _, err := anywhere().digest(t.Context(), ofHTTP(cdiv1.DataVolumeSourceHTTP{URL: server.URL + "/none"}), nil); err == nil || !strings.Contains(err.Error(), "403") {
+	if _, err := anywhere().digest(t.Context(), ofHTTP(cdiv1.DataVolumeSourceHTTP{URL: server.URL + "/none"}), registries.Settings{}); err == nil || !strings.Contains(err.Error(), "403") {
 		t.Errorf("a refusal: %v", err)
 	}
 }
@@ -75,7 +87,7 @@ func TestAFilesVersionIsWhatItsServerSays(t *testing.T) {
 func TestAFileWithAChecksumIsNotAskedFor(t *testing.T) {
 	sum := "sha256:" + strings.Repeat("ab", 32)
 	for checksum, want := range map[string]string{sum: sum, strings.ToUpper(sum[:6]) + sum[6:]: sum, "md5:" + strings.Repeat("0", 32): digestOf("md5:" + strings.Repeat("0", 32))} {
-		digest, err := anywhere().digest(t.Context(), ofHTTP(cdiv1.DataVolumeSourceHTTP{URL: "http://127.0.0.1:1/", Checksum: checksum}), nil)
+		digest, err := anywhere().digest(t.Context(), ofHTTP(cdiv1.DataVolumeSourceHTTP{URL: "http://127.0.0.1:1/", Checksum: checksum}), registries.Settings{})
 		if err != nil || digest != want {
 			t.Errorf("%s: got %q, %v", checksum, digest, err)
 		}
@@ -91,7 +103,7 @@ func TestTheMachineItselfIsNotAsked(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, address := range []string{server.URL, "http://localhost:" + u.Port(), "http://[::1]:" + u.Port(), "http://169.254.169.254/latest", "http://[::ffff:127.0.0.1]:" + u.Port()} {
-		_, err := guarded.digest(t.Context(), ofHTTP(cdiv1.DataVolumeSourceHTTP{URL: address}), nil)
+		_, err := guarded.digest(t.Context(), ofHTTP(cdiv1.DataVolumeSourceHTTP{URL: address}), registries.Settings{})
 		if err == nil {
 			t.Errorf("%s is asked", address)
 			continue
@@ -103,7 +115,7 @@ func TestTheMachineItselfIsNotAsked(t *testing.T) {
 	}
 	cron := &cdiv1.DataImportCron{}
 	cron.Spec.Template.Spec.Source = &cdiv1.DataVolumeSource{Registry: &cdiv1.DataVolumeSourceRegistry{URL: new("docker://" + u.Host + "/disk:1")}}
-	if _, err := guarded.digest(t.Context(), cron, []string{u.Host}); err == nil || !strings.Contains(err.Error(), errAddress.Error()) {
+	if _, err := guarded.digest(t.Context(), cron, registries.Settings{Insecure: []string{u.Host}}); err == nil || !strings.Contains(err.Error(), errAddress.Error()) {
 		t.Errorf("a registry: %v", err)
 	}
 }
@@ -130,16 +142,122 @@ func TestAnImagesDigestIsItsRegistrys(t *testing.T) {
 	cron := &cdiv1.DataImportCron{}
 	from := &cdiv1.DataVolumeSourceRegistry{URL: new("docker://" + host + "/images/debian:12")}
 	cron.Spec.Template.Spec.Source = &cdiv1.DataVolumeSource{Registry: from}
-	digest, err := anywhere().digest(t.Context(), cron, []string{host})
+	digest, err := anywhere().digest(t.Context(), cron, registries.Settings{Insecure: []string{host}})
 	if err != nil || digest != want.String() {
 		t.Errorf("got %q, %v; want %s", digest, err, want)
 	}
-	if _, err := anywhere().digest(t.Context(), cron, nil); err == nil {
+	if _, err := anywhere().digest(t.Context(), cron, registries.Settings{}); err == nil {
 		t.Error("a registry without TLS was asked though nobody allowed it")
 	}
 	from.URL = new("docker://" + host + "/images/none:12")
-	if _, err := anywhere().digest(t.Context(), cron, []string{host}); err == nil || !strings.Contains(err.Error(), "it has no such image") {
+	if _, err := anywhere().digest(t.Context(), cron, registries.Settings{Insecure: []string{host}}); err == nil || !strings.Contains(err.Error(), "it has no such image") {
 		t.Errorf("an image that is not there: %v", err)
+	}
+}
+
+func TestAnImagesDigestIsItsMirrorsFirst(t *testing.T) {
+	conf := func(mirrors ...string) registries.Settings {
+		text := "[[registry]]\nlocation = \"registry.invalid\"\nblocked = true\n"
+		for _, mirror := range mirrors {
+			text += "[[registry.mirror]]\nlocation = \"" + mirror + "\"\ninsecure = true\n"
+		}
+		return registries.Settings{Conf: text, Origin: "ConfigMap a/b"}
+	}
+	server, empty := httptest.NewServer(registry.New()), httptest.NewServer(registry.New())
+	defer server.Close()
+	defer empty.Close()
+	host, bare := strings.TrimPrefix(server.URL, "http://"), strings.TrimPrefix(empty.URL, "http://")
+	ref, err := name.ParseReference(host + "/mirror/debian:12")
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := random.Image(64, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := remote.Write(ref, image); err != nil {
+		t.Fatal(err)
+	}
+	want, err := image.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cron := &cdiv1.DataImportCron{}
+	cron.Spec.Template.Spec.Source = &cdiv1.DataVolumeSource{Registry: &cdiv1.DataVolumeSourceRegistry{URL: new("docker://registry.invalid/debian:12")}}
+	digest, err := anywhere().digest(t.Context(), cron, conf("127.0.0.1:1", bare, host+"/mirror"))
+	if err != nil || digest != want.String() {
+		t.Errorf("got %q, %v; want %s", digest, err, want)
+	}
+	_, err = anywhere().digest(t.Context(), cron, conf("127.0.0.1:1", bare))
+	if err == nil || !strings.Contains(err.Error(), bare+" for the image's digest: it has no such image; before that: asking registry 127.0.0.1:1") {
+		t.Errorf("an image that no mirror has: %v", err)
+	}
+	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	defer silent.Close()
+	soon, stop := context.WithTimeout(t.Context(), 4*time.Second)
+	defer stop()
+	digest, err = anywhere().digest(soon, cron, conf(strings.TrimPrefix(silent.URL, "http://"), host+"/mirror"))
+	if err != nil || digest != want.String() {
+		t.Errorf("after a mirror that says nothing: got %q, %v; want %s", digest, err, want)
+	}
+	if _, err := anywhere().digest(t.Context(), cron, conf()); err == nil || !strings.Contains(err.Error(), "blocked in ConfigMap a/b") {
+		t.Errorf("an image of a blocked registry: %v", err)
+	}
+	if _, err := (&sources{allowed: public}).digest(t.Context(), cron, conf(host+"/mirror")); err == nil || !strings.Contains(err.Error(), errAddress.Error()) {
+		t.Errorf("a mirror on the machine itself: %v", err)
+	}
+}
+
+// oneConfigMap is a reader of one ConfigMap, images/authorities.
+type oneConfigMap struct {
+	client.Reader
+	data map[string]string
+}
+
+func (r oneConfigMap) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	if key.String() != "images/authorities" {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, key.Name)
+	}
+	into.(*corev1.ConfigMap).Data = r.data
+	return nil
+}
+
+func TestARegistryIsTrustedForTheAuthoritiesOfAConfigMap(t *testing.T) {
+	server := httptest.NewUnstartedServer(registry.New())
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	defer server.Close()
+	ref, err := name.ParseReference(server.Listener.Addr().String() + "/debian:12")
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := random.Image(64, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := remote.Write(ref, image, remote.WithTransport(server.Client().Transport)); err != nil {
+		t.Fatal(err)
+	}
+	want, err := image.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	trusting := anywhere()
+	trusting.scratch = t.TempDir()
+	trusting.live = oneConfigMap{data: map[string]string{
+		"ours": "nothing", "ours.pem": string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})),
+	}}
+	for configMap, wantError := range map[string]string{"authorities": "", "": "certificate", "none": "ConfigMap none"} {
+		cron := &cdiv1.DataImportCron{}
+		cron.Namespace = "images"
+		cron.Spec.Template.Spec.Source = &cdiv1.DataVolumeSource{Registry: &cdiv1.DataVolumeSourceRegistry{URL: new("docker://" + ref.Name()), CertConfigMap: &configMap}}
+		digest, err := trusting.digest(t.Context(), cron, registries.Settings{})
+		if wantError == "" && (err != nil || digest != want.String()) || wantError != "" && (err == nil || !strings.Contains(err.Error(), wantError)) {
+			t.Errorf("ConfigMap %q: got %q, %v", configMap, digest, err)
+		}
+	}
+	if left, err := os.ReadDir(trusting.scratch); err != nil || len(left) > 0 {
+		t.Errorf("certificates stay: %v, %v", left, err)
 	}
 }
 
@@ -165,7 +283,7 @@ func TestWhatAServerSaysIsNotTold(t *testing.T) {
 	for name, cron := range map[string]*cdiv1.DataImportCron{
 		"a web server": ofHTTP(cdiv1.DataVolumeSourceHTTP{URL: server.URL}), "no web server": ofHTTP(cdiv1.DataVolumeSourceHTTP{URL: server.URL + "/malformed"}), "a registry": ofRegistry,
 	} {
-		if _, err := anywhere().digest(t.Context(), cron, []string{host}); err == nil || strings.Contains(err.Error(), secret) {
+		if _, err := anywhere().digest(t.Context(), cron, registries.Settings{Insecure: []string{host}}); err == nil || strings.Contains(err.Error(), secret) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

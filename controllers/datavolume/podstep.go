@@ -137,7 +137,7 @@ func (r *Reconciler) ensurePod(ctx context.Context, s *scope) error {
 	if s.pod != nil || s.waitsForConsumer() || s.claim.Status.Phase == corev1.ClaimLost {
 		return nil
 	}
-	input := podInput{DataVolume: s.dv, Claim: s.claim, Image: r.options.ImporterImage, Config: s.config, Insecure: s.insecure, Token: rand.Text()}
+	input := podInput{DataVolume: s.dv, Claim: s.claim, Image: r.options.ImporterImage, Config: s.config, Token: rand.Text()}
 	if !s.plan.pods() {
 		if s.claim.Status.Phase == corev1.ClaimBound || s.claim.Spec.VolumeName != "" || !s.immediate() {
 			return nil // its provisioner works, or its volume is there
@@ -152,6 +152,9 @@ func (r *Reconciler) ensurePod(ctx context.Context, s *scope) error {
 		}
 	}
 	if err := r.checkUnfilled(ctx, s); err != nil {
+		return err
+	}
+	if err := r.findPlaces(ctx, s, &input); err != nil {
 		return err
 	}
 	if err := r.prepareUpload(ctx, s, &input); err != nil {

@@ -189,7 +189,8 @@ func run(t *testing.T, config *rest.Config, user string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, setup := range []func(ctrl.Manager) error{cdiconfig.SetupWithManager, storageprofile.SetupWithManager, dataimportcron.SetupWithManager, populator.SetupWithManager} {
+	crons := func(mgr ctrl.Manager) error { return dataimportcron.SetupWithManager(mgr, testOptions().Namespace) }
+	for _, setup := range []func(ctrl.Manager) error{cdiconfig.SetupWithManager, storageprofile.SetupWithManager, crons, populator.SetupWithManager} {
 		if err := setup(mgr); err != nil {
 			t.Fatal(err)
 		}
