@@ -1,6 +1,7 @@
 // Package uploadserver is what runs in the pod of a claim that waits for an upload: it takes one
-// image, from cdi-uploadproxy alone, and writes it onto the claim as it comes. A failed upload leaves
-// nothing on the claim, and may be tried again; the server ends when an image is whole.
+// image, from cdi-uploadproxy alone, and writes it onto the claim as it comes; or an archive, which it
+// unpacks there. A failed upload leaves nothing on the claim, and may be tried again; the server ends
+// when an image is whole.
 package uploadserver
 
 import (
