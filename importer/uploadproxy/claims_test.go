@@ -47,15 +47,15 @@ func TestAnImageGoesToWhatIsFilledForItsClaim(t *testing.T) {
 		claims   []client.Object
 		to, fail string
 	}{
-		"a DataVolume's":                  {[]client.Object{waiting("disk", false, ready)}, "disk", ""},
-		"another for it":                  {[]client.Object{waiting("disk", true, chosen("true", "true"))}, "prime-1", ""},
-		"the claim itself, by its server": {[]client.Object{waiting("disk", true, chosen("false", "true"))}, "prime-1", ""},
-		"it is filled":                    {[]client.Object{waiting("disk", true, map[string]string{phase: "Succeeded"})}, "", "already finished uploading"},
+		"a DataVolume's":                    {[]client.Object{waiting("disk", false, ready)}, "disk", ""},
+		"another for it":                    {[]client.Object{waiting("disk", true, chosen("true", "true"))}, "prime-1", ""},
+		"the claim itself, by its server":   {[]client.Object{waiting("disk", true, chosen("false", "true"))}, "prime-1", ""},
+		"it is filled":                      {[]client.Object{waiting("disk", true, map[string]string{phase: "Succeeded"})}, "", "already finished uploading"},
 		"an annotated claim, by its server": {[]client.Object{plain(chosen("false", "true"))}, "prime-1", ""},
 		"an annotated claim is filled":      {[]client.Object{plain(map[string]string{phase: "Succeeded"})}, "", "already finished uploading"},
 		"an annotated claim of a snapshot":  {[]client.Object{restored}, "", "has a dataSource"},
-		"nothing":                         {nil, "", "doesn't exist"},
-		"no upload":                       {[]client.Object{waiting("disk", false, nil)}, "", "is not an upload target"},
+		"nothing":                           {nil, "", "doesn't exist"},
+		"no upload":                         {[]client.Object{waiting("disk", false, nil)}, "", "is not an upload target"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := &uploadproxy.Cluster{Client: fake.NewClientBuilder().WithScheme(scheme.New()).WithObjects(c.claims...).Build()}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	cdiupload "kubevirt.io/containerized-data-importer-api/pkg/apis/upload/v1beta1"
 
 	"github.com/slipway-vm/slipway/cmd/virtctl/progress"
@@ -29,12 +28,12 @@ func (t transient) Error() string { return t.cause.Error() }
 func (t transient) Unwrap() error { return t.cause }
 
 // sendRepeatedly sends the image until it is taken, each time with a token of its own. An answer may
-// be lost: a DataVolume that is filled after all has it.
+// be lost: what is filled after all has it.
 func (u *upload) sendRepeatedly(ctx context.Context, to *proxy) error {
 	pause := retryAfter
 	for left := u.retries; ; left-- {
 		err := u.send(ctx, to)
-		if err != nil && u.filled(ctx) {
+		if err != nil && u.target.filled(ctx) {
 			return nil
 		}
 		if _, again := errors.AsType[transient](err); !again || left == 0 || ctx.Err() != nil {
@@ -50,12 +49,6 @@ func (u *upload) sendRepeatedly(ctx context.Context, to *proxy) error {
 	}
 }
 
-// filled says whether the DataVolume has its disk.
-func (u *upload) filled(ctx context.Context) bool {
-	dv := &cdiv1.DataVolume{}
-	return u.client.Get(ctx, u.key(), dv) == nil && dv.Status.Phase == cdiv1.Succeeded
-}
-
 // token asks for a token for the claim.
 func (u *upload) token(ctx context.Context) (string, error) {
 	request := &cdiupload.UploadTokenRequest{
@@ -68,21 +61,21 @@ func (u *upload) token(ctx context.Context) (string, error) {
 	return request.Status.Token, nil
 }
 
-// send sends the image once.
+// send sends the file once.
 func (u *upload) send(ctx context.Context, to *proxy) error {
 	token, err := u.token(ctx)
 	if err != nil {
 		return err
 	}
 	if _, err := u.file.Seek(0, io.SeekStart); err != nil {
-		return fmt.Errorf("reading the image from its beginning: %w", err)
+		return fmt.Errorf("reading the %s from its beginning: %w", u.noun(), err)
 	}
 	counted := progress.New(u.cmd.OutOrStdout(), u.bytes)
 	defer counted.End()
 	body := io.TeeReader(io.LimitReader(u.file, u.bytes), counted)
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, to.base.JoinPath("v1beta1", "upload").String(), body)
 	if err != nil {
-		return fmt.Errorf("sending the image: %w", err)
+		return fmt.Errorf("sending the %s: %w", u.noun(), err)
 	}
 	request.ContentLength = u.bytes
 	request.Header.Set("Authorization", "Bearer "+token)
@@ -98,7 +91,7 @@ func (u *upload) send(ctx context.Context, to *proxy) error {
 	case response.StatusCode == http.StatusOK:
 		return nil
 	case err != nil:
-		return transient{fmt.Errorf("sending the image: reading the answer: %w", err)}
+		return transient{fmt.Errorf("sending the %s: reading the answer: %w", u.noun(), err)}
 	}
 	err = fmt.Errorf("unexpected return value %d, %s", response.StatusCode, strings.TrimSpace(string(answer)))
 	if response.StatusCode == http.StatusServiceUnavailable || response.StatusCode == http.StatusBadGateway || response.StatusCode == http.StatusInternalServerError {
@@ -111,7 +104,7 @@ func (u *upload) send(ctx context.Context, to *proxy) error {
 func (u *upload) unsent(err error) error {
 	text := err.Error()
 	if strings.Contains(text, "x509:") || strings.Contains(text, "tls:") {
-		return fmt.Errorf("sending the image: %w; give the address that cdi-uploadproxy's certificate is for, or --insecure", err)
+		return fmt.Errorf("sending the %s: %w; give the address that cdi-uploadproxy's certificate is for, or --insecure", u.noun(), err)
 	}
-	return transient{fmt.Errorf("sending the image: %w", err)}
+	return transient{fmt.Errorf("sending the %s: %w", u.noun(), err)}
 }
