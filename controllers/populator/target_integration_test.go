@@ -62,14 +62,14 @@ func targetIsFilled(t *testing.T, w *world) {
 	if spec := dv.Spec; spec.Source == nil || spec.Source.Upload == nil || !*spec.Preallocation || spec.ContentType != cdiv1.DataVolumeKubeVirt {
 		t.Errorf("the DataVolume is %+v", spec)
 	}
-	w.note("disk", annotationPhase, "")
+	w.note("disk", annotationPhase, "Pending")
 	w.until("it does not say that it takes an image", func() bool { return w.claim("disk").Annotations[upload.AnnotationReady] != "true" })
 	w.bind("disk", nil)
 	pod := w.serve(dv)
 	if source := pod.Spec.Volumes[0].PersistentVolumeClaim; source == nil || source.ClaimName != "disk" {
 		t.Errorf("the server writes to %+v", pod.Spec.Volumes)
 	}
-	if found := w.claim("disk"); !population.Awaited(found) || found.Annotations[population.AnnotationUse] != "false" {
+	if found := w.note("disk", annotationPhase, "Running"); !population.Awaited(found) || found.Annotations[population.AnnotationUse] != "false" {
 		t.Errorf("the claim says %v", found.Annotations)
 	}
 	w.take(pod)
@@ -126,7 +126,7 @@ func targetIsWithdrawn(t *testing.T, w *world) {
 	w.serve(dv)
 	w.must(w.Patch(t.Context(), claim, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"cdi.kubevirt.io/storage.upload.target":null}}}`))))
 	w.gone(dv)
-	if found := w.claim("disk"); population.Awaited(found) || len(found.OwnerReferences) > 0 || found.Annotations[annotationPhase] != "" {
+	if found := w.claim("disk"); population.Awaited(found) || len(found.OwnerReferences) > 0 || found.Annotations[annotationPhase] == "Succeeded" {
 		t.Errorf("the claim is %+v", found.ObjectMeta)
 	}
 }
