@@ -44,7 +44,7 @@ func (r *Reconciler) choose(ctx context.Context, s *scope) error {
 	s.claim.Annotations = withoutRecord(s.claim.Annotations)
 	s.claim.Annotations[population.AnnotationUse] = map[bool]string{true: valueTrue, false: "false"}[waits]
 	s.claim.Annotations[population.AnnotationFilledBy] = population.PrimeName(s.claim)
-	log.FromContext(ctx).Info("Filling the claim", "source", s.claim.Spec.DataSourceRef.Name, "inPlace", !waits)
+	log.FromContext(ctx).Info("Filling the claim", "source", s.kind, "inPlace", !waits)
 	err = r.Patch(ctx, s.claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(manager))
 	if err != nil {
 		return fmt.Errorf("noting how claim %s is filled: %w", s.claim.Name, err)
