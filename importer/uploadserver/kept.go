@@ -126,8 +126,13 @@ func (k *kept) pause(ctx context.Context) (came int64, err error) {
 			return 0, err //nolint:wrapcheck // the request is over
 		}
 	}
-	if from != nil && k.came < k.size {
+	switch {
+	case from == nil:
+	case k.came < k.size:
 		close(gone)
+	case k.from == nil: // the last of it came meanwhile, by him
+		k.from = from
+		k.notify()
 	}
 	return k.came, nil
 }

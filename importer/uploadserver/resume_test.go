@@ -132,6 +132,49 @@ func TestAnEarlierConnectionEnds(t *testing.T) {
 	}
 }
 
+// The last bytes may come while somebody asks; then nothing is left to send.
+func TestTheLastBytesComeWhileSomebodyAsks(t *testing.T) {
+	k := newKept(ramp, 4, time.Minute)
+	from, to := io.Pipe()
+	if _, _, ok := k.attach(&sender{body: from, control: http.NewResponseController(httptest.NewRecorder())}, 0); !ok {
+		t.Fatal("nobody may send")
+	}
+	read := make(chan string, 1)
+	go func() {
+		data, err := io.ReadAll(k)
+		if err != nil {
+			data = []byte(err.Error())
+		}
+		read <- string(data)
+	}()
+	if _, err := to.Write([]byte("ra")); err != nil {
+		t.Fatal(err)
+	}
+	settled := func(so func() bool) {
+		for now := false; !now; <-time.After(time.Millisecond) {
+			k.mu.Lock()
+			now = so()
+			k.mu.Unlock()
+		}
+	}
+	settled(func() bool { return k.came == 2 && k.reading })
+	asked := make(chan int64, 1)
+	go func() {
+		came, _ := k.pause(t.Context())
+		asked <- came
+	}()
+	settled(func() bool { return k.from == nil })
+	if _, err := to.Write([]byte("mp")); err != nil {
+		t.Fatal(err)
+	}
+	if came := <-asked; came != 4 {
+		t.Errorf("%d bytes have come", came)
+	}
+	if got := <-read; got != "ramp" {
+		t.Errorf("%q was read", got)
+	}
+}
+
 func TestAKeptUploadMakesRoom(t *testing.T) {
 	data := image()
 	for name, id := range map[string]string{"for another": "another-upload", "for one that begins anew": ramp} {
@@ -195,6 +238,17 @@ func TestPartsThatMakeNoSense(t *testing.T) {
 		s.ServeHTTP(recorder, request)
 		if recorder.Code != http.StatusBadRequest || !strings.Contains(recorder.Body.String(), c.want) {
 			t.Errorf("%s: %d %s, want %s", name, recorder.Code, recorder.Body, c.want)
+		}
+	}
+	for want, header := range map[string]string{"cannot be resumed": upload.HeaderUpload, "write both or none": upload.HeaderOffset} {
+		path := map[bool]string{true: "/v1beta1/upload-form", false: "/v1beta1/upload"}[header == upload.HeaderUpload]
+		request := httptest.NewRequest(http.MethodPost, path, strings.NewReader("x"))
+		request.TLS = trusted()
+		request.Header.Set(header, "12345678")
+		recorder := httptest.NewRecorder()
+		s.ServeHTTP(recorder, request)
+		if recorder.Code != http.StatusBadRequest || !strings.Contains(recorder.Body.String(), want) {
+			t.Errorf("%s alone to %s: %d %s", header, path, recorder.Code, recorder.Body)
 		}
 	}
 	request := httptest.NewRequest(http.MethodHead, "/v1beta1/upload", nil)

@@ -67,19 +67,30 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	found, form, async := upload.IsPath(r.URL.Path)
-	named := r.Header.Get(upload.HeaderUpload) != "" && !form
 	switch head := r.Method == http.MethodHead; {
-	case found && head && named:
+	case found && head && !form && r.Header.Get(upload.HeaderUpload) != "":
 		s.tellOffset(w, r)
 	case found && head && async: // yes, it can be sent there
 	case !found || r.Method != http.MethodPost:
 		upload.Refuse(w, r, http.StatusNotFound, "images are taken by POST")
 	case !s.known(r):
 		upload.Refuse(w, r, http.StatusUnauthorized, "images are taken from cdi-uploadproxy alone")
+	default:
+		s.take(w, r, form, async)
+	}
+}
+
+// take takes an image, or a part of one, as its headers say.
+func (s *Server) take(w http.ResponseWriter, r *http.Request, form, async bool) {
+	switch named := r.Header.Get(upload.HeaderUpload) != ""; {
 	case r.Header.Get("X-Cdi-Content-Type") != "":
 		upload.Refuse(w, r, http.StatusBadRequest, "the header x-cdi-content-type is not supported; send a disk image without it")
+	case named && form:
+		upload.Refuse(w, r, http.StatusBadRequest, "a form cannot be resumed; send the image without one, or leave the header "+upload.HeaderUpload+" out")
 	case named:
 		s.serveKept(w, r, async)
+	case r.Header.Get(upload.HeaderOffset) != "":
+		upload.Refuse(w, r, http.StatusBadRequest, "the header "+upload.HeaderOffset+" needs "+upload.HeaderUpload+", which says of what upload; write both or none")
 	default:
 		s.serveOnce(w, r, form, async)
 	}

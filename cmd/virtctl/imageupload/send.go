@@ -33,15 +33,17 @@ func (t transient) Unwrap() error { return t.cause }
 // sendRepeatedly sends the image until it is taken, each time with a token of its own, and goes on where the last time
 // stopped when the upload server still has that. An answer may be lost: what is filled after all has it.
 func (u *upload) sendRepeatedly(ctx context.Context, to *proxy) error {
-	pause, id, came := retryAfter, rand.Text(), int64(0)
+	pause, id, most := retryAfter, rand.Text(), int64(0)
 	for left, again := u.retries, false; ; left, again = left-1, true {
-		before := came
+		came := int64(0)
 		var err error
 		if again {
 			came, err = u.came(ctx, to, id)
 		}
-		if came > before { // slow as it may be, it gets there
-			left, pause = u.retries, retryAfter
+		if came > most { // slow as it may be, it gets there
+			left, pause, most = u.retries, retryAfter, came
+		}
+		if came > 0 {
 			u.say("Going on after %d of %d bytes", came, u.bytes)
 		}
 		if err == nil {
@@ -129,13 +131,14 @@ func (u *upload) send(ctx context.Context, to *proxy, id string, came int64) err
 		return err
 	}
 	request.ContentLength = u.bytes - came
-	if request.ContentLength == 0 {
-		request.Body = http.NoBody // all has come, and how it went is not known
-	}
 	request.Header.Set(shared.HeaderUpload, id)
 	request.Header.Set(shared.HeaderOffset, strconv.FormatInt(came, 10))
 	request.Header.Set("Content-Type", "application/octet-stream")
-	request.Header.Set("Expect", "100-continue") // a refusal comes before the image goes
+	if request.ContentLength > 0 {
+		request.Header.Set("Expect", "100-continue") // a refusal comes before the image goes
+	} else {
+		request.Body = http.NoBody // all has come, and how it went is not known
+	}
 	response, err := to.http.Do(request)
 	if err != nil {
 		return u.unsent(err)
