@@ -13,9 +13,9 @@ const keepFor = 2 * time.Minute
 
 var (
 	// errNobody ends an upload whose sender did not come again.
-	errNobody = errors.New("and did not come again in time")
+	errNobody = errors.New("nobody came again in time")
 	// errAnew ends an upload whose sender wants to begin anew.
-	errAnew = errors.New("and begins anew")
+	errAnew = errors.New("another attempt begins anew")
 )
 
 // kept is an upload that outlives its connections: what one of them did not bring, the next one does. It is
