@@ -3,6 +3,7 @@
 package importer
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +19,7 @@ import (
 
 // Options describe one import.
 type Options struct {
-	// Source is the file on a web server, Registry the image, Stream an image that is sent; without
+	// Source is the file on a web server, Registry the image, Stream the file that is sent; without
 	// any of them the disk is blank.
 	Source   *source.Options
 	Registry *source.RegistryOptions
@@ -87,7 +88,7 @@ func (j *job) run(ctx context.Context) (err error) {
 	}
 	switch {
 	case j.options.Stream != nil:
-		err = j.fromSender(ctx)
+		err = j.fromSender(ctx, func(stream *bufio.Reader) error { return j.unpack(ctx, stream, j.options.Stream.Size) })
 	case j.options.Registry != nil:
 		err = j.fromRegistry(ctx)
 	case j.options.Source != nil:

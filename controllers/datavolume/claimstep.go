@@ -81,7 +81,7 @@ func (r *Reconciler) checkClaim(ctx context.Context, s *scope) error {
 			"Resource %q already exists and is yet to be filled by its %s; delete it, or take its disk over once it is whole", s.claim.Name, population.Source(s.claim))}
 		return steps.ErrDone
 	}
-	allowed := s.claim.Annotations[AnnotationAdopt] == valueTrue || s.dv.Annotations[AnnotationAdopt] == valueTrue
+	allowed := s.claim.Name == s.dv.Name && (s.claim.Annotations[AnnotationAdopt] == valueTrue || s.dv.Annotations[AnnotationAdopt] == valueTrue)
 	if metav1.GetControllerOf(s.claim) != nil || !allowed {
 		s.waiting = &obstacle{reasonExists, fmt.Sprintf(
 			"Resource %q already exists and is not managed by DataVolume; delete it, or annotate it with %s=true to take its disk over", s.claim.Name, AnnotationAdopt)}

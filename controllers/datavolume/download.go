@@ -38,8 +38,8 @@ func refuseArchive(dv *cdiv1.DataVolume) string {
 	if contentType(dv) != cdiv1.DataVolumeArchive {
 		return ""
 	}
-	if !downloads(spec.Source) {
-		return "spec.contentType archive is supported with source http, s3 and gcs only; use one of them"
+	if !downloads(spec.Source) && !isUpload(dv) {
+		return "spec.contentType archive is supported with source http, s3, gcs and upload only; use one of them"
 	}
 	var mode *corev1.PersistentVolumeMode
 	if spec.PVC != nil {

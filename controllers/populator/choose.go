@@ -3,6 +3,7 @@ package populator
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -18,7 +19,7 @@ import (
 
 // choose decides how the claim is filled, and notes it: by another claim, whose volume it gets, where
 // its storage is a CSI driver's, which leave such a claim alone; in place where it is not. A copy of
-// another claim's annotations counts for nothing.
+// another claim's annotations counts for nothing. The target of an upload is filled in place, whatever its storage.
 func (r *Reconciler) choose(ctx context.Context, s *scope) error {
 	if s.chosen {
 		return nil
@@ -43,7 +44,7 @@ func (r *Reconciler) choose(ctx context.Context, s *scope) error {
 	s.claim.Annotations = withoutRecord(s.claim.Annotations)
 	s.claim.Annotations[population.AnnotationUse] = map[bool]string{true: valueTrue, false: "false"}[waits]
 	s.claim.Annotations[population.AnnotationFilledBy] = population.PrimeName(s.claim)
-	log.FromContext(ctx).Info("Filling the claim", "source", s.claim.Spec.DataSourceRef.Name, "inPlace", !waits)
+	log.FromContext(ctx).Info("Filling the claim", "source", s.kind, "inPlace", !waits)
 	err = r.Patch(ctx, s.claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(manager))
 	if err != nil {
 		return fmt.Errorf("noting how claim %s is filled: %w", s.claim.Name, err)
@@ -52,8 +53,11 @@ func (r *Reconciler) choose(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// driverWaits reports whether the claim's storage is a CSI driver's.
+// driverWaits reports whether the claim's storage is a CSI driver's, which leaves it alone.
 func (r *Reconciler) driverWaits(ctx context.Context, s *scope) (bool, error) {
+	if s.kind == population.Target {
+		return false, nil // its storage gives it an empty volume at once: it knows nothing of uploads
+	}
 	driver := s.claim.Annotations[annotationMigratedTo]
 	if driver == "" && s.class != nil {
 		driver = s.class.Provisioner
@@ -71,7 +75,7 @@ func (r *Reconciler) checkStorage(ctx context.Context, s *scope, waits bool) err
 	if !waits && s.kind == cdiv1.VolumeCloneSourceRef {
 		return s.refuse(reasonUnsupported, "the claim's storage has no CSI driver, which clones are made by; name a storage class that has one")
 	}
-	if !s.bound() {
+	if !s.bound() || s.kind == population.Target { // of that its user says that it is written over
 		return nil
 	}
 	if waits { // somebody who does not wait although he should
@@ -84,7 +88,8 @@ func (r *Reconciler) checkStorage(ctx context.Context, s *scope, waits bool) err
 	return err
 }
 
-// user names a pod that has, or had, the claim mounted, past the cache; but not what fills it. A pod without a node does not count.
+// user names a pod that has, or had, the claim mounted, past the cache; but not what fills it. A pod without a node does
+// not count, nor one that has ended where what it wrote does not matter: where an image will be sent.
 func (r *Reconciler) user(ctx context.Context, s *scope) (string, error) {
 	var pods corev1.PodList
 	if err := r.live.List(ctx, &pods, client.InNamespace(s.claim.Namespace)); err != nil {
@@ -92,17 +97,23 @@ func (r *Reconciler) user(ctx context.Context, s *scope) (string, error) {
 	}
 	for n := range pods.Items {
 		pod := &pods.Items[n]
-		if pod.Spec.NodeName == "" || s.prime != nil && metav1.IsControlledBy(pod, s.prime) {
+		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+		if pod.Spec.NodeName == "" || ended && s.kind == population.Target || s.prime != nil && metav1.IsControlledBy(pod, s.prime) {
 			continue
 		}
-		for _, volume := range pod.Spec.Volumes {
-			source := volume.PersistentVolumeClaim
-			if source != nil && source.ClaimName == s.claim.Name || volume.Ephemeral != nil && metav1.IsControlledBy(s.claim, pod) {
-				return pod.Name, nil
-			}
+		if uses(pod, s.claim) {
+			return pod.Name, nil
 		}
 	}
 	return "", nil
+}
+
+// uses reports whether pod mounts claim.
+func uses(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) bool {
+	return slices.ContainsFunc(pod.Spec.Volumes, func(volume corev1.Volume) bool {
+		source := volume.PersistentVolumeClaim
+		return source != nil && source.ClaimName == claim.Name || volume.Ephemeral != nil && metav1.IsControlledBy(claim, pod)
+	})
 }
 
 // reconsider lets it be decided anew about a claim that was to be filled in place, and whose storage is a CSI

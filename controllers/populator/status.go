@@ -214,6 +214,7 @@ func (r *Reconciler) tell(s *scope, now map[string]string) {
 var wordsOf = map[string]struct{ done, doneText, failed, failedText string }{
 	cdiv1.VolumeImportSourceRef: {reasonImported, "Successfully imported into %s", reasonNotImported, "import into %s failed: %s"},
 	cdiv1.VolumeUploadSourceRef: {reasonUploaded, "Successfully uploaded into %s", reasonNotUploaded, "Upload into %s failed: %s"},
+	population.Target:           {reasonUploaded, "Successfully uploaded into %s", reasonNotUploaded, "Upload into %s failed: %s"},
 	cdiv1.VolumeCloneSourceRef:  {reasonCloned, "Successfully cloned into %s", reasonNotCloned, "Cloning into %s failed: %s"},
 }
 

@@ -85,13 +85,20 @@ func (d *Disk) Begin(virtual int64) error {
 	}
 	name, flags := d.path, os.O_RDWR
 	if !d.block {
-		name, flags = d.path+PartialSuffix, os.O_RDWR|os.O_CREATE|os.O_TRUNC
+		name, flags = d.path+PartialSuffix, os.O_RDWR|os.O_CREATE|os.O_EXCL
 	}
-	var err error
+	err := d.clearWay()
+	if err != nil {
+		return err
+	}
 	if d.buffered, err = os.OpenFile(name, flags, 0o660); err != nil {
 		return failed(err, "opening %s", name)
 	}
-	if d.direct, err = os.OpenFile(name, os.O_RDWR|unix.O_DIRECT, 0); err != nil {
+	nofollow := unix.O_NOFOLLOW
+	if d.block {
+		nofollow = 0 // a device may be named by a link of the operating system's
+	}
+	if d.direct, err = os.OpenFile(name, os.O_RDWR|unix.O_DIRECT|nofollow, 0); err != nil {
 		d.direct = nil // tmpfs and some network file systems: the page cache does it
 	}
 	if d.block {
@@ -103,6 +110,20 @@ func (d *Disk) Begin(virtual int64) error {
 	if d.options.Preallocate {
 		if err := unix.Fallocate(int(d.buffered.Fd()), 0, 0, d.size); err != nil {
 			return failed(err, "reserving %s for %s", bytesText(d.size), name)
+		}
+	}
+	return nil
+}
+
+// clearWay removes what an earlier attempt left, and the disk that the volume held before, whose room the new one takes.
+// The volume may have been anybody's: of a link itself goes, not what it leads to.
+func (d *Disk) clearWay() error {
+	if d.block {
+		return nil
+	}
+	for _, name := range []string{d.path, d.path + PartialSuffix} {
+		if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return failed(err, "removing what was on the volume before")
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 // Package uploadserver is what runs in the pod of a claim that waits for an upload: it takes one
-// image, from cdi-uploadproxy alone, and writes it onto the claim as it comes. A failed upload leaves
-// nothing on the claim, and may be tried again; the server ends when an image is whole.
+// image, from cdi-uploadproxy alone, and writes it onto the claim as it comes; or an archive, which it
+// unpacks there. A failed upload leaves nothing on the claim, and may be tried again; the server ends
+// when an image is whole.
 package uploadserver
 
 import (
@@ -39,15 +40,18 @@ type Server struct {
 	// Record writes the result of an image that is whole, before its sender is told.
 	Record func(transfer.Result) error
 
+	keepFor time.Duration // for how long an upload is kept whose sender went away
+
 	mu       sync.Mutex
 	state    state
-	sender   *sender              // of the image that comes
-	finished chan transfer.Result // of one element
+	coming   interface{ dismiss() bool } // the image that comes
+	kept     *kept                       // the last upload that may be resumed, while it comes or is whole
+	finished chan transfer.Result        // of one element
 }
 
 // New returns a server that writes to where options say, for the client of that name.
 func New(options importer.Options, client string, progress *importer.Progress, record func(transfer.Result) error) *Server {
-	return &Server{Import: options, Client: client, Progress: progress, Record: record, finished: make(chan transfer.Result, 1)}
+	return &Server{Import: options, Client: client, Progress: progress, Record: record, keepFor: keepFor, finished: make(chan transfer.Result, 1)}
 }
 
 // Finished gives the result of the image that is whole.
@@ -63,19 +67,38 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	found, form, async := upload.IsPath(r.URL.Path)
-	switch {
-	case found && async && r.Method == http.MethodHead:
-		return // yes, it can be sent there
+	switch head := r.Method == http.MethodHead; {
+	case found && head && !form && r.Header.Get(upload.HeaderUpload) != "":
+		s.tellOffset(w, r)
+	case found && head && async: // yes, it can be sent there
 	case !found || r.Method != http.MethodPost:
 		upload.Refuse(w, r, http.StatusNotFound, "images are taken by POST")
-		return
 	case !s.known(r):
 		upload.Refuse(w, r, http.StatusUnauthorized, "images are taken from cdi-uploadproxy alone")
-		return
+	default:
+		s.take(w, r, form, async)
+	}
+}
+
+// take takes an image, or a part of one, as its headers say.
+func (s *Server) take(w http.ResponseWriter, r *http.Request, form, async bool) {
+	switch named := r.Header.Get(upload.HeaderUpload) != ""; {
 	case r.Header.Get("X-Cdi-Content-Type") != "":
 		upload.Refuse(w, r, http.StatusBadRequest, "the header x-cdi-content-type is not supported; send a disk image without it")
-		return
+	case named && form:
+		upload.Refuse(w, r, http.StatusBadRequest, "a form cannot be resumed; send the image without one, or leave the header "+upload.HeaderUpload+" out")
+	case named:
+		s.serveKept(w, r, async)
+	case r.Header.Get(upload.HeaderOffset) != "":
+		upload.Refuse(w, r, http.StatusBadRequest, "the header "+upload.HeaderOffset+" needs "+upload.HeaderUpload+", which says of what upload; write both or none")
+	default:
+		s.serveOnce(w, r, form, async)
 	}
+}
+
+// serveOnce takes an image from a sender whose connection must not break.
+func (s *Server) serveOnce(w http.ResponseWriter, r *http.Request, form, async bool) {
+	control := http.NewResponseController(w)
 	from := &sender{body: r.Body, control: control}
 	if code, why := s.begin(from); code != http.StatusOK {
 		upload.Refuse(w, r, code, why)
@@ -85,9 +108,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if async {
 		from.whole = func() {
 			answered = true
-			w.Header().Set("Content-Length", "0")
-			w.WriteHeader(http.StatusOK)
-			_ = control.Flush() // who asked may be gone
+			accept(w, control)
 		}
 	}
 	result, err := s.receive(r, form, from)
@@ -108,23 +129,30 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.finished <- result
 }
 
+// accept answers that an image has come, before it is written.
+func accept(w http.ResponseWriter, control *http.ResponseController) {
+	w.Header().Set("Content-Length", "0")
+	w.WriteHeader(http.StatusOK)
+	_ = control.Flush() // who asked may be gone
+}
+
 // known says whether r comes from the one client. That its certificate is of our authority was verified with TLS.
 func (s *Server) known(r *http.Request) bool {
 	return r.TLS != nil && len(r.TLS.VerifiedChains) > 0 && r.TLS.PeerCertificates[0].Subject.CommonName == s.Client
 }
 
-func (s *Server) begin(from *sender) (code int, why string) {
+func (s *Server) begin(coming interface{ dismiss() bool }) (code int, why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.state == done:
 		return http.StatusConflict, "the claim is filled already"
-	case s.state == receiving && s.sender.dismiss():
+	case s.state == receiving && s.coming.dismiss():
 		return http.StatusServiceUnavailable, "another upload to the claim has fallen silent and is being ended; try again"
 	case s.state == receiving:
 		return http.StatusServiceUnavailable, "another upload to the claim is under way; wait for its end"
 	}
-	s.state, s.sender = receiving, from
+	s.state, s.coming, s.kept = receiving, coming, nil
 	return http.StatusOK, ""
 }
 
@@ -135,7 +163,7 @@ func (s *Server) end(whole bool) {
 		s.state = done
 		return
 	}
-	s.state = waiting
+	s.state, s.kept = waiting, nil
 	s.Progress.Reset()
 }
 

@@ -2,18 +2,20 @@ package imageupload
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	cdiupload "kubevirt.io/containerized-data-importer-api/pkg/apis/upload/v1beta1"
 
 	"github.com/slipway-vm/slipway/cmd/virtctl/progress"
+	shared "github.com/slipway-vm/slipway/internal/upload"
 )
 
 // retryAfter is the first pause before the image is sent again; each further one is twice as long.
@@ -28,16 +30,29 @@ type transient struct{ cause error }
 func (t transient) Error() string { return t.cause.Error() }
 func (t transient) Unwrap() error { return t.cause }
 
-// sendRepeatedly sends the image until it is taken, each time with a token of its own. An answer may
-// be lost: a DataVolume that is filled after all has it.
+// sendRepeatedly sends the image until it is taken, each time with a token of its own, and goes on where the last time
+// stopped when the upload server still has that. An answer may be lost: what is filled after all has it.
 func (u *upload) sendRepeatedly(ctx context.Context, to *proxy) error {
-	pause := retryAfter
-	for left := u.retries; ; left-- {
-		err := u.send(ctx, to)
-		if err != nil && u.filled(ctx) {
+	pause, id, most := retryAfter, rand.Text(), int64(0)
+	for left, again := u.retries, false; ; left, again = left-1, true {
+		came := int64(0)
+		var err error
+		if again {
+			came, err = u.came(ctx, to, id)
+		}
+		if came > most { // slow as it may be, it gets there
+			left, pause, most = u.retries, retryAfter, came
+		}
+		if came > 0 {
+			u.say("Going on after %d of %d bytes", came, u.bytes)
+		}
+		if err == nil {
+			err = u.send(ctx, to, id, came)
+		}
+		if err != nil && u.target.filled(ctx) {
 			return nil
 		}
-		if _, again := errors.AsType[transient](err); !again || left == 0 || ctx.Err() != nil {
+		if _, passes := errors.AsType[transient](err); !passes || left == 0 || ctx.Err() != nil {
 			return err
 		}
 		u.say("%v; sending it again in %s", err, pause)
@@ -50,10 +65,46 @@ func (u *upload) sendRepeatedly(ctx context.Context, to *proxy) error {
 	}
 }
 
-// filled says whether the DataVolume has its disk.
-func (u *upload) filled(ctx context.Context) bool {
-	dv := &cdiv1.DataVolume{}
-	return u.client.Get(ctx, u.key(), dv) == nil && dv.Status.Phase == cdiv1.Succeeded
+// came is how many bytes the upload server has of the upload called id: 0 when it does not say, as others than
+// Slipway's do not, or it is another server by now.
+func (u *upload) came(ctx context.Context, to *proxy, id string) (int64, error) {
+	request, err := u.request(ctx, to, http.MethodHead, http.NoBody)
+	if err != nil {
+		return 0, err
+	}
+	request.Header.Set(shared.HeaderUpload, id)
+	response, err := to.http.Do(request)
+	if err != nil {
+		return 0, u.unsent(err)
+	}
+	defer response.Body.Close()
+	if away(response.StatusCode) {
+		return 0, transient{fmt.Errorf("asking how much of the %s has come: %s", u.noun(), response.Status)}
+	}
+	came, err := strconv.ParseInt(response.Header.Get(shared.HeaderOffset), 10, 64)
+	if err != nil || response.StatusCode != http.StatusOK || came < 0 || came > u.bytes {
+		return 0, nil
+	}
+	return came, nil
+}
+
+// away says whether a server that answers so may take the image later.
+func away(status int) bool {
+	return status == http.StatusServiceUnavailable || status == http.StatusBadGateway || status == http.StatusInternalServerError
+}
+
+// request is one to the proxy, with a token of its own.
+func (u *upload) request(ctx context.Context, to *proxy, method string, body io.Reader) (*http.Request, error) {
+	token, err := u.token(ctx)
+	if err != nil {
+		return nil, err
+	}
+	request, err := http.NewRequestWithContext(ctx, method, to.base.JoinPath("v1beta1", "upload").String(), body)
+	if err != nil {
+		return nil, fmt.Errorf("sending the %s: %w", u.noun(), err)
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	return request, nil
 }
 
 // token asks for a token for the claim.
@@ -68,26 +119,26 @@ func (u *upload) token(ctx context.Context) (string, error) {
 	return request.Status.Token, nil
 }
 
-// send sends the image once.
-func (u *upload) send(ctx context.Context, to *proxy) error {
-	token, err := u.token(ctx)
+// send sends the file once, as the upload called id, from byte came on.
+func (u *upload) send(ctx context.Context, to *proxy, id string, came int64) error {
+	if _, err := u.file.Seek(came, io.SeekStart); err != nil {
+		return fmt.Errorf("reading the %s from byte %d: %w", u.noun(), came, err)
+	}
+	counted := progress.From(u.cmd.OutOrStdout(), came, u.bytes)
+	defer counted.End()
+	request, err := u.request(ctx, to, http.MethodPost, io.TeeReader(io.LimitReader(u.file, u.bytes-came), counted))
 	if err != nil {
 		return err
 	}
-	if _, err := u.file.Seek(0, io.SeekStart); err != nil {
-		return fmt.Errorf("reading the image from its beginning: %w", err)
-	}
-	counted := progress.New(u.cmd.OutOrStdout(), u.bytes)
-	defer counted.End()
-	body := io.TeeReader(io.LimitReader(u.file, u.bytes), counted)
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, to.base.JoinPath("v1beta1", "upload").String(), body)
-	if err != nil {
-		return fmt.Errorf("sending the image: %w", err)
-	}
-	request.ContentLength = u.bytes
-	request.Header.Set("Authorization", "Bearer "+token)
+	request.ContentLength = u.bytes - came
+	request.Header.Set(shared.HeaderUpload, id)
+	request.Header.Set(shared.HeaderOffset, strconv.FormatInt(came, 10))
 	request.Header.Set("Content-Type", "application/octet-stream")
-	request.Header.Set("Expect", "100-continue") // a refusal comes before the image goes
+	if request.ContentLength > 0 {
+		request.Header.Set("Expect", "100-continue") // a refusal comes before the image goes
+	} else {
+		request.Body = http.NoBody // all has come, and how it went is not known
+	}
 	response, err := to.http.Do(request)
 	if err != nil {
 		return u.unsent(err)
@@ -98,10 +149,10 @@ func (u *upload) send(ctx context.Context, to *proxy) error {
 	case response.StatusCode == http.StatusOK:
 		return nil
 	case err != nil:
-		return transient{fmt.Errorf("sending the image: reading the answer: %w", err)}
+		return transient{fmt.Errorf("sending the %s: reading the answer: %w", u.noun(), err)}
 	}
 	err = fmt.Errorf("unexpected return value %d, %s", response.StatusCode, strings.TrimSpace(string(answer)))
-	if response.StatusCode == http.StatusServiceUnavailable || response.StatusCode == http.StatusBadGateway || response.StatusCode == http.StatusInternalServerError {
+	if away(response.StatusCode) || response.StatusCode == http.StatusRequestedRangeNotSatisfiable {
 		return transient{err}
 	}
 	return err
@@ -111,7 +162,7 @@ func (u *upload) send(ctx context.Context, to *proxy) error {
 func (u *upload) unsent(err error) error {
 	text := err.Error()
 	if strings.Contains(text, "x509:") || strings.Contains(text, "tls:") {
-		return fmt.Errorf("sending the image: %w; give the address that cdi-uploadproxy's certificate is for, or --insecure", err)
+		return fmt.Errorf("sending the %s: %w; give the address that cdi-uploadproxy's certificate is for, or --insecure", u.noun(), err)
 	}
-	return transient{fmt.Errorf("sending the image: %w", err)}
+	return transient{fmt.Errorf("sending the %s: %w", u.noun(), err)}
 }

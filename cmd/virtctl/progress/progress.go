@@ -22,6 +22,7 @@ type Progress struct {
 	terminal bool
 	total    int64
 	done     int64
+	earlier  int64 // of done, what was there when it began
 	began    time.Time
 	shown    time.Time
 }
@@ -33,6 +34,13 @@ func New(out io.Writer, total int64) *Progress {
 		p.terminal = term.IsTerminal(int(file.Fd())) //nolint:gosec // a descriptor is small
 	}
 	p.shown = p.began
+	return p
+}
+
+// From is New for what goes on after done bytes.
+func From(out io.Writer, done, total int64) *Progress {
+	p := New(out, total)
+	p.done, p.earlier = done, done
 	return p
 }
 
@@ -64,8 +72,8 @@ func (p *Progress) line(took time.Duration) string {
 	if p.total > 0 {
 		text += fmt.Sprintf(" of %s, %d %%", amount(float64(p.total)), p.done*100/p.total)
 	}
-	if seconds := took.Seconds(); seconds > 0 && p.done > 0 {
-		speed := float64(p.done) / seconds
+	if seconds := took.Seconds(); seconds > 0 && p.done > p.earlier {
+		speed := float64(p.done-p.earlier) / seconds
 		text += fmt.Sprintf(", %s/s", amount(speed))
 		if p.total > 0 {
 			left := time.Duration(float64(p.total-p.done) / speed * float64(time.Second)).Round(time.Second)
@@ -77,7 +85,7 @@ func (p *Progress) line(took time.Duration) string {
 
 // End shows how far it came.
 func (p *Progress) End() {
-	if p.done == 0 {
+	if p.done == p.earlier {
 		return
 	}
 	p.show(time.Now())

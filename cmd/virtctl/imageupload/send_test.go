@@ -1,0 +1,96 @@
+package imageupload
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	cdiupload "kubevirt.io/containerized-data-importer-api/pkg/apis/upload/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	shared "github.com/slipway-vm/slipway/internal/upload"
+)
+
+// breaking is a proxy whose first upload breaks; it keeps what has come when it can.
+type breaking struct {
+	keeps bool
+	got   []byte
+	names map[string]bool
+	posts int
+}
+
+func (b *breaking) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	b.names[r.Header.Get(shared.HeaderUpload)] = true
+	switch {
+	case r.Header.Get("Authorization") != "Bearer token":
+		w.WriteHeader(http.StatusBadRequest)
+	case r.Method == http.MethodHead && b.keeps:
+		w.Header().Set(shared.HeaderOffset, strconv.Itoa(len(b.got)))
+	case r.Method == http.MethodHead:
+		w.WriteHeader(http.StatusNotFound)
+	case b.posts == 0:
+		b.posts++
+		b.got = make([]byte, 100_000)
+		_, _ = io.ReadFull(r.Body, b.got)
+		panic(http.ErrAbortHandler)
+	default:
+		b.posts++
+		offset, _ := strconv.Atoi(r.Header.Get(shared.HeaderOffset))
+		rest, _ := io.ReadAll(r.Body)
+		b.got = append(b.got[:offset], rest...)
+	}
+}
+
+func TestWhatBreaksOffIsSentAgain(t *testing.T) {
+	data := bytes.Repeat([]byte("a slipway is a ramp\n"), 50_000)
+	path := filepath.Join(t.TempDir(), "image")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		keeps bool
+		says  string
+	}{
+		"where it stopped":           {true, "Going on after 100000 of 1000000 bytes"},
+		"from its beginning, to CDI": {false, "sending it again in 2s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := &breaking{keeps: c.keeps, names: map[string]bool{}}
+			server := httptest.NewServer(b)
+			defer server.Close()
+			base, err := url.Parse(server.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			to, out := sending(options{image: path, retries: 1})
+			to.client = interceptor.NewClient(to.client, interceptor.Funcs{
+				Create: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {
+					object.(*cdiupload.UploadTokenRequest).Status.Token = "token"
+					return nil
+				},
+			})
+			if err := to.open(); err != nil {
+				t.Fatal(err)
+			}
+			defer to.file.Close()
+			if err := to.sendRepeatedly(t.Context(), &proxy{base: base, http: server.Client()}); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			if !bytes.Equal(b.got, data) || b.posts != 2 || len(b.names) != 1 || b.names[""] {
+				t.Errorf("%d bytes came by %d requests, called %v", len(b.got), b.posts, b.names)
+			}
+			if !strings.Contains(out.String(), c.says) {
+				t.Errorf("it does not say %q:\n%s", c.says, out)
+			}
+		})
+	}
+}
