@@ -66,4 +66,5 @@ const (
 	reasonSourceUnready   = "CloneSourceNotReady"
 	reasonCloning         = "CloneInProgress"
 	reasonUnauthorized    = "CloneNotAuthorized"
+	reasonNoSnapshotClass = "NoVolumeSnapshotClass"
 )

@@ -60,6 +60,7 @@ const (
 const (
 	clonePending   = "Pending"
 	cloneVolume    = "CSIClone"
+	cloneTaking    = "Snapshot"
 	cloneSnapshot  = "SnapshotClone"
 	cloneError     = "Error"
 	cloneSucceeded = "Succeeded"
