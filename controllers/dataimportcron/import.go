@@ -20,21 +20,23 @@ import (
 	"github.com/slipway-vm/slipway/internal/names"
 )
 
-// noteUse writes onto the claim of a new import when it became what the DataSource names.
+// noteUse writes onto the claim or snapshot of a new import when it became what the DataSource names.
 func (r *Reconciler) noteUse(ctx context.Context, s *scope) error {
-	last := s.cron.Status.LastImportedPVC
-	if !s.imported() || s.claim.Annotations[AnnotationLastUse] != "" && last != nil && last.Name == s.claim.Name {
+	whole, last := s.whole(), s.cron.Status.LastImportedPVC
+	if whole == nil || whole.GetAnnotations()[AnnotationLastUse] != "" && last != nil && last.Name == whole.GetName() {
 		return nil
 	}
 	at := r.now().UTC().Format(time.RFC3339Nano)
 	meta := map[string]any{"annotations": map[string]string{AnnotationLastUse: at}, "labels": labels(s.cron)}
-	if err := apply.Fields(ctx, r.Client, s.claim, manager, map[string]any{"metadata": meta}); err != nil {
-		return fmt.Errorf("noting that claim %s is the newest image: %w", s.claim.Name, err)
+	if err := apply.Fields(ctx, r.Client, whole, manager, map[string]any{"metadata": meta}); err != nil {
+		return fmt.Errorf("noting that %T %s is the newest image: %w", whole, whole.GetName(), err)
 	}
-	if s.claim.Annotations == nil {
-		s.claim.Annotations = map[string]string{}
+	notes := maps.Clone(whole.GetAnnotations())
+	if notes == nil {
+		notes = map[string]string{}
 	}
-	s.claim.Annotations[AnnotationLastUse] = at
+	notes[AnnotationLastUse] = at
+	whole.SetAnnotations(notes)
 	return nil
 }
 
@@ -56,10 +58,17 @@ func (r *Reconciler) startImport(ctx context.Context, s *scope) error {
 		s.taken = err.Error()
 		return nil
 	}
-	if made, err := r.create(ctx, s, dv); err != nil || !made {
+	kept, err := r.keptBefore(ctx, s, dv.Name)
+	if err != nil {
 		return err
 	}
-	s.current, s.dv, s.claim = &cdiv1.ImportStatus{DataVolumeName: dv.Name, Digest: s.digest}, dv, nil
+	if kept {
+		dv = nil
+	} else if made, err := r.create(ctx, s, dv); err != nil || !made {
+		return err
+	}
+	s.current = &cdiv1.ImportStatus{DataVolumeName: nameOfImport(s.cron, s.digest), Digest: s.digest}
+	s.dv, s.claim, s.snapshot = dv, nil, nil
 	return nil
 }
 
@@ -120,7 +129,7 @@ func (r *Reconciler) giveUp(ctx context.Context, s *scope) error {
 			return fmt.Errorf("deleting DataVolume %s, whose import failed: %w", s.dv.Name, err)
 		}
 	}
-	s.current, s.dv, s.claim = nil, nil, nil
+	s.current, s.dv, s.claim, s.snapshot = nil, nil, nil, nil
 	s.sooner(goneRetry)
 	return nil
 }
@@ -149,6 +158,11 @@ func owners(cron *cdiv1.DataImportCron) []metav1.OwnerReference {
 	}}
 }
 
+// nameOfImport is what the DataVolume of an image is named, its claim and its snapshot. The digest is a whole one.
+func nameOfImport(cron *cdiv1.DataImportCron, digest string) string {
+	return cron.Spec.ManagedDataSource + "-" + digest[len(digestPrefix):][:digestInName]
+}
+
 // newDataVolume returns the DataVolume that imports the image of a digest.
 func newDataVolume(cron *cdiv1.DataImportCron, digest string) (*cdiv1.DataVolume, error) {
 	if len(digest) < len(digestPrefix)+digestInName || digest[:len(digestPrefix)] != digestPrefix {
@@ -157,7 +171,7 @@ func newDataVolume(cron *cdiv1.DataImportCron, digest string) (*cdiv1.DataVolume
 	template := cron.Spec.Template.DeepCopy()
 	dv := &cdiv1.DataVolume{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: cron.Namespace, Name: cron.Spec.ManagedDataSource + "-" + digest[len(digestPrefix):][:digestInName],
+			Namespace: cron.Namespace, Name: nameOfImport(cron, digest),
 			Labels: clonesource.Defaults(cron.Labels), Annotations: template.Annotations, OwnerReferences: owners(cron),
 		},
 		Spec: template.Spec,
