@@ -66,12 +66,22 @@ func (r *Reconciler) takeSnapshot(ctx context.Context, s *scope) error {
 			ptr.Deref(s.profile.Status.Provisioner, ""), s.profile.Name, s.profile.Name)
 		return nil
 	}
-	return r.createSnapshot(ctx, s, newSnapshot(s.cron, s.claim, class))
+	return r.createSnapshot(ctx, s, class)
 }
 
-func (r *Reconciler) createSnapshot(ctx context.Context, s *scope, snapshot *snapshotv1.VolumeSnapshot) error {
+// createSnapshot asks for the snapshot. It reads the claim past the cache, which may not show yet what is known of its disk.
+func (r *Reconciler) createSnapshot(ctx context.Context, s *scope, class string) error {
+	claim, err := get(ctx, r.live, client.ObjectKeyFromObject(s.claim), &corev1.PersistentVolumeClaim{})
+	if err != nil {
+		return err
+	}
+	if claim == nil || claim.UID != s.claim.UID || claim.DeletionTimestamp != nil {
+		s.sooner(goneRetry)
+		return nil
+	}
+	snapshot := newSnapshot(s.cron, claim, class)
 	log.FromContext(ctx).Info("Taking a snapshot of the new image", "VolumeSnapshot", snapshot.Name)
-	err := r.Create(ctx, snapshot, client.FieldOwner(manager))
+	err = r.Create(ctx, snapshot, client.FieldOwner(manager))
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		s.taken = fmt.Sprintf("VolumeSnapshot %s exists and is not of this DataImportCron; delete or label it", snapshot.Name)
