@@ -78,7 +78,7 @@ func TestImageUpload(t *testing.T) {
 	if out, err := exec.Command("qemu-img", "convert", "-f", "raw", "-O", "qcow2", image+".raw", image).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	line := fmt.Sprintf("image-upload dv disk --size=16Mi --storage-class=fast --image-path=%s --uploadproxy-url=%s --default-preference=debian", image, y.proxy)
+	line := fmt.Sprintf("image-upload dv disk --size=16Mi --storage-class=fast --access-mode=ReadWriteOnce --image-path=%s --uploadproxy-url=%s --default-preference=debian", image, y.proxy)
 
 	if out, err := y.virtctl(t, y.guest, line); err == nil || !strings.Contains(err.Error(), "forbidden") {
 		t.Errorf("somebody who may only look sends an image: %v\n%s", err, out)

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 	v1 "kubevirt.io/api/core/v1"
@@ -59,14 +60,26 @@ func (l *loan) begin(cache string, image domain.Image) (*libvirtxml.DomainDiskSo
 	return domain.Source(image), nil
 }
 
+// How often a device is asked back from QEMU, and after how long again: libvirtd may just have ended, and
+// what libvirtd leaves behind QEMU keeps open.
+const (
+	takeBackTries = 20
+	takeBackPause = 500 * time.Millisecond
+)
+
 // end takes the device back from QEMU, which closes it once no disk is on it. It may be asked of what
 // has not begun.
 func (l *loan) end() {
 	if l == nil || l.path == "" {
 		return
 	}
-	if err := l.hv.TakeBack(l.n); err != nil {
-		l.log.Warn("Failed to take a device back from QEMU, which closes it when libvirtd leaves it", "err", err)
+	err := l.hv.TakeBack(l.n)
+	for tries := 1; err != nil && tries < takeBackTries; tries++ {
+		<-time.After(takeBackPause)
+		err = l.hv.TakeBack(l.n)
+	}
+	if err != nil {
+		l.log.Warn("Failed to take a device back from QEMU, which keeps it open", "err", err)
 	}
 	if err := os.Remove(l.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		l.log.Warn("Failed to remove what stood for a device", "err", err)

@@ -31,7 +31,6 @@ const (
 	machineSnapshotTypes = "kubevirt.io/api/snapshot/v1beta1"
 	exportTypes          = "kubevirt.io/api/export/v1beta1"
 	cloneTypes           = "kubevirt.io/api/clone/v1beta1"
-	cloneAlphaTypes      = "kubevirt.io/api/clone/v1alpha1"
 	cdiTypes             = "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	templateTypes        = "github.com/openshift/api/template/v1"
 	snapshotTypes        = "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
@@ -122,7 +121,8 @@ var Kinds = []Kind{
 	{
 		Group: "clone.kubevirt.io", Kind: "VirtualMachineClone", Plural: "virtualmachineclones",
 		ShortNames: []string{"vmclone", "vmclones"}, Categories: all, Status: true,
-		Versions: []Version{{Name: "v1beta1", Package: cloneTypes}, {Name: "v1alpha1", Package: cloneAlphaTypes}},
+		// v1alpha1 has the fields that came later, too: what is written in one version is there in the other.
+		Versions: []Version{{Name: "v1beta1", Package: cloneTypes}, {Name: "v1alpha1", Package: cloneTypes}},
 		Columns: columns(phase,
 			column("SourceVirtualMachine", ".spec.source.name", ""),
 			column("TargetVirtualMachine", ".status.targetName", "")),

@@ -1,6 +1,7 @@
 package hypervisor
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -50,14 +51,15 @@ func (h *Hypervisor) Lend(n int, file *os.File) (string, error) {
 	return lentPath(n), addFile(domain, lentSet+n, file)
 }
 
-// TakeBack has QEMU close the file that was lent as n, once no disk is on it.
+// TakeBack has QEMU close the file that was lent as n, once no disk is on it. One that QEMU does not have is no error.
 func (h *Hypervisor) TakeBack(n int) error {
 	domain, _, release, err := h.held()
 	if err != nil {
 		return err
 	}
 	defer release()
-	if _, err := monitor(domain, "remove-fd", map[string]any{"fdset-id": lentSet + n}); err != nil {
+	_, err = monitor(domain, "remove-fd", map[string]any{"fdset-id": lentSet + n})
+	if _, unknown := errors.AsType[refusal](err); err != nil && !unknown {
 		return fmt.Errorf("taking an open file back from QEMU: %w", err)
 	}
 	return nil

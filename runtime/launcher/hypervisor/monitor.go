@@ -2,7 +2,6 @@ package hypervisor
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 
@@ -38,7 +37,12 @@ func monitor(domain *libvirt.Domain, command string, arguments map[string]any, f
 		return nil, fmt.Errorf("QEMU answered %q to %s: %w", said, command, err)
 	}
 	if answer.Error != nil {
-		return nil, errors.New(answer.Error.Description)
+		return nil, refusal(answer.Error.Description)
 	}
 	return answer.Return, nil
 }
+
+// refusal is QEMU's own answer that a command cannot be done.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
