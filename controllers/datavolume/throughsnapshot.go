@@ -27,6 +27,8 @@ const (
 	// AnnotationSnapshotOf on the DataVolume's claim is the claim whose snapshot it is made from, as
 	// clonesource.Source.Mark writes it.
 	AnnotationSnapshotOf = names.Domain + "snapshot-of"
+	// annotationSourceUID on the snapshot is the uid of the claim that it was taken of.
+	annotationSourceUID = names.Domain + "source-uid"
 	// snapshotFirstRetry is how soon a snapshot that was just asked for is looked at.
 	snapshotFirstRetry = time.Second
 )
@@ -85,6 +87,14 @@ func (r *Reconciler) ensureSnapshot(ctx context.Context, s *scope, source *origi
 		s.result.RequeueAfter = takenRetry
 		return nil, steps.ErrDone
 	}
+	if there.DeletionTimestamp == nil && !isOf(there, source) { // a DataSource moved on meanwhile, or the claim is another one now
+		log.FromContext(ctx).Info("Deleting a snapshot of what is not cloned any more", "snapshot", there.Name, "source", source.String())
+		if err := r.Delete(ctx, there, client.Preconditions{UID: &there.UID}); client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("deleting VolumeSnapshot %s: %w", key, err)
+		}
+		s.takes(fmt.Sprintf("Taking VolumeSnapshot %s anew, of %s", key, source), 0)
+		return nil, steps.ErrDone
+	}
 	status := ptr.Deref(there.Status, snapshotv1.VolumeSnapshotStatus{})
 	if there.DeletionTimestamp == nil && ptr.Deref(status.ReadyToUse, false) {
 		return there, nil
@@ -97,6 +107,11 @@ func (r *Reconciler) ensureSnapshot(ctx context.Context, s *scope, source *origi
 	return nil, steps.ErrDone
 }
 
+// isOf reports whether a snapshot was taken of source as it is.
+func isOf(snapshot *snapshotv1.VolumeSnapshot, source *origin) bool {
+	return ptr.Deref(snapshot.Spec.Source.PersistentVolumeClaimName, "") == source.Claim.Name && snapshot.Annotations[annotationSourceUID] == string(source.uid)
+}
+
 // takeSnapshot asks for the snapshot, and ends the pass.
 func (r *Reconciler) takeSnapshot(ctx context.Context, s *scope, source *origin, profile *cdiv1.StorageProfile) error {
 	class := ptr.Deref(profile.Status.SnapshotClass, "")
@@ -107,7 +122,7 @@ func (r *Reconciler) takeSnapshot(ctx context.Context, s *scope, source *origin,
 		s.result.RequeueAfter = takenRetry
 		return steps.ErrDone
 	}
-	snapshot := buildCloneSnapshot(s.dv, source.Claim, class)
+	snapshot := buildCloneSnapshot(s.dv, source, class)
 	log.FromContext(ctx).Info("Taking a snapshot to clone", "source", source.String(), "snapshot", snapshot.Name, "snapshotClass", class)
 	if err := r.createThere(ctx, s, snapshot); err != nil {
 		return err
@@ -124,15 +139,15 @@ func (s *scope) takes(message string, age time.Duration) {
 }
 
 // buildCloneSnapshot returns the snapshot of a claim through which dv clones it.
-func buildCloneSnapshot(dv *cdiv1.DataVolume, of types.NamespacedName, class string) *snapshotv1.VolumeSnapshot {
+func buildCloneSnapshot(dv *cdiv1.DataVolume, of *origin, class string) *snapshotv1.VolumeSnapshot {
 	return &snapshotv1.VolumeSnapshot{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: cloneName(dv.UID), Namespace: of.Namespace,
+			Name: cloneName(dv.UID), Namespace: of.Claim.Namespace,
 			Labels:      map[string]string{LabelCloneFor: string(dv.UID), names.LabelManagedBy: names.ManagedBy, labelApp: labelAppValue},
-			Annotations: map[string]string{annotationCloneFor: client.ObjectKeyFromObject(dv).String()},
+			Annotations: map[string]string{annotationCloneFor: client.ObjectKeyFromObject(dv).String(), annotationSourceUID: string(of.uid)},
 		},
 		Spec: snapshotv1.VolumeSnapshotSpec{
-			Source: snapshotv1.VolumeSnapshotSource{PersistentVolumeClaimName: new(of.Name)}, VolumeSnapshotClassName: new(class),
+			Source: snapshotv1.VolumeSnapshotSource{PersistentVolumeClaimName: new(of.Claim.Name)}, VolumeSnapshotClassName: new(class),
 		},
 	}
 }

@@ -36,6 +36,7 @@ func TestClonesThroughSnapshots(t *testing.T) {
 		"a DataVolume that goes leaves no snapshot":      throughSnapshotAbandoned,
 		"without a snapshot class it says so":            throughNoSnapshot,
 		"a claim that does not fit has no snapshot":      throughSnapshotOfAnotherMode,
+		"a DataSource that moves on has another one":     throughSnapshotOfTheNewest,
 		"what is on a claim says nothing of another one": throughForgedSnapshot,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, &foreign{world: newWorld(t, c), there: newWorld(t, c)}) })
@@ -128,6 +129,39 @@ func throughSnapshotAbandoned(t *testing.T, f *foreign) {
 	snapshot := f.there.taken(dv)
 	f.must(f.Delete(t.Context(), dv))
 	f.removed(snapshot)
+}
+
+// throughSnapshotOfTheNewest has the DataSource name another claim while the snapshot of the first is taken.
+func throughSnapshotOfTheNewest(t *testing.T, f *foreign) {
+	f.filled("fast")
+	f.create("older", "fast", http(), nil)
+	f.bind("older")
+	f.play("older", corev1.PodSucceeded, 0, &transfer.Result{Digest: "slipway1:00"})
+	f.phase("older", cdiv1.Succeeded)
+	source := &cdiv1.DataSource{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "golden"}}
+	source.Spec.Source.PVC = &cdiv1.DataVolumeSourcePVC{Namespace: f.namespace, Name: "older"}
+	f.must(f.Create(t.Context(), source))
+	dv := f.create("clone", "fast", nil, func(dv *cdiv1.DataVolume) {
+		dv.Spec.SourceRef = &cdiv1.DataVolumeSourceRef{Kind: "DataSource", Name: "golden"}
+	})
+	snapshot := &snapshotv1.VolumeSnapshot{}
+	of := func(claim string) func() bool {
+		return func() bool {
+			err := f.Get(t.Context(), client.ObjectKey{Namespace: f.namespace, Name: "clone-" + string(dv.UID)}, snapshot)
+			return err == nil && *snapshot.Spec.Source.PersistentVolumeClaimName == claim
+		}
+	}
+	f.until("a snapshot is taken of the older image", of("older"))
+	f.must(f.Get(t.Context(), client.ObjectKeyFromObject(source), source))
+	source.Spec.Source.PVC.Name = "base"
+	f.must(f.Update(t.Context(), source))
+	f.until("a snapshot is taken of the newer image", of("base"))
+	f.take(snapshot, "example.com/fast", "")
+	f.phase("clone", cdiv1.CloneFromSnapshotSourceInProgress)
+	f.bind("clone")
+	if dv := f.phase("clone", cdiv1.Succeeded); dv.Annotations[names.AnnotationDigest] != "slipway1:11" {
+		t.Errorf("the clone is %+v", dv.ObjectMeta)
+	}
 }
 
 func throughNoSnapshot(t *testing.T, f *foreign) {

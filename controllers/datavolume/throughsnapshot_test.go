@@ -15,12 +15,18 @@ import (
 
 func TestBuildCloneSnapshot(t *testing.T) {
 	dv := &cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Name: "disk", Namespace: "ns", UID: "dv"}}
-	snapshot := buildCloneSnapshot(dv, types.NamespacedName{Namespace: "images", Name: "base"}, "snaps")
+	base := &origin{Source: clonesource.Source{Claim: types.NamespacedName{Namespace: "images", Name: "base"}}, uid: "base"}
+	snapshot := buildCloneSnapshot(dv, base, "snaps")
 	if snapshot.Namespace != "images" || snapshot.Name != "clone-dv" || snapshot.Labels[LabelCloneFor] != "dv" || snapshot.Annotations[annotationCloneFor] != "ns/disk" {
 		t.Errorf("it is %+v", snapshot.ObjectMeta)
 	}
 	if spec := snapshot.Spec; *spec.Source.PersistentVolumeClaimName != "base" || *spec.VolumeSnapshotClassName != "snaps" {
 		t.Errorf("it asks for %+v", spec)
+	}
+	other, again := *base, *base
+	other.Claim.Name, again.uid = "other", "again"
+	if !isOf(snapshot, base) || isOf(snapshot, &other) || isOf(snapshot, &again) {
+		t.Error("it is not told what it is of")
 	}
 }
 
