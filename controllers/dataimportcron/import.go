@@ -41,17 +41,17 @@ func (r *Reconciler) noteUse(ctx context.Context, s *scope) error {
 }
 
 // startImport makes the DataVolume of an image that was not imported yet, one at a time. An
-// import that cannot succeed makes way: for another image at once, for the same one at the next poll.
+// import that cannot succeed makes way: for another image at once, for the same one at the next poll. One of which
+// there is no snapshot makes way for another image.
 func (r *Reconciler) startImport(ctx context.Context, s *scope) error {
 	again := s.polled && s.dv != nil && s.dv.Status.Phase == cdiv1.Failed
 	if !s.outdated() && !again {
 		return nil
 	}
 	if s.current != nil && !s.imported() {
-		if !again && !erroneous(s.dv) {
-			return nil
+		if goesOn, err := r.makeWay(ctx, s, again); err != nil || !goesOn {
+			return err
 		}
-		return r.giveUp(ctx, s)
 	}
 	dv, err := newDataVolume(s.cron, s.digest)
 	if err != nil {
@@ -121,8 +121,48 @@ func erroneous(dv *cdiv1.DataVolume) bool {
 	return false
 }
 
-// giveUp deletes the DataVolume of an import that did not succeed; the pass after it is gone begins anew.
+// makeWay gives the current import up that has failed, or of which there is no snapshot, and says whether another one
+// may begin in this pass. What the DataSource names stays until a newer image is whole.
+func (r *Reconciler) makeWay(ctx context.Context, s *scope, failed bool) (bool, error) {
+	switch {
+	case failed || erroneous(s.dv):
+		return false, r.giveUp(ctx, s)
+	case s.unkept == "" && s.taken == "":
+		return false, nil
+	}
+	named, err := r.namedNow(ctx, s)
+	if err != nil {
+		return false, err
+	}
+	s.unkept, s.taken = "", ""
+	if named {
+		return true, nil
+	}
+	return false, r.giveUp(ctx, s)
+}
+
+// namedNow reports whether the DataSource names the current import. It reads past the cache, for what it does not name goes.
+func (r *Reconciler) namedNow(ctx context.Context, s *scope) (bool, error) {
+	source, err := get(ctx, r.live, types.NamespacedName{Namespace: s.cron.Namespace, Name: s.cron.Spec.ManagedDataSource}, &cdiv1.DataSource{})
+	if err != nil || source == nil {
+		return false, err
+	}
+	from, name := source.Spec.Source, s.current.DataVolumeName
+	return from.PVC != nil && from.PVC.Name == name || from.Snapshot != nil && from.Snapshot.Name == name, nil
+}
+
+// giveUp deletes what there is of an import that did not succeed, or is not kept; the pass after it is gone begins anew.
 func (r *Reconciler) giveUp(ctx context.Context, s *scope) error {
+	if s.snapshot != nil && s.snapshot.DeletionTimestamp == nil {
+		if err := r.discard(ctx, s.snapshot); err != nil {
+			return err
+		}
+	}
+	if s.dv == nil && s.claim != nil && s.claim.DeletionTimestamp == nil { // which has outlived its DataVolume
+		if err := r.discard(ctx, s.claim); err != nil {
+			return err
+		}
+	}
 	if s.dv != nil && s.dv.DeletionTimestamp == nil {
 		log.FromContext(ctx).Info("Giving an import up", "DataVolume", s.dv.Name, "phase", s.dv.Status.Phase)
 		if err := r.Delete(ctx, s.dv, client.Preconditions{UID: &s.dv.UID}); client.IgnoreNotFound(err) != nil {

@@ -209,6 +209,45 @@ func TestASnapshotOfSomebodyElseIsLeftAlone(t *testing.T) {
 	w.until("the DataSource names the snapshot", func() bool { return w.golden() == "snapshot/"+dv.Name })
 }
 
+func TestANewerImageDoesNotWaitForASnapshot(t *testing.T) {
+	w := start(t)
+	w.profile(cdiv1.DataImportCronSourceFormatSnapshot, "snaps")
+	w.thin(2)
+	first := w.importing("cron")
+	w.end(first.Name, transfer.Result{Digest: "slipway1:00"})
+	snapshot := w.snapshot(first.Name)
+	snapshot.Status = &snapshotv1.VolumeSnapshotStatus{ReadyToUse: new(false), Error: &snapshotv1.VolumeSnapshotError{Message: new("the pool is full")}}
+	w.must(w.Status().Update(t.Context(), snapshot))
+	w.until("the failure is told", func() bool { return w.reason("cron", cdiv1.DataImportCronUpToDate) == "SnapshotNotReady False" })
+	if w.gone(first.Name) || w.noSnapshot(first.Name) {
+		t.Error("it is given up although there is no newer image")
+	}
+	w.later(2*time.Hour, "two", "cron")
+	w.until("nothing is left of the image before", func() bool { return w.gone(first.Name) && w.noSnapshot(first.Name) })
+	w.collect(first.Name)
+	second := w.importing("cron", string(first.UID))
+	w.kept(second)
+
+	w.profile(cdiv1.DataImportCronSourceFormatPvc, "")
+	w.later(2*time.Hour, "three", "cron")
+	third := w.importing("cron", string(second.UID))
+	w.end(third.Name, transfer.Result{Digest: "slipway1:01"})
+	w.until("the DataSource names the claim", func() bool { return w.golden() == "pvc/"+third.Name })
+	w.profile(cdiv1.DataImportCronSourceFormatSnapshot, "")
+	w.until("it is told that there is no class", func() bool { return w.reason("cron", cdiv1.DataImportCronUpToDate) == "SnapshotNotReady False" })
+	w.later(2*time.Hour, "four", "cron")
+	fourth := w.importing("cron", string(third.UID))
+	if got := w.golden(); got != "pvc/"+third.Name || w.gone(third.Name) {
+		t.Errorf("while another image is imported the DataSource names %s; the DataVolume is gone: %t", got, w.gone(third.Name))
+	}
+	w.profile(cdiv1.DataImportCronSourceFormatSnapshot, "snaps")
+	w.kept(fourth)
+	w.until("what was used longest ago is gone", func() bool { return w.noSnapshot(second.Name) })
+	if w.gone(third.Name) {
+		t.Error("the image before is gone, too")
+	}
+}
+
 // TestAKilledControllerGoesOn stops the controller between the writes of keeping an import as a snapshot.
 func TestAKilledControllerGoesOn(t *testing.T) {
 	w := start(t)
