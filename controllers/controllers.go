@@ -99,6 +99,7 @@ func whereSnapshotsAreServed(snapshots, mgr ctrl.Manager) error {
 	return errors.Join(
 		hostpathprovisioner.SetupSnapshotClass(snapshots),
 		storageprofile.SetupSnapshotClasses(snapshots),
+		datavolume.SetupSnapshots(snapshots, mgr),
 		virtualmachinesnapshot.SetupWithManager(snapshots, mgr),
 		virtualmachinerestore.SetupWithManager(snapshots, mgr),
 		virtualmachineclone.SetupWithManager(snapshots, mgr),

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/slipway-vm/slipway/internal/registries"
@@ -33,7 +34,7 @@ type poller interface {
 type Reconciler struct {
 	client.Client
 
-	// live reads ConfigMaps past the cache; namespace is Slipway's.
+	// live reads past the cache: ConfigMaps, and snapshots, a kind that a cluster may not have. Namespace is Slipway's.
 	live      client.Reader
 	namespace string
 
@@ -61,6 +62,7 @@ func setup(mgr ctrl.Manager, namespace string, source poller, now func() time.Ti
 		Watches(&cdiv1.DataVolume{}, labelled).
 		Watches(&corev1.PersistentVolumeClaim{}, labelled).
 		Watches(&cdiv1.DataSource{}, labelled).
+		Watches(&cdiv1.StorageProfile{}, handler.EnqueueRequestsFromMapFunc(r.everyCron)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4}). // each may wait for a server
 		Complete(r)
 	if err != nil {
@@ -78,15 +80,32 @@ func cronOf(_ context.Context, object client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: name}}}
 }
 
+// everyCron requests all DataImportCrons: what they keep may have changed with a StorageProfile.
+func (r *Reconciler) everyCron(ctx context.Context, _ client.Object) []reconcile.Request {
+	var all cdiv1.DataImportCronList
+	if err := r.List(ctx, &all); err != nil {
+		log.FromContext(ctx).Error(err, "Listing DataImportCrons failed")
+		return nil
+	}
+	requests := make([]reconcile.Request, 0, len(all.Items))
+	for i := range all.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
+	}
+	return requests
+}
+
 // steps are done in this order in every pass: nothing is done for a DataSource that is
-// another's; what was imported is noted before anything older goes; a new import begins last.
+// another's; the DataSource names what was imported before anything older goes, and before the
+// claim goes of which there is a snapshot; a new import begins last.
 func (r *Reconciler) steps() []func(context.Context, *scope) error {
 	return []func(context.Context, *scope) error{
 		r.refuseRival,
 		r.poll,
+		r.takeSnapshot,
 		r.noteUse,
-		r.collectGarbage,
 		r.ensureDataSource,
+		r.releaseClaim,
+		r.collectGarbage,
 		r.startImport,
 	}
 }

@@ -13,10 +13,12 @@ import (
 	"testing"
 	"time"
 
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,6 +41,8 @@ type world struct {
 	t         *testing.T
 	namespace string
 	server    *httptest.Server
+	config    *rest.Config
+	stop      func()
 
 	mu      sync.Mutex
 	now     time.Time
@@ -66,8 +70,24 @@ func (w *world) ServeHTTP(answer http.ResponseWriter, _ *http.Request) {
 func start(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, now: time.Now(), version: "one"}
-	config := apiserver.Start(t, "../hyperconverged/components/crds")
-	mgr, err := ctrl.NewManager(config, ctrl.Options{
+	w.config = apiserver.Start(t, "../hyperconverged/components/crds")
+	w.begin()
+	t.Cleanup(func() { w.stop() })
+	var err error
+	w.Client, err = client.New(w.config, client.Options{Scheme: scheme.New()})
+	w.must(err)
+	w.server = httptest.NewServer(w)
+	t.Cleanup(w.server.Close)
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "images-"}}
+	w.must(w.Create(t.Context(), namespace))
+	w.namespace = namespace.Name
+	return w
+}
+
+// begin starts the controllers, which stop ends.
+func (w *world) begin() {
+	w.t.Helper()
+	mgr, err := ctrl.NewManager(w.config, ctrl.Options{
 		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller: controllerconfig.Controller{SkipNameValidation: new(true)},
 	})
@@ -78,20 +98,13 @@ func start(t *testing.T) *world {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
-	t.Cleanup(func() {
+	w.stop = func() {
 		cancel()
 		if err := <-ended; err != nil {
-			t.Error(err)
+			w.t.Error(err)
 		}
-	})
-	w.Client, err = client.New(config, client.Options{Scheme: scheme.New()})
-	w.must(err)
-	w.server = httptest.NewServer(w)
-	t.Cleanup(w.server.Close)
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "images-"}}
-	w.must(w.Create(t.Context(), namespace))
-	w.namespace = namespace.Name
-	return w
+		w.stop = func() {}
+	}
 }
 
 func (w *world) must(err error) {
@@ -116,7 +129,7 @@ func (w *world) until(what string, check func() bool) {
 
 func (w *world) all() string {
 	var text strings.Builder
-	for _, list := range []client.ObjectList{&cdiv1.DataImportCronList{}, &cdiv1.DataSourceList{}, &cdiv1.DataVolumeList{}, &corev1.PersistentVolumeClaimList{}} {
+	for _, list := range []client.ObjectList{&cdiv1.DataImportCronList{}, &cdiv1.DataSourceList{}, &cdiv1.DataVolumeList{}, &corev1.PersistentVolumeClaimList{}, &snapshotv1.VolumeSnapshotList{}} {
 		err := w.List(w.t.Context(), list, client.InNamespace(w.namespace))
 		data, encodeErr := yaml.Marshal(list)
 		fmt.Fprintf(&text, "--- %T %v %v\n%s", list, err, encodeErr, data)

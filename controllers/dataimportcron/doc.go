@@ -1,5 +1,6 @@
 // Package dataimportcron looks for new images when DataImportCrons say so, imports them by
-// DataVolumes, and keeps a DataSource on the last one that is whole.
+// DataVolumes, and keeps a DataSource on the last one that is whole: on its claim, or on a
+// snapshot of that, as the StorageProfile of the claim's class has it.
 //
 // The controller polls by itself: a request for one byte of a file, or for the digest of an
 // image in a registry. There is no CronJob and no pod for it.
@@ -9,7 +10,7 @@ import "time"
 
 // Labels and annotations of the field.
 const (
-	// LabelCron is on DataVolumes, claims and DataSources: the DataImportCron that they are of.
+	// LabelCron is on DataVolumes, claims, snapshots and DataSources: the DataImportCron that they are of.
 	LabelCron = "cdi.kubevirt.io/dataImportCron"
 	// LabelCleanup is on those that go with it.
 	LabelCleanup = "cdi.kubevirt.io/dataImportCron.cleanup"
@@ -18,7 +19,7 @@ const (
 	// AnnotationLastPoll and AnnotationNextPoll on a DataImportCron are when it was polled last and is next.
 	AnnotationLastPoll = "cdi.kubevirt.io/storage.import.lastCronTime"
 	AnnotationNextPoll = "cdi.kubevirt.io/storage.import.nextCronTime"
-	// AnnotationLastUse on a claim is when it became what the DataSource names. What was used longest ago goes first.
+	// AnnotationLastUse on a claim or snapshot is when it became what the DataSource names. What was used longest ago goes first.
 	AnnotationLastUse = "cdi.kubevirt.io/storage.import.lastUseTime"
 
 	annotationRetainPod = "cdi.kubevirt.io/storage.pod.retainAfterCompletion"
@@ -36,6 +37,7 @@ const (
 	reasonProgress  = "ImportProgressing"
 	reasonFailed    = "ImportFailed"
 	reasonUpToDate  = "UpToDate"
+	reasonUnkept    = "SnapshotNotReady"
 	reasonManaged   = "ErrDataSourceAlreadyManaged"
 	reasonTaken     = "ErrResourceExists"
 	reasonPollError = "PollFailed"
@@ -60,4 +62,6 @@ const (
 	// busyRetry is how long a poll waits that is one too many, goneRetry how long a deletion is given.
 	busyRetry = time.Second
 	goneRetry = 2 * time.Second
+	// snapshotRetry is how often a snapshot is looked at that is not ready: its kind is not watched.
+	snapshotRetry = 5 * time.Second
 )

@@ -45,10 +45,8 @@ func (r *Reconciler) ensureClaim(ctx context.Context, s *scope) error {
 		}
 		return steps.ErrDone
 	}
-	if input.Source != nil && input.Source.Key().Namespace != s.dv.Namespace {
-		if err := r.bringVolume(ctx, s, input.Source, claim); err != nil {
-			return err
-		}
+	if claim, err = r.bringAbout(ctx, s, &input, claim); err != nil {
+		return err
 	}
 	log.FromContext(ctx).Info("Creating the claim", "size", claim.Spec.Resources.Requests.Storage())
 	if err := r.create(ctx, s, claim); err != nil {
@@ -60,6 +58,19 @@ func (r *Reconciler) ensureClaim(ctx context.Context, s *scope) error {
 		s.class, err = r.classOf(ctx, s)
 	}
 	return err
+}
+
+// bringAbout returns the claim to create when what it is cloned from stands: a snapshot of the source where clones
+// are made through one, and the volume itself where the source is in another namespace.
+func (r *Reconciler) bringAbout(ctx context.Context, s *scope, input *claimInput, claim *corev1.PersistentVolumeClaim) (*corev1.PersistentVolumeClaim, error) {
+	if input.Source == nil {
+		return claim, nil
+	}
+	claim, err := r.throughSnapshot(ctx, s, input, claim)
+	if err != nil || input.Source.Key().Namespace == s.dv.Namespace {
+		return claim, err
+	}
+	return claim, r.bringVolume(ctx, s, input.Source, claim)
 }
 
 // checkClaim ends the pass on a claim that is not the DataVolume's, unless it may take it over, and

@@ -74,6 +74,9 @@ func start(t *testing.T) client.Client {
 	if err := datasource.SetupWithManager(mgr, datasource.Options{}); err != nil {
 		t.Fatal(err)
 	}
+	if err := datavolume.SetupSnapshots(mgr, mgr); err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()

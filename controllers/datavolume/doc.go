@@ -67,4 +67,5 @@ const (
 	reasonSourceUnready   = "CloneSourceNotReady"
 	reasonCloning         = "CloneInProgress"
 	reasonUnauthorized    = "CloneNotAuthorized"
+	reasonNoSnapshotClass = "NoVolumeSnapshotClass"
 )

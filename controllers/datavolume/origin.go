@@ -25,6 +25,8 @@ type origin struct {
 	class *string
 	// driver of a snapshot is what the clone's class must have as its provisioner.
 	driver string
+	// uid is a claim's.
+	uid types.UID
 	// size is the least that the clone must ask for.
 	size resource.Quantity
 }
@@ -33,7 +35,7 @@ type origin struct {
 func originOf(claim *corev1.PersistentVolumeClaim) *origin {
 	o := &origin{
 		Source: clonesource.Source{Claim: client.ObjectKeyFromObject(claim)},
-		mode:   volumeMode(claim.Spec), access: claim.Spec.AccessModes, class: claim.Spec.StorageClassName, size: *claim.Status.Capacity.Storage(),
+		mode:   volumeMode(claim.Spec), access: claim.Spec.AccessModes, class: claim.Spec.StorageClassName, uid: claim.UID, size: *claim.Status.Capacity.Storage(),
 	}
 	if o.size.IsZero() {
 		o.size = *claim.Spec.Resources.Requests.Storage()

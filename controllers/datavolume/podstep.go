@@ -47,8 +47,14 @@ func (r *Reconciler) noteEnd(ctx context.Context, s *scope) error {
 // cloned returns the result of a clone: the source's content, when it is of the same size.
 func (r *Reconciler) cloned(ctx context.Context, s *scope) transfer.Result {
 	source := s.originOfClaim()
-	if source == nil || source.InSnapshot() {
-		return transfer.Result{} // what a claim held when its snapshot was taken, nobody has written down
+	if of := clonesource.FromMark(s.claim.Annotations[AnnotationSnapshotOf]); of != nil {
+		source = of // through a snapshot that was taken for it
+	}
+	switch {
+	case source == nil:
+		return transfer.Result{}
+	case source.InSnapshot():
+		return r.clonedSnapshot(ctx, s, source.Snapshot)
 	}
 	from, err := get(ctx, r.Client, source.Claim, &corev1.PersistentVolumeClaim{})
 	if err != nil || from == nil || from.Status.Capacity.Storage().Cmp(*s.claim.Status.Capacity.Storage()) != 0 {

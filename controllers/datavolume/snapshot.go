@@ -13,7 +13,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/slipway-vm/slipway/internal/clonesource"
+	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/steps"
+	"github.com/slipway-vm/slipway/internal/transfer"
 )
 
 const (
@@ -85,6 +87,17 @@ func notReady(key types.NamespacedName, failure *snapshotv1.VolumeSnapshotError)
 		text += ". It says: " + *failure.Message
 	}
 	return text
+}
+
+// clonedSnapshot returns the result of a clone of a snapshot: its content, when whoever took it has noted that, and
+// the clone is of the same size.
+func (r *Reconciler) clonedSnapshot(ctx context.Context, s *scope, key types.NamespacedName) transfer.Result {
+	from, err := get(ctx, r.live, key, &snapshotv1.VolumeSnapshot{})
+	if err != nil || from == nil || from.Annotations[names.AnnotationDigest] == "" || from.Status == nil || from.Status.RestoreSize == nil ||
+		from.Status.RestoreSize.Cmp(*s.claim.Status.Capacity.Storage()) != 0 {
+		return transfer.Result{} // without the digest steps are not cached, and nothing else
+	}
+	return transfer.Result{Digest: from.Annotations[names.AnnotationDigest]}
 }
 
 // nodeOfSnapshot places what is made from a snapshot of a node's volume onto that node.

@@ -61,9 +61,12 @@ func importPhase(s *scope) cdiv1.DataVolumePhase {
 	return cdiv1.ImportScheduled
 }
 
-// cloningPhase is the phase in which a driver clones a claim or restores a snapshot.
+// cloningPhase is the phase in which a driver clones a claim, takes a snapshot of it or restores one.
 func cloningPhase(s *scope) cdiv1.DataVolumePhase {
-	if s.restores() {
+	switch {
+	case s.taking:
+		return cdiv1.SnapshotForSmartCloneInProgress
+	case s.restores():
 		return cdiv1.CloneFromSnapshotSourceInProgress
 	}
 	return cdiv1.CSICloneInProgress

@@ -117,6 +117,13 @@ func TestPhasesAndConditions(t *testing.T) {
 			func(s *scope) { s.plan.kind = kindClone; s.claim.Status.Phase = corev1.ClaimPending; s.class = nil },
 			cdiv1.CSICloneInProgress, "N/A", "False/Pending", "False/", "False/", "",
 		},
+		"a snapshot that is taken to clone it": {
+			func(s *scope) {
+				s.plan.kind, s.claim = kindClone, nil
+				s.takes("Taking VolumeSnapshot ns/clone-dv", 0)
+			},
+			cdiv1.SnapshotForSmartCloneInProgress, "N/A", "False/NotFound", "False/", "False/CloneInProgress", "Taking",
+		},
 		"a clone of a snapshot under way": {
 			func(s *scope) {
 				s.plan.kind = kindClone

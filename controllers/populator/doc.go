@@ -62,6 +62,7 @@ const (
 const (
 	clonePending   = "Pending"
 	cloneVolume    = "CSIClone"
+	cloneTaking    = "Snapshot"
 	cloneSnapshot  = "SnapshotClone"
 	cloneError     = "Error"
 	cloneSucceeded = "Succeeded"

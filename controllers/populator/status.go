@@ -108,7 +108,8 @@ func record(s *scope, n map[string]string) {
 	n[annotationRunningReason] = reasonCompleted
 	n[names.AnnotationDigest] = s.prime.Annotations[names.AnnotationDigest]
 	n[annotationSelectedNode] = s.node
-	if source := s.prime.Spec.Source; source != nil && source.Snapshot != nil {
+	through := s.other != nil && s.other.Annotations[datavolume.AnnotationSnapshotOf] != ""
+	if source := s.prime.Spec.Source; source != nil && (source.Snapshot != nil || through) {
 		n[annotationCloneType] = string(cdiv1.CloneStrategySnapshot)
 	} else if source != nil && source.PVC != nil {
 		n[annotationCloneType] = string(cdiv1.CloneStrategyCsiClone)
@@ -124,6 +125,8 @@ func clonePhase(s *scope) string {
 		return cloneError
 	case s.phase() == cdiv1.CSICloneInProgress:
 		return cloneVolume
+	case s.phase() == cdiv1.SnapshotForSmartCloneInProgress:
+		return cloneTaking
 	case s.phase() == cdiv1.CloneFromSnapshotSourceInProgress:
 		return cloneSnapshot
 	}

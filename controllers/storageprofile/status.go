@@ -49,15 +49,15 @@ type facts struct {
 func newStatus(f facts) cdiv1.StorageProfileStatus {
 	status := cdiv1.StorageProfileStatus{
 		StorageClass: new(f.class.Name), Provisioner: new(f.class.Provisioner),
-		SnapshotClass:              snapshotClass(f),
-		DataImportCronSourceFormat: ptr.To(cdiv1.DataImportCronSourceFormatPvc), // the only one that there is
-		ClaimPropertySets:          f.spec.ClaimPropertySets,
+		SnapshotClass:     snapshotClass(f),
+		ClaimPropertySets: f.spec.ClaimPropertySets,
 	}
 	found := claimPropertySets(f)
 	if len(status.ClaimPropertySets) == 0 {
 		status.ClaimPropertySets = found
 	}
 	status.CloneStrategy = new(cloneStrategy(f, status.SnapshotClass != nil))
+	status.DataImportCronSourceFormat = new(sourceFormat(f, status.SnapshotClass != nil))
 	status.Conditions = []cdiv1.StorageProfileCondition{recognized(f, len(found) > 0)}
 	return status
 }
@@ -137,6 +137,18 @@ func cloneStrategy(f facts, snapshots bool) cdiv1.CDICloneStrategy {
 		return cdiv1.CloneStrategyHostAssisted
 	}
 	return best
+}
+
+// sourceFormat is what DataImportCrons keep of an import to such a volume. Without a snapshot class it is
+// never a snapshot, unless somebody says so.
+func sourceFormat(f facts, snapshots bool) cdiv1.DataImportCronSourceFormat {
+	if f.spec.DataImportCronSourceFormat != nil {
+		return *f.spec.DataImportCronSourceFormat
+	}
+	if f.known != nil && f.known.SourceFormat != "" && snapshots {
+		return f.known.SourceFormat
+	}
+	return cdiv1.DataImportCronSourceFormatPvc
 }
 
 // recognized says whether anything is known of the class.

@@ -135,3 +135,29 @@ func TestStatus(t *testing.T) {
 		})
 	}
 }
+
+func TestSourceFormat(t *testing.T) {
+	const rook = "rook-ceph.rbd.csi.ceph.com"
+	snapshots := []snapshotv1.VolumeSnapshotClass{{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Driver: rook}}
+	for name, c := range map[string]struct {
+		provisioner string
+		parameters  map[string]string
+		spec        *cdiv1.DataImportCronSourceFormat
+		snapshots   []snapshotv1.VolumeSnapshotClass
+		want        cdiv1.DataImportCronSourceFormat
+	}{
+		"of node storage":                   {provisioner: "kubevirt.io.hostpath-provisioner", want: "pvc"},
+		"of nobody":                         {provisioner: "example.com/fast", want: "pvc"},
+		"of nobody, set by hand":            {provisioner: "example.com/fast", spec: new(cdiv1.DataImportCronSourceFormatSnapshot), want: "snapshot"},
+		"known to do better with snapshots": {provisioner: rook, snapshots: snapshots, want: "snapshot"},
+		"without a snapshot class":          {provisioner: rook, want: "pvc"},
+		"known, set by hand":                {provisioner: rook, snapshots: snapshots, spec: new(cdiv1.DataImportCronSourceFormatPvc), want: "pvc"},
+		"Trident over SAN, without classes": {provisioner: "csi.trident.netapp.io", parameters: map[string]string{"backendType": "ontap-san"}, snapshots: snapshots, want: "pvc"},
+	} {
+		class := &storagev1.StorageClass{Provisioner: c.provisioner, Parameters: c.parameters}
+		status := newStatus(facts{class: class, spec: cdiv1.StorageProfileSpec{DataImportCronSourceFormat: c.spec}, known: known(rows(t), class), snapshots: c.snapshots})
+		if got := *status.DataImportCronSourceFormat; got != c.want {
+			t.Errorf("%s: got %s, want %s", name, got, c.want)
+		}
+	}
+}
