@@ -1,13 +1,13 @@
 package dataimportcron
 
 import (
-	"errors"
-	"fmt"
-	"net"
 	"context"
 	"encoding/pem"
+	"errors"
+	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
