@@ -29,13 +29,34 @@ func (r *Reconciler) collectGarbage(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
-	for _, old := range superfluous(imports, whole, int(ptr.Deref(s.cron.Spec.ImportsToKeep, keptImports))) {
+	gone := superfluous(imports, whole, s.next(), int(ptr.Deref(s.cron.Spec.ImportsToKeep, keptImports)))
+	if len(gone) == 0 {
+		return nil
+	}
+	if isCurrent, err := r.isCurrent(ctx, s); err != nil || !isCurrent {
+		return err
+	}
+	for _, old := range gone {
 		log.FromContext(ctx).Info("Deleting an old import", "name", old.GetName(), "type", fmt.Sprintf("%T", old), "lastUse", old.GetAnnotations()[AnnotationLastUse])
 		if err := r.discard(ctx, old); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// isCurrent reports whether the current import is so past the cache, too: an import that has begun since looks as if it
+// had never been used.
+func (r *Reconciler) isCurrent(ctx context.Context, s *scope) (bool, error) {
+	cron, err := get(ctx, r.live, client.ObjectKeyFromObject(s.cron), &cdiv1.DataImportCron{})
+	if err != nil || cron == nil {
+		return false, err
+	}
+	if cron.UID == s.cron.UID && slices.Equal(cron.Status.CurrentImports, []cdiv1.ImportStatus{*s.current}) {
+		return true, nil
+	}
+	s.sooner(busyRetry)
+	return false, nil
 }
 
 // imports returns what there is of a DataImportCron's imports: claims and snapshots.
@@ -60,14 +81,16 @@ func (r *Reconciler) imports(ctx context.Context, cron *cdiv1.DataImportCron) ([
 }
 
 // superfluous returns what goes of imports when keep stay, current among them. What is there of current beside it,
-// since others are kept as something else now, goes in any case.
-func superfluous(imports []client.Object, current client.Object, keep int) []client.Object {
+// since others are kept as something else now, goes in any case; what has the name next, which is about to be imported
+// or taken up again, does not.
+func superfluous(imports []client.Object, current client.Object, next string, keep int) []client.Object {
 	var old, twins []client.Object
 	for _, o := range imports {
 		switch {
 		case o.GetDeletionTimestamp() != nil || o.GetUID() == current.GetUID():
 		case o.GetName() == current.GetName():
 			twins = append(twins, o)
+		case o.GetName() == next:
 		default:
 			old = append(old, o)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -203,9 +204,22 @@ func nameOfImport(cron *cdiv1.DataImportCron, digest string) string {
 	return cron.Spec.ManagedDataSource + "-" + digest[len(digestPrefix):][:digestInName]
 }
 
+// next is what the import of the image is named that is wanted; empty when there is none.
+func (s *scope) next() string {
+	if !isWhole(s.digest) {
+		return ""
+	}
+	return nameOfImport(s.cron, s.digest)
+}
+
+// isWhole reports whether a digest is one that names can be made of.
+func isWhole(digest string) bool {
+	return len(digest) >= len(digestPrefix)+digestInName && strings.HasPrefix(digest, digestPrefix)
+}
+
 // newDataVolume returns the DataVolume that imports the image of a digest.
 func newDataVolume(cron *cdiv1.DataImportCron, digest string) (*cdiv1.DataVolume, error) {
-	if len(digest) < len(digestPrefix)+digestInName || digest[:len(digestPrefix)] != digestPrefix {
+	if !isWhole(digest) {
 		return nil, fmt.Errorf("annotation %s is %q; it must be %s and hexadecimal digits", AnnotationDesired, digest, digestPrefix)
 	}
 	template := cron.Spec.Template.DeepCopy()

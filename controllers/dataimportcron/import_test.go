@@ -73,14 +73,14 @@ func TestSuperfluous(t *testing.T) {
 	now := claim("now", "2026-01-04T00:00:00Z")
 	all := []client.Object{
 		snapshot("second", "2026-01-02T00:00:00Z"), now, snapshot("now", ""),
-		claim("never", ""), snapshot("third", "2026-01-03T00:00:00.5Z"), claim("first", "2026-01-01T00:00:00Z"), gone,
+		claim("never", ""), snapshot("third", "2026-01-03T00:00:00.5Z"), claim("first", "2026-01-01T00:00:00Z"), gone, claim("next", ""),
 	}
 	for keep, want := range map[int][]string{
 		0: {"now", "third", "second", "first", "never"}, 1: {"now", "third", "second", "first", "never"},
 		2: {"now", "second", "first", "never"}, 4: {"now", "never"}, 9: {"now"},
 	} {
 		var got []string
-		for _, o := range superfluous(all, now, keep) {
+		for _, o := range superfluous(all, now, "next", keep) {
 			if o.GetUID() == now.UID {
 				t.Errorf("of %d to keep goes the current one", keep)
 			}

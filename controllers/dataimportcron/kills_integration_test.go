@@ -24,6 +24,7 @@ import (
 	"github.com/slipway-vm/slipway/internal/scheme"
 	"github.com/slipway-vm/slipway/tests/fixture/apiserver"
 	"github.com/slipway-vm/slipway/tests/fixture/breaking"
+	"github.com/slipway-vm/slipway/tests/fixture/lagging"
 )
 
 // TestKeepingASnapshotSurvivesKills ends the controller before and after each of the writes by which an import
@@ -71,6 +72,44 @@ func (l *life) found(object client.Object) bool {
 		l.Fatal(err)
 	}
 	return err == nil
+}
+
+// TestAnImportThatHasBegunIsNoGarbage has a controller that was killed, or whose cache lags, meet an import that
+// the DataImportCron does not name yet.
+func TestAnImportThatHasBegunIsNoGarbage(t *testing.T) {
+	direct, err := client.NewWithWatch(apiserver.Start(t, "../hyperconverged/components/crds"), client.Options{Scheme: scheme.New()})
+	l := &life{T: t, direct: direct, name: "begun"}
+	l.must(err)
+	l.imported()
+	cron, old := &cdiv1.DataImportCron{}, &cdiv1.DataImportCron{}
+	l.found(cron)
+	cron.Spec.ImportsToKeep = new(int32(1))
+	cron.Annotations[AnnotationDesired] = "sha256:ffffffffffffffff"
+	l.must(direct.Update(t.Context(), cron))
+	l.found(old)
+	dv, err := newDataVolume(cron, cron.Annotations[AnnotationDesired])
+	l.must(err)
+	l.must(direct.Create(t.Context(), dv))
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: dv.Name, Labels: dv.Labels}, Spec: *dv.Spec.PVC}
+	claim.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(dv, cdiv1.SchemeGroupVersion.WithKind("DataVolume"))}
+	l.must(direct.Create(t.Context(), claim))
+	stays := func(when string) {
+		l.Helper()
+		l.must(direct.Get(t.Context(), client.ObjectKeyFromObject(dv), dv))
+		l.found(cron)
+		if dv.DeletionTimestamp != nil || cron.Status.CurrentImports[0].DataVolumeName != dv.Name {
+			t.Errorf("%s, the DataVolume is %+v, the status %+v", when, dv.ObjectMeta, cron.Status)
+		}
+	}
+	request := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cron)}
+	_, err = l.controller(direct).Reconcile(t.Context(), request)
+	l.must(err)
+	stays("before its beginning was noted")
+	old.Annotations[AnnotationDesired] = someDigest
+	behind := &lagging.Client{Client: direct, Past: []client.Object{old}}
+	_, err = l.controller(behind).Reconcile(t.Context(), request)
+	l.must(err)
+	stays("with an old cache")
 }
 
 // killed is a client that breaks with writes.

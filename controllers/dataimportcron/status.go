@@ -14,16 +14,17 @@ import (
 	"github.com/slipway-vm/slipway/internal/apply"
 )
 
-// writeStatus writes what the pass has found, onto the object itself: the kind has no status subresource.
+// writeStatus writes what the pass has found, onto the object itself: the kind has no status subresource. It answers
+// Conflict when somebody has written the object since it was read: a pass with an old cache knows an older image.
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	status := newStatus(s, metav1.NewTime(r.now().Truncate(time.Second)))
 	notes := annotations(s)
 	if equality.Semantic.DeepEqual(status, s.cron.Status) && noted(s.cron, notes) {
 		return nil
 	}
-	fields := map[string]any{"status": status, "metadata": map[string]any{"annotations": notes}}
-	err := apply.Fields(ctx, r.Client, s.cron, manager, fields)
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+	meta := map[string]any{"annotations": notes, "resourceVersion": s.cron.ResourceVersion}
+	err := apply.Fields(ctx, r.Client, s.cron, manager, map[string]any{"status": status, "metadata": meta})
+	if apierrors.IsNotFound(err) {
 		return nil // gone meanwhile
 	}
 	if err != nil {
