@@ -70,7 +70,7 @@ func (w *world) ServeHTTP(answer http.ResponseWriter, _ *http.Request) {
 func start(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, now: time.Now(), version: "one"}
-	w.config = apiserver.Start(t, "../hyperconverged/components/crds")
+	w.config = apiserver.Start(t, apiserver.Only(t, "../hyperconverged/components/crds", "cdi.kubevirt.io", "snapshot.storage.k8s.io")...)
 	w.begin()
 	t.Cleanup(func() { w.stop() })
 	var err error

@@ -32,7 +32,7 @@ import (
 
 func start(t *testing.T) client.Client {
 	t.Helper()
-	config := apiserver.Start(t, "../hyperconverged/components/crds")
+	config := apiserver.Start(t, apiserver.Only(t, "../hyperconverged/components/crds", "cdi.kubevirt.io", "snapshot.storage.k8s.io")...)
 	c, err := client.New(config, client.Options{Scheme: scheme.New()})
 	if err != nil {
 		t.Fatal(err)

@@ -36,7 +36,7 @@ const bound = time.Minute
 
 // TestSweeper runs the controller against a real API server; the tests play the runs.
 func TestSweeper(t *testing.T) {
-	config := apiserver.Start(t, "../hyperconverged/components/crds")
+	config := apiserver.Start(t, apiserver.Only(t, "../hyperconverged/components/crds", "cdi.kubevirt.io", "snapshot.storage.k8s.io")...)
 	start(t, config)
 	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme.New()})
 	if err != nil {

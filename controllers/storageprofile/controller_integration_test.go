@@ -35,7 +35,7 @@ type world struct {
 
 func start(t *testing.T) *world {
 	t.Helper()
-	config := apiserver.Start(t, "../hyperconverged/components/crds")
+	config := apiserver.Start(t, apiserver.Only(t, "../hyperconverged/components/crds", "cdi.kubevirt.io", "snapshot.storage.k8s.io")...)
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller: controllerconfig.Controller{SkipNameValidation: new(true)},
