@@ -2,6 +2,8 @@ package hyperconverged
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/slipway-vm/slipway/controllers/admission/dataimportcron"
 	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
+	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/supported"
 )
 
@@ -47,6 +50,21 @@ func checkNamespace(name string, at *field.Path) field.ErrorList {
 	return errs
 }
 
+// written are the beginnings of the names of annotations that Slipway writes onto DataImportCrons. A template with one
+// would be written in turn with it, and one of a digest would lead its DataSource back to that for ever.
+var written = []string{"cdi.kubevirt.io/storage.import.", names.Domain}
+
+// checkWritten refuses annotations of a template that are not its own to say.
+func checkWritten(annotations map[string]string, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, name := range slices.Sorted(maps.Keys(annotations)) {
+		if slices.ContainsFunc(written, func(beginning string) bool { return strings.HasPrefix(name, beginning) }) {
+			errs = append(errs, field.Forbidden(at.Key(name), "Slipway writes this annotation of a DataImportCron itself; remove it from the template"))
+		}
+	}
+	return errs
+}
+
 // checkTemplate says what is wrong with one template: what the DataImportCron would be refused for, and more.
 func checkTemplate(template *hcov1.DataImportCronTemplate, at *field.Path) field.ErrorList {
 	metadata := at.Child("metadata")
@@ -56,6 +74,7 @@ func checkTemplate(template *hcov1.DataImportCronTemplate, at *field.Path) field
 	}
 	errs = append(errs, metav1validation.ValidateLabels(template.Labels, metadata.Child("labels"))...)
 	errs = append(errs, apivalidation.ValidateAnnotations(template.Annotations, metadata.Child("annotations"))...)
+	errs = append(errs, checkWritten(template.Annotations, metadata.Child("annotations"))...)
 	said, found := template.Annotations[hcov1.AnnotationTemplateEnable]
 	if found && !strings.EqualFold(said, "true") && !strings.EqualFold(said, "false") {
 		return append(errs, field.NotSupported(metadata.Child("annotations").Key(hcov1.AnnotationTemplateEnable), said, []string{"true", "false"}))

@@ -182,6 +182,12 @@ func TestBadBootSourcesAreRefusedWithThePath(t *testing.T) {
 		at + "metadata.annotations[dataimportcrontemplate.kubevirt.io/enable]": func(_ *hcov1.WorkloadSources, c *hcov1.DataImportCronTemplate) {
 			c.Annotations = map[string]string{hcov1.AnnotationTemplateEnable: "no"}
 		},
+		at + "metadata.annotations[cdi.kubevirt.io/storage.import.sourceDesiredDigest]: Forbidden: Slipway writes": func(_ *hcov1.WorkloadSources, c *hcov1.DataImportCronTemplate) {
+			c.Annotations = map[string]string{"cdi.kubevirt.io/storage.import.sourceDesiredDigest": "sha256:" + strings.Repeat("ab", 32)}
+		},
+		at + "metadata.annotations[slipway-vm.github.io/content]: Forbidden: Slipway writes": func(_ *hcov1.WorkloadSources, c *hcov1.DataImportCronTemplate) {
+			c.Annotations = map[string]string{"slipway-vm.github.io/content": "a"}
+		},
 		at + "spec: Required value: write the whole spec": func(_ *hcov1.WorkloadSources, c *hcov1.DataImportCronTemplate) { c.Spec = nil },
 		at + "spec.schedule":                              func(_ *hcov1.WorkloadSources, c *hcov1.DataImportCronTemplate) { c.Spec.Schedule = "often" },
 		at + "spec.managedDataSource":                     func(_ *hcov1.WorkloadSources, c *hcov1.DataImportCronTemplate) { c.Spec.ManagedDataSource = "" },
