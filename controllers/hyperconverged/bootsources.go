@@ -195,19 +195,15 @@ func planCron(source *hcov1.DataImportCronTemplateStatus, version string) (*unst
 	return object, nil
 }
 
-// contentOf are two hashes with a dash between them: of the spec of an object, and of its labels and annotations.
+// contentOf is a hash of what is wanted of an object: that it is there tells without a request that nothing changed.
 func contentOf(object *unstructured.Unstructured) (string, error) {
-	var hashes []string
-	for _, part := range []any{object.Object["spec"], []any{object.GetLabels(), object.GetAnnotations()}} {
-		content, err := json.Marshal(part)
-		if err != nil {
-			return "", fmt.Errorf("encoding %s %s: %w", object.GetKind(), object.GetName(), err)
-		}
-		hash := fnv.New64a()
-		_, _ = hash.Write(content) // it never fails
-		hashes = append(hashes, fmt.Sprintf("%016x", hash.Sum64()))
+	content, err := json.Marshal([]any{object.Object["spec"], object.GetLabels(), object.GetAnnotations()})
+	if err != nil {
+		return "", fmt.Errorf("encoding %s %s: %w", object.GetKind(), object.GetName(), err)
 	}
-	return strings.Join(hashes, "-"), nil
+	hash := fnv.New64a()
+	_, _ = hash.Write(content) // it never fails
+	return fmt.Sprintf("%016x", hash.Sum64()), nil
 }
 
 // asWanted says whether a DataImportCron that exists is what the operator wrote, and still is to be.
@@ -215,11 +211,12 @@ func asWanted(live, wanted metav1.Object) bool {
 	return covers(live.GetLabels(), wanted.GetLabels()) && covers(live.GetAnnotations(), wanted.GetAnnotations())
 }
 
-// ofTheSpec says whether a DataImportCron that exists was made with the wanted spec, which cannot be changed in it.
-func ofTheSpec(live, wanted metav1.Object) bool {
-	spec := func(object metav1.Object) string {
-		hash, _, _ := strings.Cut(object.GetAnnotations()[annotationContent], "-")
-		return hash
+// specOf reads the spec of a DataImportCron. Two are compared so, not as they are written, which is another with each
+// version of the API's types: what is another spec costs the DataImportCron.
+func specOf(object *unstructured.Unstructured) (*cdiv1.DataImportCronSpec, error) {
+	cron := &cdiv1.DataImportCron{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, cron); err != nil {
+		return nil, fmt.Errorf("decoding DataImportCron %s/%s: %w", object.GetNamespace(), object.GetName(), err)
 	}
-	return spec(live) == spec(wanted)
+	return &cron.Spec, nil
 }

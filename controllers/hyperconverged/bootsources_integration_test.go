@@ -39,6 +39,7 @@ func TestBootSources(t *testing.T) {
 		{"nothing is asked of virt-api before it is there", sourcesWait},
 		{"then all are made, where everyone may see them", sourcesAreMade},
 		{"one that is changed is made anew, one that is left out goes", sourcesAreChanged},
+		{"its images stay, also when they would go with it, and it is not made anew for nothing", imagesStay},
 		{"what is somebody else's stays", sourcesOfOthersStay},
 		{"a namespace for one is waited for", sourcesWaitForNamespaces},
 		{"copies that users make of them are theirs", copiesStay},
@@ -111,6 +112,46 @@ func sourcesAreChanged(t *testing.T, c client.WithWatch, options Options) {
 		})
 	})
 	until(t, "the one that is left out is gone", func() bool { return !cronExists(t, c, hcov1.CommonBootImageNamespace, "debian13-image-cron") })
+}
+
+func imagesStay(t *testing.T, c client.WithWatch, options Options) {
+	t.Helper()
+	before := cronNamed(t, c, hcov1.CommonBootImageNamespace, "fedora-image-cron")
+	patch := `{"metadata":{"annotations":{"slipway-vm.github.io/content":null}}}`
+	if err := c.Patch(t.Context(), before.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		t.Fatal(err)
+	}
+	again := waitCron(t, c, before.Namespace, before.Name, func(cron *cdiv1.DataImportCron) bool { return cron.Annotations[annotationContent] != "" })
+	if again.UID != before.UID {
+		t.Error("one that lacks the annotation is made anew")
+	}
+	set := func(change func(*cdiv1.DataImportCronSpec)) {
+		setSources(t, c, options, func(w *hcov1.WorkloadSources) {
+			for i := range w.DataImportCronTemplates {
+				if template := &w.DataImportCronTemplates[i]; template.Name == before.Name {
+					change(template.Spec)
+				}
+			}
+		})
+	}
+	set(func(spec *cdiv1.DataImportCronSpec) { spec.RetentionPolicy = new(cdiv1.DataImportCronRetainNone) })
+	waitCron(t, c, before.Namespace, before.Name, func(cron *cdiv1.DataImportCron) bool { return cron.Spec.RetentionPolicy != nil })
+	for _, change := range []func(*cdiv1.DataImportCronSpec){
+		func(spec *cdiv1.DataImportCronSpec) { spec.ImportsToKeep = new(int32(5)) },
+		func(spec *cdiv1.DataImportCronSpec) { spec.RetentionPolicy = nil },
+	} {
+		former := cronNamed(t, c, before.Namespace, before.Name)
+		set(change)
+		ending := waitCron(t, c, before.Namespace, before.Name, func(cron *cdiv1.DataImportCron) bool { return cron.UID != former.UID || cron.DeletionTimestamp != nil })
+		if ending.UID != former.UID || !slices.Contains(ending.Finalizers, metav1.FinalizerOrphanDependents) {
+			t.Fatalf("what it owned goes: %+v became %+v", former, ending)
+		}
+		patch = `{"metadata":{"finalizers":null}}` // as the garbage collector does, when nothing has it as an owner
+		if err := c.Patch(t.Context(), ending, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+			t.Fatal(err)
+		}
+		waitCron(t, c, before.Namespace, before.Name, func(cron *cdiv1.DataImportCron) bool { return cron.UID != former.UID })
+	}
 }
 
 func sourcesOfOthersStay(t *testing.T, c client.WithWatch, options Options) {

@@ -9,10 +9,13 @@ import (
 
 	"github.com/hashicorp/go-multierror"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -183,55 +186,66 @@ func ready(workloads []workload, name string) bool {
 }
 
 // applySource makes a DataImportCron what is wanted, and says whether somebody else's has the name.
-// One of another spec, which cannot be changed, makes way; its images stay for the next one of its name,
-// unless it says that they go with it.
+// One of another spec, which cannot be changed, makes way; its images stay for the next one of its name.
 func (r *Reconciler) applySource(ctx context.Context, wanted *unstructured.Unstructured) (rival bool, err error) {
 	if err := r.watch(ctx, cronKind); err != nil {
 		return false, err
 	}
-	live, err := r.liveCron(ctx, r.Client, wanted)
-	if err != nil || live != nil && asWanted(live, wanted) {
+	known := &metav1.PartialObjectMetadata{}
+	if there, err := findCron(ctx, r.Client, wanted, known); err != nil || there && asWanted(known, wanted) {
 		return false, err
 	}
-	// The cache lags behind, and has only what the operator installed.
-	if live, err = r.liveCron(ctx, r.Reader, wanted); err != nil {
-		return false, err
-	}
+	// The cache lags behind, and has only what the operator installed, without the specs.
+	live, next := &unstructured.Unstructured{}, wanted.DeepCopy()
+	there, err := findCron(ctx, r.Reader, wanted, live)
 	switch {
-	case live == nil:
+	case err != nil:
+		return false, err
+	case !there:
+		return false, apply.Object(ctx, r.Client, next, names.ManagerOperator)
 	case !bearsOurName(live):
 		return true, nil
 	case asWanted(live, wanted) || live.GetDeletionTimestamp() != nil:
 		return false, nil // the end of one brings the next pass
-	case !ofTheSpec(live, wanted):
-		return false, r.makeWay(ctx, live)
 	}
-	return false, apply.Object(ctx, r.Client, wanted.DeepCopy(), names.ManagerOperator)
+	has, err := specOf(live)
+	if err != nil {
+		return false, err
+	}
+	gets, err := specOf(wanted)
+	if err != nil {
+		return false, err
+	}
+	if !equality.Semantic.DeepEqual(has, gets) {
+		return false, r.makeWay(ctx, live, has)
+	}
+	next.Object["spec"] = live.Object["spec"] // as it is written there: another way of writing it would be refused
+	return false, apply.Object(ctx, r.Client, next, names.ManagerOperator)
 }
 
-// makeWay deletes a DataImportCron whose spec is to be another. Its end brings the pass that makes the next one.
-func (r *Reconciler) makeWay(ctx context.Context, live *metav1.PartialObjectMetadata) error {
+// makeWay deletes a DataImportCron whose spec is to be another. Its end brings the pass that makes the next one. What
+// would go with it is left to that: without a network nobody could import it again.
+func (r *Reconciler) makeWay(ctx context.Context, live *unstructured.Unstructured, spec *cdiv1.DataImportCronSpec) error {
 	log.FromContext(ctx).Info("making a boot source anew", "dataImportCron", client.ObjectKeyFromObject(live))
-	uid := live.GetUID()
-	err := r.Client.Delete(ctx, live, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	uid, propagation := live.GetUID(), metav1.DeletePropagationBackground
+	if ptr.Deref(spec.RetentionPolicy, cdiv1.DataImportCronRetainAll) == cdiv1.DataImportCronRetainNone {
+		propagation = metav1.DeletePropagationOrphan
+	}
+	err := r.Client.Delete(ctx, live, client.Preconditions{UID: &uid}, client.PropagationPolicy(propagation))
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting DataImportCron %s/%s, whose spec is to be another: %w", live.GetNamespace(), live.GetName(), err)
 	}
 	return nil
 }
 
-// liveCron reads what has the name of a DataImportCron, nil when nothing has.
-func (r *Reconciler) liveCron(ctx context.Context, reader client.Reader, wanted *unstructured.Unstructured) (*metav1.PartialObjectMetadata, error) {
-	live := &metav1.PartialObjectMetadata{}
-	live.SetGroupVersionKind(cronKind)
-	err := reader.Get(ctx, client.ObjectKeyFromObject(wanted), live)
-	if apierrors.IsNotFound(err) {
-		return nil, nil //nolint:nilnil // it is not there
+// findCron reads what has the name of a DataImportCron, and says whether anything has.
+func findCron(ctx context.Context, reader client.Reader, wanted *unstructured.Unstructured, into client.Object) (bool, error) {
+	into.GetObjectKind().SetGroupVersionKind(cronKind)
+	err := reader.Get(ctx, client.ObjectKeyFromObject(wanted), into)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("reading DataImportCron %s/%s: %w", wanted.GetNamespace(), wanted.GetName(), err)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("reading DataImportCron %s/%s: %w", wanted.GetNamespace(), wanted.GetName(), err)
-	}
-	return live, nil
+	return err == nil, nil
 }
 
 // sourcesStatus are the boot sources with what hinders them. What a pass did not get to is as it was before.
