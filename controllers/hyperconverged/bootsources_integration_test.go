@@ -246,13 +246,36 @@ func sourcesAreRefused(t *testing.T, c client.WithWatch, options Options) {
 			return s.Name == "refused" && told != nil && told.Reason == ReasonFailed && strings.Contains(told.Message, "exceeded quota")
 		})
 	})
-	waitHCO(t, c, options, "Degraded", metav1.ConditionTrue, "exceeded quota")
+	waitHCO(t, c, options, conditionUnsourced, metav1.ConditionTrue, "exceeded quota")
 	waitCron(t, c, "golden", "added", func(*cdiv1.DataImportCron) bool { return true })
 	setSources(t, c, options, func(w *hcov1.WorkloadSources) {
-		w.DataImportCronTemplates = w.DataImportCronTemplates[:len(w.DataImportCronTemplates)-2]
+		w.DataImportCronTemplates = w.DataImportCronTemplates[:len(w.DataImportCronTemplates)-1]
 	})
-	waitHCO(t, c, options, "Degraded", metav1.ConditionFalse, "")
-	until(t, "what is no longer asked for is gone", func() bool { return !cronExists(t, c, "golden", "added") })
+	until(t, "what is no longer asked for is gone, though another is refused", func() bool { return !cronExists(t, c, "golden", "added") })
+	hindersNothing(t, c, options)
+	setSources(t, c, options, func(w *hcov1.WorkloadSources) {
+		w.DataImportCronTemplates = w.DataImportCronTemplates[:len(w.DataImportCronTemplates)-1]
+	})
+	waitSourced(t, c, options)
+}
+
+// hindersNothing sees that boot sources that are not made keep the installation from nothing.
+func hindersNothing(t *testing.T, c client.WithWatch, options Options) {
+	t.Helper()
+	hco := waitHCO(t, c, options, conditionUnsourced, metav1.ConditionTrue, "")
+	for kind, want := range map[string]bool{"ReconcileComplete": true, "Available": true, "Degraded": false, "Upgradeable": true} {
+		if got := meta.IsStatusConditionTrue(hco.Status.Conditions, kind); got != want {
+			t.Errorf("%s is %t: %+v", kind, got, hco.Status.Conditions)
+		}
+	}
+}
+
+// waitSourced waits until all boot sources are made.
+func waitSourced(t *testing.T, c client.WithWatch, options Options) {
+	t.Helper()
+	wait(t, c, &hcov1.HyperConvergedList{}, client.ObjectKeyFromObject(theObject(options)), "all boot sources are made", func(hco *hcov1.HyperConverged) bool {
+		return hco.Status.ObservedGeneration == hco.Generation && meta.FindStatusCondition(hco.Status.Conditions, conditionUnsourced) == nil
+	})
 }
 
 func badSourcesHinderNothing(t *testing.T, c client.WithWatch, options Options) {
@@ -260,7 +283,8 @@ func badSourcesHinderNothing(t *testing.T, c client.WithWatch, options Options) 
 	bad := templateOf("bad", "docker://registry.example.com/bad:1", nil)
 	bad.Spec.Schedule = "often"
 	setSources(t, c, options, func(w *hcov1.WorkloadSources) { w.DataImportCronTemplates = append(w.DataImportCronTemplates, bad) })
-	waitHCO(t, c, options, "Degraded", metav1.ConditionTrue, "spec.schedule")
+	waitHCO(t, c, options, conditionUnsourced, metav1.ConditionTrue, "spec.schedule")
+	hindersNothing(t, c, options)
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "os-images.kubevirt.io:edit"}}
 	if err := c.Delete(t.Context(), role); err != nil {
 		t.Fatal(err)
@@ -272,7 +296,7 @@ func badSourcesHinderNothing(t *testing.T, c client.WithWatch, options Options) 
 	setSources(t, c, options, func(w *hcov1.WorkloadSources) {
 		w.DataImportCronTemplates = w.DataImportCronTemplates[:len(w.DataImportCronTemplates)-1]
 	})
-	waitHCO(t, c, options, "Degraded", metav1.ConditionFalse, "")
+	waitSourced(t, c, options)
 }
 
 func sourcesAreSwitchedOff(t *testing.T, c client.WithWatch, options Options) {

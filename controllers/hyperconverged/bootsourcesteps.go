@@ -41,7 +41,7 @@ const (
 
 // planSources decides which boot sources are wanted, and adds the rights to their namespaces to what is.
 // The one of the common boot images is made; others are waited for. Nothing waits for them, so the pass
-// goes on where they cannot be planned, and ends before it deletes what it does not know to be wanted.
+// goes on where they cannot be planned, and leaves what there is of them as it is.
 func (r *Reconciler) planSources(ctx context.Context, s *scope) error {
 	s.unplanned = r.addSources(ctx, s)
 	return nil
@@ -152,9 +152,9 @@ func (r *Reconciler) namespaceState(ctx context.Context, name string) (namespace
 }
 
 // applySources makes the DataImportCrons that are wanted, once there is who admits them: its event
-// brings the pass. Nothing waits for them, so the pass goes on where one cannot be admitted now.
+// brings the pass. Nothing waits for them, so the pass goes on where one cannot be made.
 func (r *Reconciler) applySources(ctx context.Context, s *scope) error {
-	if !ready(s.workloads, admits) {
+	if s.unplanned != nil || !ready(s.workloads, admits) {
 		return nil
 	}
 	var problems *multierror.Error
@@ -175,7 +175,7 @@ func (r *Reconciler) applySources(ctx context.Context, s *scope) error {
 	}
 	s.sourced = true
 	if err := problems.ErrorOrNil(); err != nil {
-		return fmt.Errorf("applying boot sources: %w", err)
+		s.unsourced = fmt.Errorf("applying boot sources: %w", err)
 	}
 	return nil
 }

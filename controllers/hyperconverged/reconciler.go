@@ -70,7 +70,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		if !s.removed {
 			err = errors.Join(err, r.writeStatus(ctx, s))
 		}
-		result, err = r.verdictOn(s, err)
+		result, err = r.verdictOn(s, errors.Join(err, s.unplanned, s.unsourced))
 	}()
 	if hco.DeletionTimestamp != nil {
 		return reconcile.Result{}, r.remove(ctx, s)
@@ -125,9 +125,9 @@ func (r *Reconciler) planComponents(ctx context.Context, s *scope) error {
 	return err
 }
 
-// applyAndObserve applies the components also when instance types, preferences or boot sources failed, and reads how far the components are even when one could not be applied: the status is to tell both.
+// applyAndObserve applies the components also when instance types or preferences failed, and reads how far the components are even when one could not be applied: the status is to tell both.
 func (r *Reconciler) applyAndObserve(ctx context.Context, s *scope) error {
-	return errors.Join(s.unsized, s.unplanned, r.applyComponents(ctx, s), r.observe(ctx, s))
+	return errors.Join(s.unsized, r.applyComponents(ctx, s), r.observe(ctx, s))
 }
 
 // verdictOn turns what a pass came to into what the queue does next.
