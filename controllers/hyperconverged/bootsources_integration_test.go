@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -248,6 +249,7 @@ func sourcesAreRefused(t *testing.T, c client.WithWatch, options Options) {
 	})
 	waitHCO(t, c, options, conditionUnsourced, metav1.ConditionTrue, "exceeded quota")
 	waitCron(t, c, "golden", "added", func(*cdiv1.DataImportCron) bool { return true })
+	sourceIsReplaced(t, c, options)
 	setSources(t, c, options, func(w *hcov1.WorkloadSources) {
 		w.DataImportCronTemplates = w.DataImportCronTemplates[:len(w.DataImportCronTemplates)-1]
 	})
@@ -257,6 +259,40 @@ func sourcesAreRefused(t *testing.T, c client.WithWatch, options Options) {
 		w.DataImportCronTemplates = w.DataImportCronTemplates[:len(w.DataImportCronTemplates)-1]
 	})
 	waitSourced(t, c, options)
+}
+
+// sourceIsReplaced has another boot source take the DataSource of the last one, whose it is until that is gone.
+func sourceIsReplaced(t *testing.T, c client.WithWatch, options Options) {
+	t.Helper()
+	seen := &cdiv1.DataImportCronList{}
+	if err := c.List(t.Context(), seen); err != nil {
+		t.Fatal(err)
+	}
+	events, err := c.Watch(t.Context(), seen, client.InNamespace("golden"), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: seen.ResourceVersion}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Stop()
+	rename := func(name string) {
+		setSources(t, c, options, func(w *hcov1.WorkloadSources) {
+			w.DataImportCronTemplates[len(w.DataImportCronTemplates)-1].Name = name
+		})
+	}
+	rename("instead")
+	var order []string
+	for event := range events.ResultChan() {
+		if object, is := event.Object.(client.Object); is && (event.Type == watch.Added || event.Type == watch.Deleted) {
+			order = append(order, string(event.Type)+" "+object.GetName())
+		}
+		if len(order) == 2 {
+			break
+		}
+	}
+	if want := []string{"DELETED added", "ADDED instead"}; !slices.Equal(order, want) {
+		t.Errorf("got %v, want %v", order, want)
+	}
+	rename("added")
+	waitCron(t, c, "golden", "added", func(*cdiv1.DataImportCron) bool { return true })
 }
 
 // hindersNothing sees that boot sources that are not made keep the installation from nothing.

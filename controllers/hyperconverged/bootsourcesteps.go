@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -149,6 +150,15 @@ func (r *Reconciler) namespaceState(ctx context.Context, name string) (namespace
 		return namespaceEnding, nil
 	}
 	return namespaceThere, nil
+}
+
+// dropSources deletes the DataImportCrons that are no longer wanted. One that is made while another has its DataSource
+// would wait for long.
+func (r *Reconciler) dropSources(ctx context.Context, s *scope) error {
+	if r.pruned == s.fingerprint {
+		return nil
+	}
+	return r.pruneExcept(ctx, []schema.GroupVersionKind{cronKind}, r.kept(s))
 }
 
 // applySources makes the DataImportCrons that are wanted, once there is who admits them: its event

@@ -93,8 +93,9 @@ type step func(context.Context, *scope) error
 // steps lists what a pass does, in this order: nothing is written where another
 // installation is; rights before those who use them; operands before the components that read
 // them, and SSP before the tasks that it asks for; instance types and preferences, which nothing
-// waits for, behind the rest; boot sources when it is known whether there is who admits them; what is
-// no longer wanted goes last, when its successor is there.
+// waits for, behind the rest; boot sources when it is known whether there is who admits them, and after those that
+// are left out, whose DataSources may be theirs now; all else that is no longer wanted goes last, when its successor
+// is there.
 func (r *Reconciler) steps() []step {
 	return []step{
 		r.refuseConflicts,
@@ -107,6 +108,7 @@ func (r *Reconciler) steps() []step {
 		r.addSizes,
 		r.nameWanted,
 		r.applyAndObserve,
+		r.dropSources,
 		r.applySources,
 		r.prune,
 	}
