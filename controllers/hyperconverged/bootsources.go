@@ -62,8 +62,9 @@ func readCron(object *unstructured.Unstructured) (*cdiv1.DataImportCron, error) 
 }
 
 // bootSources returns the boot sources that hco asks for, in the order of their names: those of
-// shipped that it neither leaves out nor changes, those that it changes, and users' own. What hco
-// says has been checked.
+// shipped that it neither leaves out nor changes, those that it changes, and users' own. Those that do not
+// say when are looked for when the installation looks: without a schedule nothing ever would be. What hco says has
+// been checked.
 func bootSources(hco *hcov1.HyperConverged, shipped []hcov1.DataImportCronTemplate) []hcov1.DataImportCronTemplateStatus {
 	asked := hco.Spec.WorkloadSources
 	own := map[string]*hcov1.DataImportCronTemplate{}
@@ -78,7 +79,7 @@ func bootSources(hco *hcov1.HyperConverged, shipped []hcov1.DataImportCronTempla
 		source := hcov1.DataImportCronTemplateStatus{DataImportCronTemplate: *shipped[i].DeepCopy()}
 		source.Status.CommonTemplate = true
 		source.Namespace = ptr.Deref(asked.CommonBootImageNamespace, "")
-		source.Spec.Schedule = importSchedule(hco.UID)
+		source.Spec.Schedule = "" // the shipped one is for those who take the file
 		if changed := own[source.Name]; changed != nil {
 			delete(own, source.Name)
 			if !counts(changed) {
@@ -93,6 +94,11 @@ func bootSources(hco *hcov1.HyperConverged, shipped []hcov1.DataImportCronTempla
 			sources = append(sources, hcov1.DataImportCronTemplateStatus{DataImportCronTemplate: *template.DeepCopy()})
 		}
 	}
+	for i := range sources {
+		if sources[i].Spec.Schedule == "" {
+			sources[i].Spec.Schedule = importSchedule(hco.UID)
+		}
+	}
 	slices.SortFunc(sources, func(a, b hcov1.DataImportCronTemplateStatus) int { return strings.Compare(a.Name, b.Name) })
 	return sources
 }
@@ -103,14 +109,9 @@ func counts(template *hcov1.DataImportCronTemplate) bool {
 	return !found || strings.EqualFold(said, "true")
 }
 
-// change makes of a common boot image what a template of its name says. Only what the template
-// cannot know is kept: when to look.
+// change makes of a common boot image what a template of its name says.
 func change(source *hcov1.DataImportCronTemplateStatus, template *hcov1.DataImportCronTemplate) {
-	schedule := source.Spec.Schedule
 	source.Spec = template.Spec.DeepCopy()
-	if source.Spec.Schedule == "" {
-		source.Spec.Schedule = schedule
-	}
 	source.Namespace = template.Namespace
 	source.Labels = joined(source.Labels, template.Labels)
 	source.Annotations = joined(source.Annotations, template.Annotations)
@@ -130,7 +131,7 @@ func joined(under, over map[string]string) map[string]string {
 	return all
 }
 
-// importSchedule is when an installation looks for the common boot images: twice a day, at a time
+// importSchedule is when an installation looks for boot images: twice a day, at a time
 // that is always its own, so that not all of them ask a registry at once.
 func importSchedule(installation types.UID) string {
 	hash := fnv.New32a()

@@ -3,6 +3,7 @@
 package hyperconverged
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -268,7 +269,9 @@ func sourceIsReplaced(t *testing.T, c client.WithWatch, options Options) {
 	if err := c.List(t.Context(), seen); err != nil {
 		t.Fatal(err)
 	}
-	events, err := c.Watch(t.Context(), seen, client.InNamespace("golden"), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: seen.ResourceVersion}})
+	ctx, stop := context.WithTimeout(t.Context(), patience)
+	defer stop()
+	events, err := c.Watch(ctx, seen, client.InNamespace("golden"), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: seen.ResourceVersion}})
 	if err != nil {
 		t.Fatal(err)
 	}

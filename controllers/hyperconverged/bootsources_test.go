@@ -1,6 +1,7 @@
 package hyperconverged
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -142,6 +143,22 @@ func TestAChangedBootImageKeepsItsSchedule(t *testing.T) {
 		}
 		if source.Labels["instancetype.kubevirt.io/default-instancetype"] != "u1.large" || source.Labels["instancetype.kubevirt.io/default-preference"] != "fedora" || source.Annotations["a"] != "b" {
 			t.Errorf("labels %v, annotations %v", source.Labels, source.Annotations)
+		}
+	}
+}
+
+func TestABootImageOfAUsersIsLookedForToo(t *testing.T) {
+	hco := theOne()
+	hco.UID = "a"
+	daily := templateOf("daily", "docker://mirror.example.com/daily:latest", nil)
+	daily.Spec.Schedule = "@daily"
+	hco.Spec.WorkloadSources.EnableCommonBootImageImport = new(false)
+	hco.Spec.WorkloadSources.DataImportCronTemplates = []hcov1.DataImportCronTemplate{
+		daily, templateOf("fedora-image-cron", "docker://mirror.example.com/fedora:latest", nil), templateOf("mine", "docker://mirror.example.com/mine:latest", nil),
+	}
+	for _, source := range bootSources(hco, shipped(t)) {
+		if want := map[string]string{"daily": "@daily"}[source.Name]; source.Spec.Schedule != cmp.Or(want, importSchedule("a")) {
+			t.Errorf("%s is looked for at %q", source.Name, source.Spec.Schedule)
 		}
 	}
 }
