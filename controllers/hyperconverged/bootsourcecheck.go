@@ -23,7 +23,7 @@ import (
 // checkSources says what is wrong with the boot sources that hco asks for.
 func checkSources(hco *hcov1.HyperConverged) error {
 	asked, path := hco.Spec.WorkloadSources, field.NewPath("spec", "workloadSources")
-	errs := checkNamespace(ptr.Deref(asked.CommonBootImageNamespace, ""), path.Child("commonBootImageNamespace"))
+	errs := checkGolden(ptr.Deref(asked.CommonBootImageNamespace, ""), hco.Namespace, path.Child("commonBootImageNamespace"))
 	seen := map[string]bool{}
 	for i := range asked.DataImportCronTemplates {
 		template, at := &asked.DataImportCronTemplates[i], path.Child("dataImportCronTemplates").Index(i)
@@ -37,6 +37,14 @@ func checkSources(hco *hcov1.HyperConverged) error {
 		return errors.New(errs.ToAggregate().Error())
 	}
 	return nil
+}
+
+// checkGolden says what is wrong with a namespace in which everyone gets rights; own is Slipway's.
+func checkGolden(name, own string, at *field.Path) field.ErrorList {
+	if name != "" && (name == own || strings.HasPrefix(name, "kube-") || strings.HasPrefix(name, "openshift-")) {
+		return field.ErrorList{field.Invalid(at, name, "everyone who is logged in may see and clone the disks in it, so it is none of the system's or of Slipway itself; name one for boot images only")}
+	}
+	return checkNamespace(name, at)
 }
 
 func checkNamespace(name string, at *field.Path) field.ErrorList {

@@ -149,18 +149,21 @@ func homeOf(source *hcov1.DataImportCronTemplateStatus) string {
 }
 
 // goldenNamespaces are those in which everyone may see boot images: that of the common ones, and that
-// of users' own that name none.
-func goldenNamespaces(hco *hcov1.HyperConverged, sources []hcov1.DataImportCronTemplateStatus) []string {
+// of users' own that name none. Where nobody has named another, it is one only as long as a boot source is wanted in
+// it, or when the operator has made it, since images may be in it.
+func goldenNamespaces(hco *hcov1.HyperConverged, sources []hcov1.DataImportCronTemplateStatus, made bool) []string {
 	common := ptr.Deref(hco.Spec.WorkloadSources.CommonBootImageNamespace, "")
-	if common == "" || common == hcov1.CommonBootImageNamespace {
-		return []string{hcov1.CommonBootImageNamespace}
+	var golden []string
+	if common != "" && common != hcov1.CommonBootImageNamespace {
+		golden, made = append(golden, common), false
 	}
 	for i := range sources {
-		if homeOf(&sources[i]) == hcov1.CommonBootImageNamespace {
-			return []string{common, hcov1.CommonBootImageNamespace}
-		}
+		made = made || homeOf(&sources[i]) == hcov1.CommonBootImageNamespace
 	}
-	return []string{common}
+	if made {
+		golden = append(golden, hcov1.CommonBootImageNamespace)
+	}
+	return golden
 }
 
 // planRights returns what lets everyone see and clone the boot images of a namespace.

@@ -125,6 +125,36 @@ func decorated(names []string, namespace, behind string) []string {
 	return all
 }
 
+func TestWhereEveryoneMaySeeBootImages(t *testing.T) {
+	const elsewhere = "golden"
+	own := templateOf("mine", "docker://mirror.example.com/mine:latest", nil)
+	away := templateOf("mine", "docker://mirror.example.com/mine:latest", nil)
+	away.Namespace = "images"
+	for name, c := range map[string]struct {
+		off, made bool
+		common    string
+		templates []hcov1.DataImportCronTemplate
+		want      []string
+	}{
+		"nothing is said":                       {want: []string{hcov1.CommonBootImageNamespace}},
+		"none":                                  {off: true},
+		"none any more":                         {off: true, made: true, want: []string{hcov1.CommonBootImageNamespace}},
+		"none but a user's own":                 {off: true, templates: []hcov1.DataImportCronTemplate{own}, want: []string{hcov1.CommonBootImageNamespace}},
+		"none but a user's own somewhere":       {off: true, templates: []hcov1.DataImportCronTemplate{away}},
+		"elsewhere":                             {common: elsewhere, made: true, want: []string{elsewhere}},
+		"elsewhere, and a user's own":           {common: elsewhere, templates: []hcov1.DataImportCronTemplate{own}, want: []string{elsewhere, hcov1.CommonBootImageNamespace}},
+		"none, where the images are, elsewhere": {off: true, common: elsewhere, want: []string{elsewhere}},
+	} {
+		hco := theOne()
+		hco.Spec.WorkloadSources.DataImportCronTemplates = c.templates
+		hco.Spec.WorkloadSources.EnableCommonBootImageImport = new(!c.off)
+		hco.Spec.WorkloadSources.CommonBootImageNamespace = &c.common
+		if got := goldenNamespaces(hco, bootSources(hco, shipped(t)), c.made); !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %v, want %v", name, got, c.want)
+		}
+	}
+}
+
 func TestAChangedBootImageKeepsItsSchedule(t *testing.T) {
 	hco := theOne()
 	hco.UID = "a"
@@ -191,6 +221,12 @@ func TestBadBootSourcesAreRefusedWithThePath(t *testing.T) {
 	for want, change := range map[string]func(*hcov1.WorkloadSources, *hcov1.DataImportCronTemplate){
 		"spec.workloadSources.commonBootImageNamespace": func(w *hcov1.WorkloadSources, _ *hcov1.DataImportCronTemplate) {
 			w.CommonBootImageNamespace = new("A b")
+		},
+		`commonBootImageNamespace: Invalid value: "kube-system": everyone`: func(w *hcov1.WorkloadSources, _ *hcov1.DataImportCronTemplate) {
+			w.CommonBootImageNamespace = new("kube-system")
+		},
+		`commonBootImageNamespace: Invalid value: "kubevirt-hyperconverged": everyone`: func(w *hcov1.WorkloadSources, _ *hcov1.DataImportCronTemplate) {
+			w.CommonBootImageNamespace = new("kubevirt-hyperconverged")
 		},
 		at + "metadata.name":      func(_ *hcov1.WorkloadSources, c *hcov1.DataImportCronTemplate) { c.Name = "" },
 		at + "metadata.namespace": func(_ *hcov1.WorkloadSources, c *hcov1.DataImportCronTemplate) { c.Namespace = "a.b" },

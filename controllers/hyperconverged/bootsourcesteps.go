@@ -57,7 +57,11 @@ func (r *Reconciler) addSources(ctx context.Context, s *scope) error {
 		return err
 	}
 	s.sources = bootSources(s.hco, shipped)
-	for _, namespace := range goldenNamespaces(s.hco, s.sources) {
+	made, err := r.madeNamespace(ctx)
+	if err != nil {
+		return err
+	}
+	for _, namespace := range goldenNamespaces(s.hco, s.sources, made) {
 		if err := r.planGolden(ctx, s, namespace); err != nil {
 			return err
 		}
@@ -138,18 +142,37 @@ func missingHome(namespace string) string {
 
 // namespaceState says how far a namespace can be used.
 func (r *Reconciler) namespaceState(ctx context.Context, name string) (namespaceState, error) {
-	namespace := &metav1.PartialObjectMetadata{}
-	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	err := r.Client.Get(ctx, client.ObjectKey{Name: name}, namespace)
+	namespace, err := r.namespace(ctx, name)
 	switch {
-	case apierrors.IsNotFound(err):
-		return namespaceAbsent, nil
-	case err != nil:
-		return namespaceAbsent, fmt.Errorf("reading namespace %s: %w", name, err)
+	case err != nil || namespace == nil:
+		return namespaceAbsent, err
 	case namespace.DeletionTimestamp != nil:
 		return namespaceEnding, nil
 	}
 	return namespaceThere, nil
+}
+
+// madeNamespace says whether there is the namespace of boot images that the operator makes, made by it.
+func (r *Reconciler) madeNamespace(ctx context.Context) (bool, error) {
+	namespace, err := r.namespace(ctx, hcov1.CommonBootImageNamespace)
+	if err != nil || namespace == nil || namespace.DeletionTimestamp != nil {
+		return false, err
+	}
+	return namespace.Labels[names.LabelManagedBy] == names.ManagedBy, nil
+}
+
+// namespace reads a namespace; nil when there is none.
+func (r *Reconciler) namespace(ctx context.Context, name string) (*metav1.PartialObjectMetadata, error) {
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	err := r.Client.Get(ctx, client.ObjectKey{Name: name}, namespace)
+	if apierrors.IsNotFound(err) {
+		return nil, nil //nolint:nilnil // it is not there
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading namespace %s: %w", name, err)
+	}
+	return namespace, nil
 }
 
 // dropSources deletes the DataImportCrons that are no longer wanted. One that is made while another has its DataSource
