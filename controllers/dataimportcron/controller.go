@@ -47,7 +47,7 @@ type Reconciler struct {
 
 // SetupWithManager adds the controller to mgr; namespace is Slipway's.
 func SetupWithManager(mgr ctrl.Manager, namespace string) error {
-	return setup(mgr, namespace, &sources{live: mgr.GetAPIReader(), scratch: memoryFolder, allowed: public}, time.Now)
+	return setup(mgr, namespace, &sources{live: mgr.GetAPIReader(), allowed: public}, time.Now)
 }
 
 func setup(mgr ctrl.Manager, namespace string, source poller, now func() time.Time) error {
