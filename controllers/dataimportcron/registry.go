@@ -24,8 +24,10 @@ import (
 const schemeDocker = "docker://"
 
 // image returns the digest that the first registry has for a name of those where settings have it looked for.
-// Their authorities are in a ConfigMap of namespace, when from names one.
-func (s *sources) image(ctx context.Context, namespace string, from *cdiv1.DataVolumeSourceRegistry, settings registries.Settings) (string, error) {
+// Their authorities are in a ConfigMap of namespace, when from names one. Where a digest is known already, only one
+// that does not have the image is passed over: what is behind one that cannot be asked may be older, and the
+// DataSource would go back to that.
+func (s *sources) image(ctx context.Context, namespace string, from *cdiv1.DataVolumeSourceRegistry, settings registries.Settings, known bool) (string, error) {
 	named, err := nameOf(*from.URL)
 	if err != nil {
 		return "", err
@@ -44,6 +46,9 @@ func (s *sources) image(ctx context.Context, namespace string, from *cdiv1.DataV
 			failed = err
 		default:
 			failed = fmt.Errorf("%w; before that: %w", err, failed)
+		}
+		if known && !withheld(err) {
+			break
 		}
 	}
 	return "", failed
@@ -116,6 +121,11 @@ var (
 	errPassword = errors.New("it lets nobody in without a password")
 	errDenied   = errors.New("it does not let us have the image")
 )
+
+// withheld says whether a registry could be asked, and does not have the image for us.
+func withheld(err error) bool {
+	return errors.Is(err, errNoImage) || errors.Is(err, errPassword) || errors.Is(err, errDenied)
+}
 
 // errUnlike is why a registry has no digest for us that does something else than registries do.
 var errUnlike = errors.New("it does not answer as a registry does")

@@ -53,7 +53,7 @@ func (s *sources) digest(ctx context.Context, cron *cdiv1.DataImportCron, settin
 	case source != nil && source.HTTP != nil:
 		return s.file(ctx, cron.Namespace, source.HTTP)
 	case source != nil && source.Registry != nil && source.Registry.URL != nil:
-		return s.image(ctx, cron.Namespace, source.Registry, settings)
+		return s.image(ctx, cron.Namespace, source.Registry, settings, cron.Annotations[AnnotationDesired] != "")
 	}
 	return "", errors.New("spec.template.spec.source is neither http nor registry, and others are not polled")
 }

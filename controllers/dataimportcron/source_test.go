@@ -199,6 +199,15 @@ func TestAnImagesDigestIsItsMirrorsFirst(t *testing.T) {
 	if err != nil || digest != want.String() {
 		t.Errorf("after a mirror that says nothing: got %q, %v; want %s", digest, err, want)
 	}
+	known := cron.DeepCopy()
+	known.Annotations = map[string]string{AnnotationDesired: want.String()}
+	digest, err = anywhere().digest(t.Context(), known, conf(bare, host+"/mirror"))
+	if err != nil || digest != want.String() {
+		t.Errorf("after a mirror that does not have it: got %q, %v; want %s", digest, err, want)
+	}
+	if digest, err := anywhere().digest(t.Context(), known, conf("127.0.0.1:1", host+"/mirror")); err == nil {
+		t.Errorf("when one is known, the digest of a further mirror counts: %s", digest)
+	}
 	if _, err := anywhere().digest(t.Context(), cron, conf()); err == nil || !strings.Contains(err.Error(), "blocked in ConfigMap a/b") {
 		t.Errorf("an image of a blocked registry: %v", err)
 	}
