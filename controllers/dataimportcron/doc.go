@@ -49,8 +49,6 @@ const (
 	digestInName = 12
 	// keptImports is how many imports stay where spec.importsToKeep does not say.
 	keptImports = 3
-	// memoryFolder is in memory; a container has it also where its root is read-only.
-	memoryFolder = "/dev/shm"
 	// pollBound is how long a server may take to answer.
 	pollBound = 20 * time.Second
 	// A poll that failed is tried again after firstRetry, doubled up to lastRetry, but not after the next one is due.
