@@ -53,7 +53,6 @@ const (
 	reasonUnsupported = "NotSupported"
 	reasonExists      = "ErrResourceExists"
 	reasonOverlooked  = "NotPopulated"
-	reasonInUse       = "UploadTargetInUse"
 	reasonError       = "Error"
 	reasonCompleted   = "Completed"
 )

@@ -25,8 +25,9 @@ func (r *Reconciler) passOver(_ context.Context, s *scope) error {
 	return steps.ErrDone
 }
 
-// target reads what is sent to the target of an upload from its annotations. It waits while a pod has the claim
-// mounted, below which the image would be written.
+// target reads what is sent to the target of an upload from its annotations. It waits while a pod uses the claim, below
+// which the image would be written. Of one that has no volume yet that may be the pod which gets it bound: there the
+// DataVolume looks, before it has a server made.
 func (r *Reconciler) target(ctx context.Context, s *scope, input *primeInput) error {
 	var err error
 	if input.Upload, err = sourceOf(s.claim); err != nil {
@@ -36,12 +37,11 @@ func (r *Reconciler) target(ctx context.Context, s *scope, input *primeInput) er
 	if !s.bound() {
 		return nil
 	}
-	user, err := r.user(ctx, s)
-	if err != nil || user == "" {
+	used, err := datavolume.Consumer(ctx, r.live, s.claim, "")
+	if err != nil || used == "" {
 		return err
 	}
-	s.waiting = &obstacle{reasonInUse, fmt.Sprintf("pod %s/%s using PersistentVolumeClaim %s; an image can be sent once it has ended", s.claim.Namespace, user, s.claim.Name)}
-	s.result.RequeueAfter = refusedRetry
+	s.waiting, s.result.RequeueAfter = &obstacle{datavolume.ReasonInUse, used}, refusedRetry
 	return steps.ErrDone
 }
 
