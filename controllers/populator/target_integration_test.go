@@ -125,7 +125,9 @@ func targetInUse(t *testing.T, w *world) {
 	next := w.user("next", "", nil) // which has no node yet
 	pod.Status.Phase = corev1.PodSucceeded
 	w.must(w.Status().Update(t.Context(), pod))
-	w.until("the next pod is waited for", func() bool { return strings.HasPrefix(w.claim("disk").Annotations[annotationMessage], "pod "+w.namespace+"/next using") })
+	w.until("the next pod is waited for", func() bool {
+		return strings.HasPrefix(w.claim("disk").Annotations[annotationMessage], "pod "+w.namespace+"/next using")
+	})
 	next.Status.Phase = corev1.PodSucceeded
 	w.must(w.Status().Update(t.Context(), next))
 	w.prime(claim)
@@ -158,11 +160,30 @@ func targetIsWithdrawn(t *testing.T, w *world) {
 	claim := w.target("fast", nil)
 	dv := w.prime(claim)
 	w.bind("disk", nil)
-	w.serve(dv)
-	w.must(w.Patch(t.Context(), claim, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"cdi.kubevirt.io/storage.upload.target":null}}}`))))
+	pod := w.serve(dv)
+	w.note("disk", annotationReason, "Pod is running")
+	w.must(w.Patch(t.Context(), claim, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil,
+		`{"metadata":{"annotations":{"cdi.kubevirt.io/storage.upload.target":null,%q:"12.00%%",%q:"slipway1:00"}}}`, population.AnnotationProgress, names.AnnotationDigest))))
 	w.gone(dv)
-	if found := w.claim("disk"); population.Awaited(found) || len(found.OwnerReferences) > 0 || found.Annotations[annotationPhase] == "Succeeded" {
+	found := w.note("disk", upload.AnnotationReady, "")
+	if !population.Awaited(found) {
+		t.Errorf("others may use the claim while its server writes: %v", found.Annotations)
+	}
+	w.event(claim, "UploadWithdrawn")
+	w.must(w.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
+	w.until("others may use the claim", func() bool { return !population.Awaited(w.claim("disk")) })
+	found = w.claim("disk")
+	for _, name := range []string{annotationPhase, names.AnnotationDigest, population.AnnotationProgress, population.AnnotationFilledBy, population.AnnotationUse, annotationReason} {
+		if value, left := found.Annotations[name]; left {
+			t.Errorf("the claim still says %s=%s", name, value)
+		}
+	}
+	if len(found.OwnerReferences) > 0 {
 		t.Errorf("the claim is %+v", found.ObjectMeta)
+	}
+	w.must(w.Patch(t.Context(), found, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"cdi.kubevirt.io/storage.upload.target":""}}}`))))
+	if again := w.prime(claim); again.UID == dv.UID {
+		t.Error("the DataVolume is the one from before")
 	}
 }
 

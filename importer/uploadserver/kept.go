@@ -16,6 +16,8 @@ var (
 	errNobody = errors.New("nobody came again in time")
 	// errAnew ends an upload whose sender wants to begin anew.
 	errAnew = errors.New("another attempt begins anew")
+	// errLeaving ends an upload whose server goes.
+	errLeaving = errors.New("the upload server goes")
 )
 
 // kept is an upload that outlives its connections: what one of them did not bring, the next one does. It is
@@ -164,6 +166,19 @@ func (k *kept) dismiss() bool {
 	}
 	k.endBy(errDismissed)
 	return true
+}
+
+// cut ends the upload at once, unless all of it has come.
+func (k *kept) cut() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.came == k.size {
+		return
+	}
+	if k.from != nil {
+		k.from.cut()
+	}
+	k.endBy(errLeaving)
 }
 
 // end ends the upload, because of cause.

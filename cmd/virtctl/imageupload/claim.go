@@ -88,7 +88,7 @@ func (c *claim) marked() bool {
 
 // mark makes a claim that is there a target of uploads.
 func (c *claim) mark(ctx context.Context) error {
-	if c.marked() || population.Source(c.now) != "" {
+	if c.marked() || population.Source(c.now) == cdiv1.VolumeUploadSourceRef {
 		return nil
 	}
 	before := c.now.DeepCopy()
