@@ -36,6 +36,9 @@ type target interface {
 	next(ctx context.Context) error
 	// filled says whether it has its disk by now.
 	filled(ctx context.Context) bool
+	// giveUp makes it what it was before prepare, unless something was sent. It returns why it is given up, with what of
+	// that is left to the user.
+	giveUp(ctx context.Context, sent bool, why error) error
 }
 
 // What a user may have to know of a file of another kind than the target takes.
