@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cdiupload "kubevirt.io/containerized-data-importer-api/pkg/apis/upload/v1beta1"
 
@@ -114,9 +116,31 @@ func (u *upload) token(ctx context.Context) (string, error) {
 		Spec:       cdiupload.UploadTokenRequestSpec{PvcName: u.name},
 	}
 	if err := u.client.Create(ctx, request); err != nil {
-		return "", fmt.Errorf("asking for an upload token: %w", err)
+		passes := unanswered(err)
+		err = fmt.Errorf("asking for an upload token: %w", err)
+		if passes {
+			err = transient{err}
+		}
+		return "", err
 	}
 	return request.Status.Token, nil
+}
+
+// unanswered says whether err is of an API server that was not reached, or that may answer later.
+func unanswered(err error) bool {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		code := status.Status().Code
+		return code == http.StatusTooManyRequests || code >= http.StatusInternalServerError
+	}
+	_, unreached := errors.AsType[net.Error](err)
+	return (unreached || errors.Is(err, io.ErrUnexpectedEOF)) && !untrusted(err)
+}
+
+// untrusted says whether err is of a certificate.
+func untrusted(err error) bool {
+	text := err.Error()
+	return strings.Contains(text, "x509:") || strings.Contains(text, "tls:")
 }
 
 // send sends the file once, as the upload called id, from byte came on.
@@ -160,8 +184,7 @@ func (u *upload) send(ctx context.Context, to *proxy, id string, came int64) err
 
 // unsent says why the image did not reach the proxy.
 func (u *upload) unsent(err error) error {
-	text := err.Error()
-	if strings.Contains(text, "x509:") || strings.Contains(text, "tls:") {
+	if untrusted(err) {
 		return fmt.Errorf("sending the %s: %w; give the address that cdi-uploadproxy's certificate is for, or --insecure", u.noun(), err)
 	}
 	return transient{fmt.Errorf("sending the %s: %w", u.noun(), err)}

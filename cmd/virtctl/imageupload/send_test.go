@@ -3,7 +3,11 @@ package imageupload
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -11,8 +15,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	cdiupload "kubevirt.io/containerized-data-importer-api/pkg/apis/upload/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -47,6 +53,34 @@ func (b *breaking) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		offset, _ := strconv.Atoi(r.Header.Get(shared.HeaderOffset))
 		rest, _ := io.ReadAll(r.Body)
 		b.got = append(b.got[:offset], rest...)
+	}
+}
+
+// A network that is away is away for the API server, too.
+func TestATokenIsAskedForAgain(t *testing.T) {
+	resource := cdiupload.SchemeGroupVersion.WithResource("uploadtokenrequests").GroupResource()
+	for name, c := range map[string]struct {
+		err    error
+		passes bool
+	}{
+		"no way":         {&url.Error{Op: "Post", URL: "https://api", Err: &net.OpError{Op: "dial", Err: syscall.EHOSTUNREACH}}, true},
+		"no name":        {&url.Error{Op: "Post", URL: "https://api", Err: &net.DNSError{Err: "no such host", Name: "api", IsNotFound: true}}, true},
+		"half an answer": {fmt.Errorf("reading: %w", io.ErrUnexpectedEOF), true},
+		"too busy":       {apierrors.NewTooManyRequests("later", 1), true},
+		"no backend":     {apierrors.NewGenericServerResponse(http.StatusBadGateway, "POST", resource, "", "", 0, false), true},
+		"an accident":    {apierrors.NewInternalError(errors.New("no key")), true},
+		"no right":       {apierrors.NewForbidden(resource, "", nil), false},
+		"nobody":         {apierrors.NewUnauthorized("no"), false},
+		"no certificate": {&url.Error{Op: "Post", URL: "https://api", Err: x509.UnknownAuthorityError{}}, false},
+	} {
+		to, _ := sending(options{image: "x"})
+		to.client = interceptor.NewClient(to.client, interceptor.Funcs{
+			Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return c.err },
+		})
+		_, err := to.token(t.Context())
+		if _, passes := errors.AsType[transient](err); passes != c.passes || !errors.Is(err, c.err) {
+			t.Errorf("%s: %v passes: %t", name, err, passes)
+		}
 	}
 }
 
