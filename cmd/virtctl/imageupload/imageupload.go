@@ -185,7 +185,7 @@ func (o *options) run(cmd *cobra.Command, cluster Cluster, kind, name string) er
 	if err != nil {
 		return u.target.giveUp(ctx, false, err)
 	}
-	defer to.close()
+	defer func() { to.close() }() // it may be another one by then
 	u.say("Uploading data to %s", to.shown)
 	if err := u.sendRepeatedly(ctx, to); err != nil {
 		return u.target.giveUp(ctx, true, err)

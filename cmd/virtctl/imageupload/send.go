@@ -40,7 +40,7 @@ func (u *upload) sendRepeatedly(ctx context.Context, to *proxy) error {
 		came := int64(0)
 		var err error
 		if again {
-			came, err = u.came(ctx, to, id)
+			came, err = u.resume(ctx, to, id)
 		}
 		if came > most { // slow as it may be, it gets there
 			left, pause, most = u.retries, retryAfter, came
@@ -65,6 +65,14 @@ func (u *upload) sendRepeatedly(ctx context.Context, to *proxy) error {
 		}
 		pause = min(2*pause, time.Minute)
 	}
+}
+
+// resume finds the way to the proxy again, and asks how many bytes the upload server has of the upload called id.
+func (u *upload) resume(ctx context.Context, to *proxy, id string) (int64, error) {
+	if err := to.reopen(ctx); err != nil {
+		return 0, transient{err}
+	}
+	return u.came(ctx, to, id)
 }
 
 // came is how many bytes the upload server has of the upload called id: 0 when it does not say, as others than

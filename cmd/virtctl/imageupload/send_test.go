@@ -84,6 +84,30 @@ func TestATokenIsAskedForAgain(t *testing.T) {
 	}
 }
 
+// ending is a way to where to leads that ends with its first upload.
+func ending(to *proxy) *proxy {
+	closed := 0
+	first := *to
+	first.http = &http.Client{Transport: tripper(func(r *http.Request) (*http.Response, error) {
+		if closed > 0 || r.Method == http.MethodHead {
+			return nil, errors.New("the forwarded port is closed")
+		}
+		return to.http.Transport.RoundTrip(r)
+	})}
+	first.close = func() { closed++ }
+	first.again = func(context.Context) (*proxy, error) {
+		if closed != 1 {
+			return nil, fmt.Errorf("the last way was closed %d times", closed)
+		}
+		return to, nil
+	}
+	return &first
+}
+
+type tripper func(*http.Request) (*http.Response, error)
+
+func (t tripper) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
+
 func TestWhatBreaksOffIsSentAgain(t *testing.T) {
 	data := bytes.Repeat([]byte("a slipway is a ramp\n"), 50_000)
 	path := filepath.Join(t.TempDir(), "image")
@@ -91,11 +115,12 @@ func TestWhatBreaksOffIsSentAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
-		keeps bool
-		says  string
+		keeps, ends bool
+		says        string
 	}{
-		"where it stopped":           {true, "Going on after 100000 of 1000000 bytes"},
-		"from its beginning, to CDI": {false, "sending it again in 2s"},
+		"where it stopped":           {true, false, "Going on after 100000 of 1000000 bytes"},
+		"from its beginning, to CDI": {false, false, "sending it again in 2s"},
+		"by another way":             {true, true, "Going on after 100000 of 1000000 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := &breaking{keeps: c.keeps, names: map[string]bool{}}
@@ -116,7 +141,11 @@ func TestWhatBreaksOffIsSentAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer to.file.Close()
-			if err := to.sendRepeatedly(t.Context(), &proxy{base: base, http: server.Client()}); err != nil {
+			way := &proxy{base: base, http: server.Client()}
+			if c.ends {
+				way = ending(way)
+			}
+			if err := to.sendRepeatedly(t.Context(), way); err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
 			if !bytes.Equal(b.got, data) || b.posts != 2 || len(b.names) != 1 || b.names[""] {
