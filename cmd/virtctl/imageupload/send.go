@@ -75,8 +75,8 @@ func (u *upload) resume(ctx context.Context, to *proxy, id string) (int64, error
 	return u.came(ctx, to, id)
 }
 
-// came is how many bytes the upload server has of the upload called id: 0 when it does not say, as others than
-// Slipway's do not, or it is another server by now.
+// came is how many bytes the upload server has of the upload called id: 0 when it knows of none, as others than
+// Slipway's never do, or it is another server by now.
 func (u *upload) came(ctx context.Context, to *proxy, id string) (int64, error) {
 	request, err := u.request(ctx, to, http.MethodHead, http.NoBody)
 	if err != nil {
@@ -88,19 +88,27 @@ func (u *upload) came(ctx context.Context, to *proxy, id string) (int64, error) 
 		return 0, u.unsent(err)
 	}
 	defer response.Body.Close()
-	if away(response.StatusCode) {
-		return 0, transient{fmt.Errorf("asking how much of the %s has come: %s", u.noun(), response.Status)}
-	}
 	came, err := strconv.ParseInt(response.Header.Get(shared.HeaderOffset), 10, 64)
-	if err != nil || response.StatusCode != http.StatusOK || came < 0 || came > u.bytes {
+	switch response.StatusCode {
+	case http.StatusOK:
+		if err == nil && came >= 0 && came <= u.bytes {
+			return came, nil
+		}
+	case http.StatusNotFound, http.StatusMethodNotAllowed:
 		return 0, nil
 	}
-	return came, nil
+	// Who then begins anew gives up what may be there.
+	return 0, transient{fmt.Errorf("asking how much of the %s has come: %s", u.noun(), response.Status)}
 }
 
-// away says whether a server that answers so may take the image later.
+// away says whether a server that answers so may take the image later, or has it: one before it may have lost patience.
 func away(status int) bool {
-	return status == http.StatusServiceUnavailable || status == http.StatusBadGateway || status == http.StatusInternalServerError
+	switch status {
+	case http.StatusServiceUnavailable, http.StatusBadGateway, http.StatusInternalServerError,
+		http.StatusGatewayTimeout, http.StatusRequestTimeout, http.StatusTooManyRequests:
+		return true
+	}
+	return false
 }
 
 // request is one to the proxy, with a token of its own.

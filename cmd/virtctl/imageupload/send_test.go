@@ -84,6 +84,58 @@ func TestATokenIsAskedForAgain(t *testing.T) {
 	}
 }
 
+// A proxy before the upload server that has lost patience, or knows nothing, does not end an upload.
+func TestWhoSaysNothingOfAnUploadEndsNone(t *testing.T) {
+	for name, c := range map[string]struct {
+		code   int
+		offset string
+		came   int64
+		passes bool
+	}{
+		"so much":             {http.StatusOK, "5", 5, false},
+		"nothing of it":       {http.StatusNotFound, "", 0, false},
+		"no such question":    {http.StatusMethodNotAllowed, "", 0, false},
+		"too late":            {http.StatusGatewayTimeout, "", 0, true},
+		"too much":            {http.StatusTooManyRequests, "", 0, true},
+		"an old token":        {http.StatusUnauthorized, "", 0, true},
+		"a page":              {http.StatusOK, "", 0, true},
+		"more than there is":  {http.StatusOK, "11", 0, true},
+		"no upload server":    {http.StatusServiceUnavailable, "", 0, true},
+		"a lost way to there": {http.StatusBadGateway, "", 0, true},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set(shared.HeaderOffset, c.offset)
+			w.WriteHeader(c.code)
+		}))
+		base, err := url.Parse(server.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		to, _ := sending(options{image: "x"})
+		to.client, to.bytes = tokens(to.client), 10
+		came, err := to.came(t.Context(), &proxy{base: base, http: server.Client()}, "upload")
+		server.Close()
+		if _, passes := errors.AsType[transient](err); came != c.came || passes != c.passes || !passes && err != nil {
+			t.Errorf("%s: %d bytes, %v", name, came, err)
+		}
+	}
+	for _, code := range []int{http.StatusGatewayTimeout, http.StatusRequestTimeout, http.StatusTooManyRequests} {
+		if !away(code) {
+			t.Errorf("%d ends an upload", code)
+		}
+	}
+}
+
+// tokens gives one to everybody.
+func tokens(to client.WithWatch) client.WithWatch {
+	return interceptor.NewClient(to, interceptor.Funcs{
+		Create: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {
+			object.(*cdiupload.UploadTokenRequest).Status.Token = "token"
+			return nil
+		},
+	})
+}
+
 // ending is a way to where to leads that ends with its first upload.
 func ending(to *proxy) *proxy {
 	closed := 0
@@ -131,12 +183,7 @@ func TestWhatBreaksOffIsSentAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 			to, out := sending(options{image: path, retries: 1})
-			to.client = interceptor.NewClient(to.client, interceptor.Funcs{
-				Create: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {
-					object.(*cdiupload.UploadTokenRequest).Status.Token = "token"
-					return nil
-				},
-			})
+			to.client = tokens(to.client)
 			if err := to.open(); err != nil {
 				t.Fatal(err)
 			}
