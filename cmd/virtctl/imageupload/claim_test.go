@@ -28,7 +28,7 @@ func sending(o options, objects ...client.Object) (*claim, *bytes.Buffer) {
 	out := &bytes.Buffer{}
 	cmd := &cobra.Command{}
 	cmd.SetOut(out)
-	u := &upload{options: &o, cmd: cmd, namespace: "shop", name: "disk"}
+	u := &upload{options: &o, cmd: cmd, namespace: "shop", name: "disk", patience: stalledAfter}
 	u.client = fake.NewClientBuilder().WithScheme(scheme.New()).WithObjects(objects...).Build()
 	c := &claim{upload: u}
 	u.target = c

@@ -158,10 +158,11 @@ type upload struct {
 	name      string
 	file      *os.File
 	bytes     int64
+	patience  time.Duration // for how long nothing of the file need be taken
 }
 
 func (o *options) run(cmd *cobra.Command, cluster Cluster, kind, name string) error {
-	u := &upload{options: o, cmd: cmd, cluster: cluster, name: name}
+	u := &upload{options: o, cmd: cmd, cluster: cluster, name: name, patience: stalledAfter}
 	u.target = &volume{upload: u}
 	if strings.EqualFold(kind, kindClaim) {
 		u.target = &claim{upload: u}

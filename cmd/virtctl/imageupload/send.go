@@ -78,6 +78,8 @@ func (u *upload) resume(ctx context.Context, to *proxy, id string) (int64, error
 // came is how many bytes the upload server has of the upload called id: 0 when it knows of none, as others than
 // Slipway's never do, or it is another server by now.
 func (u *upload) came(ctx context.Context, to *proxy, id string) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, u.patience)
+	defer cancel()
 	request, err := u.request(ctx, to, http.MethodHead, http.NoBody)
 	if err != nil {
 		return 0, err
@@ -161,12 +163,14 @@ func untrusted(err error) bool {
 
 // send sends the file once, as the upload called id, from byte came on.
 func (u *upload) send(ctx context.Context, to *proxy, id string, came int64) error {
-	if _, err := u.file.Seek(came, io.SeekStart); err != nil {
-		return fmt.Errorf("reading the %s from byte %d: %w", u.noun(), came, err)
-	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	counted := progress.From(u.cmd.OutOrStdout(), came, u.bytes)
 	defer counted.End()
-	request, err := u.request(ctx, to, http.MethodPost, io.TeeReader(io.LimitReader(u.file, u.bytes-came), counted))
+	rest := io.NewSectionReader(u.file, came, u.bytes-came) // of its own: an earlier request may still read from another
+	body := newWatched(io.TeeReader(rest, counted), rest.Size(), u.patience, func() { cancel(errStalled) })
+	defer body.late.Stop()
+	request, err := u.request(ctx, to, http.MethodPost, body)
 	if err != nil {
 		return err
 	}
@@ -180,7 +184,10 @@ func (u *upload) send(ctx context.Context, to *proxy, id string, came int64) err
 		request.Body = http.NoBody // all has come, and how it went is not known
 	}
 	response, err := to.http.Do(request)
-	if err != nil {
+	switch {
+	case err != nil && errors.Is(context.Cause(ctx), errStalled):
+		return u.unsent(errStalled)
+	case err != nil:
 		return u.unsent(err)
 	}
 	defer response.Body.Close()

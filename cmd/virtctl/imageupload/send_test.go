@@ -15,8 +15,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	cdiupload "kubevirt.io/containerized-data-importer-api/pkg/apis/upload/v1beta1"
@@ -81,6 +83,48 @@ func TestATokenIsAskedForAgain(t *testing.T) {
 		if _, passes := errors.AsType[transient](err); passes != c.passes || !errors.Is(err, c.err) {
 			t.Errorf("%s: %v passes: %t", name, err, passes)
 		}
+	}
+}
+
+// A connection may die without a word.
+func TestWhatIsNotTakenIsSentAgain(t *testing.T) {
+	const size = 32 << 20 // more than the buffers on its way hold
+	path := filepath.Join(t.TempDir(), "image")
+	if err := os.WriteFile(path, make([]byte, size), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var posts, rest atomic.Int64
+	asked := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method == http.MethodHead:
+			close(asked)
+			w.Header().Set(shared.HeaderOffset, "100")
+		case posts.Add(1) == 1:
+			_, _ = io.ReadFull(r.Body, make([]byte, 100))
+			<-asked
+			panic(http.ErrAbortHandler)
+		default:
+			n, _ := io.Copy(io.Discard, r.Body)
+			rest.Store(n)
+		}
+	}))
+	defer server.Close()
+	base, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, out := sending(options{image: path, retries: 1})
+	to.client, to.patience = tokens(to.client), 3*time.Second
+	if err := to.open(); err != nil {
+		t.Fatal(err)
+	}
+	defer to.file.Close()
+	if err := to.sendRepeatedly(t.Context(), &proxy{base: base, http: server.Client()}); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if rest.Load() != size-100 || !strings.Contains(out.String(), "sending the image: nothing more of it is taken; sending it again") {
+		t.Errorf("%d bytes came by the second connection\n%s", rest.Load(), out)
 	}
 }
 
