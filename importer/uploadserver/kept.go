@@ -106,7 +106,7 @@ func (k *kept) notify() {
 }
 
 // pause takes the place from whoever sends, and returns how many bytes have come: none comes from him any more. One who has
-// brought the last of them keeps it.
+// brought the last of them keeps it, and so does, until his read is over, one who is still being read when ctx ends.
 func (k *kept) pause(ctx context.Context) (came int64, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -115,7 +115,7 @@ func (k *kept) pause(ctx context.Context) (came int64, err error) {
 		k.from = nil
 		from.cut()
 	}
-	for k.reading {
+	for k.reading && err == nil {
 		changed := k.changed
 		k.mu.Unlock()
 		select {
@@ -124,19 +124,16 @@ func (k *kept) pause(ctx context.Context) (came int64, err error) {
 			err = ctx.Err()
 		}
 		k.mu.Lock()
-		if err != nil {
-			return 0, err //nolint:wrapcheck // the request is over
-		}
 	}
 	switch {
-	case from == nil:
-	case k.came < k.size:
-		close(gone)
-	case k.from == nil: // the last of it came meanwhile, by him
+	case from == nil, k.from == from:
+	case k.from == nil && (k.reading || k.came == k.size): // his read is not over, or the last of it came by him meanwhile
 		k.from = from
 		k.notify()
+	default:
+		close(gone)
 	}
-	return k.came, nil
+	return k.came, err //nolint:wrapcheck // the request is over
 }
 
 // attach lets from go on after offset bytes, when so many have come and nobody else sends; gone is closed when he has no

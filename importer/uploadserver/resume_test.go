@@ -203,13 +203,22 @@ func TestAServerThatGoesLeavesNothing(t *testing.T) {
 	}
 }
 
-// The last bytes may come while somebody asks; then nothing is left to send.
+// The last bytes may come while somebody asks, or after he has lost patience; then nothing is left to send.
 func TestTheLastBytesComeWhileSomebodyAsks(t *testing.T) {
+	for name, patient := range map[string]bool{"who waits": true, "who goes": false} {
+		t.Run(name, func(t *testing.T) { comesWhileAsked(t, patient) })
+	}
+}
+
+func comesWhileAsked(t *testing.T, patient bool) {
+	t.Helper()
 	k := newKept(ramp, 4, time.Minute)
 	from, to := io.Pipe()
 	if _, _, ok := k.attach(&sender{body: from, control: http.NewResponseController(httptest.NewRecorder())}, 0); !ok {
 		t.Fatal("nobody may send")
 	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	read := make(chan string, 1)
 	go func() {
 		data, err := io.ReadAll(k)
@@ -231,18 +240,29 @@ func TestTheLastBytesComeWhileSomebodyAsks(t *testing.T) {
 	settled(func() bool { return k.came == 2 && k.reading })
 	asked := make(chan int64, 1)
 	go func() {
-		came, _ := k.pause(t.Context())
+		came, _ := k.pause(ctx)
 		asked <- came
 	}()
 	settled(func() bool { return k.from == nil })
+	want := int64(4)
+	if !patient {
+		cancel()
+		settled(func() bool { return k.from != nil })
+		want = 2
+	}
 	if _, err := to.Write([]byte("mp")); err != nil {
 		t.Fatal(err)
 	}
-	if came := <-asked; came != 4 {
-		t.Errorf("%d bytes have come", came)
+	if came := <-asked; came != want {
+		t.Errorf("%d bytes have come, want %d", came, want)
 	}
-	if got := <-read; got != "ramp" {
-		t.Errorf("%q was read", got)
+	select {
+	case got := <-read:
+		if got != "ramp" {
+			t.Errorf("%q was read", got)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("it is waited for who has sent all")
 	}
 }
 
