@@ -78,8 +78,8 @@ func (r *Reconciler) withdraw(ctx context.Context, claim *corev1.PersistentVolum
 		return ctrl.Result{}, nil
 	}
 	s := &scope{claim: claim, kind: population.Target}
-	var err error
-	if s.prime, err = get(ctx, r.Client, types.NamespacedName{Namespace: claim.Namespace, Name: name}, &cdiv1.DataVolume{}); err != nil {
+	var err error // past the cache: one that was just made would be forgotten
+	if s.prime, err = get(ctx, r.live, types.NamespacedName{Namespace: claim.Namespace, Name: name}, &cdiv1.DataVolume{}); err != nil {
 		return ctrl.Result{}, err
 	}
 	if s.prime != nil && metav1.IsControlledBy(s.prime, claim) {
@@ -96,7 +96,7 @@ func (r *Reconciler) withdraw(ctx context.Context, claim *corev1.PersistentVolum
 	if apierrors.IsConflict(err) || err == nil && busy {
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	}
-	return ctrl.Result{}, client.IgnoreNotFound(err)
+	return ctrl.Result{}, err
 }
 
 // serverWorks reports whether the upload server of a claim whose DataVolume is gone may still write to it.
@@ -123,6 +123,9 @@ func (r *Reconciler) removeNotes(ctx context.Context, claim *corev1.PersistentVo
 		return nil
 	}
 	err := r.Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(manager))
+	if apierrors.IsNotFound(err) {
+		return nil // gone since it was read
+	}
 	if err != nil {
 		return fmt.Errorf("noting that claim %s is no target of an upload: %w", claim.Name, err)
 	}

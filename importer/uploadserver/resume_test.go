@@ -133,7 +133,7 @@ func (s *Server) open(t *testing.T, id string, size int, beginning []byte) net.C
 	if !ok {
 		t.Fatalf("the server's client is %+v", server.Client())
 	}
-	conn, err := tls.Dial("tcp", server.Listener.Addr().String(), transport.TLSClientConfig)
+	conn, err := (&tls.Dialer{Config: transport.TLSClientConfig}).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
