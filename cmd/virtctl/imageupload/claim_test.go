@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net/url"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -230,6 +232,21 @@ func TestHowFarAClaimIs(t *testing.T) {
 				t.Errorf("%t %v, want %t %s", done, err, c.done, c.fails)
 			}
 		})
+	}
+}
+
+// The network may be away while the disk is written.
+func TestTheWaitOutlivesTheNetwork(t *testing.T) {
+	c, _ := sending(options{image: "x"}, there(nil))
+	c.now = there(nil)
+	away := &url.Error{Op: "Get", URL: "https://api", Err: syscall.EHOSTUNREACH}
+	c.client = interceptor.NewClient(c.client, interceptor.Funcs{
+		Watch: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
+			return nil, away
+		},
+	})
+	if err := c.next(t.Context()); err != nil || c.now == nil {
+		t.Errorf("%v, %v", c.now, err)
 	}
 }
 
