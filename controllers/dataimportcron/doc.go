@@ -26,6 +26,7 @@ const (
 	manager             = "dataimportcron-controller" // of fields; others have status and annotations of the same objects
 	eventAction         = "Reconcile"
 	valueTrue           = "true"
+	kindDataVolume      = "DataVolume"
 )
 
 // Reasons of conditions and events, in the field's words.

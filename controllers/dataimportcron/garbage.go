@@ -111,7 +111,7 @@ func lastUse(object client.Object) time.Time {
 // discard deletes an import: a snapshot, or the DataVolume of a claim, with which that goes, or a claim that has none.
 func (r *Reconciler) discard(ctx context.Context, object client.Object) error {
 	name, uid := object.GetName(), object.GetUID()
-	if owner := metav1.GetControllerOf(object); owner != nil && owner.Kind == "DataVolume" {
+	if owner := metav1.GetControllerOf(object); owner != nil && owner.Kind == kindDataVolume {
 		object = &cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: owner.Name}}
 		uid = owner.UID
 	}

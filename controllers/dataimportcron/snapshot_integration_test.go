@@ -7,7 +7,9 @@ import (
 	"time"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -207,6 +209,31 @@ func TestASnapshotOfSomebodyElseIsLeftAlone(t *testing.T) {
 	w.later(time.Minute, "one", "cron")
 	w.take(dv.Name)
 	w.until("the DataSource names the snapshot", func() bool { return w.golden() == "snapshot/"+dv.Name })
+}
+
+func TestAClaimOfSomebodyElseIsLeftAlone(t *testing.T) {
+	w := start(t)
+	theirs := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "golden-0123456789ab"},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		},
+	}
+	w.must(w.Create(t.Context(), theirs))
+	w.create("cron", func(cron *cdiv1.DataImportCron) {
+		cron.Spec.Schedule = ""
+		cron.Annotations = map[string]string{dataimportcron.AnnotationDesired: "sha256:0123456789ab"}
+	})
+	first := w.importing("cron")
+	w.until("the claim in the way is told of", func() bool { return w.reason("cron", cdiv1.DataImportCronUpToDate) == "ErrResourceExists False" })
+	newer := []byte(`{"metadata":{"annotations":{"` + dataimportcron.AnnotationDesired + `":"sha256:ba9876543210"}}}`)
+	w.must(w.Patch(t.Context(), w.cron("cron"), client.RawPatch("application/merge-patch+json", newer)))
+	second := w.importing("cron", string(first.UID))
+	w.must(w.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs))
+	if second.Name != "golden-ba9876543210" || !w.gone(first.Name) || theirs.DeletionTimestamp != nil || len(theirs.Labels) > 0 {
+		t.Errorf("the newer image is imported as %s; the claim in the way is %+v", second.Name, theirs.ObjectMeta)
+	}
 }
 
 func TestANewerImageDoesNotWaitForASnapshot(t *testing.T) {

@@ -1,0 +1,108 @@
+//go:build integration
+
+package dataimportcron
+
+import (
+	"testing"
+
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/slipway-vm/slipway/controllers/datavolume"
+	"github.com/slipway-vm/slipway/internal/scheme"
+	"github.com/slipway-vm/slipway/tests/fixture/apiserver"
+	"github.com/slipway-vm/slipway/tests/fixture/breaking"
+)
+
+// thinLife begins lives whose claims are of class thin, the profile of which is returned.
+func thinLife(t *testing.T) (*life, *cdiv1.StorageProfile) {
+	t.Helper()
+	direct, err := client.NewWithWatch(apiserver.Start(t, "../hyperconverged/components/crds"), client.Options{Scheme: scheme.New()})
+	l := &life{T: t, direct: direct}
+	l.must(err)
+	profile := &cdiv1.StorageProfile{ObjectMeta: metav1.ObjectMeta{Name: "thin"}}
+	l.must(direct.Create(t.Context(), profile))
+	l.keepAs(profile, cdiv1.DataImportCronSourceFormatSnapshot)
+	return l, profile
+}
+
+// keepAs makes the profile say what imports are kept as.
+func (l *life) keepAs(profile *cdiv1.StorageProfile, format cdiv1.DataImportCronSourceFormat) {
+	l.Helper()
+	profile.Status = cdiv1.StorageProfileStatus{DataImportCronSourceFormat: &format, SnapshotClass: new("snaps")}
+	l.must(l.direct.Status().Update(l.Context(), profile))
+}
+
+// asSnapshot has an import kept as a snapshot, which is all that is left of it.
+func (l *life) asSnapshot(name string) {
+	l.Helper()
+	l.keep(name, &breaking.Writes{N: 1000})
+}
+
+// pass makes passes over the DataImportCron.
+func (l *life) pass(times int) {
+	l.Helper()
+	for range times {
+		_, err := l.controller(l.direct).Reconcile(l.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "default", Name: l.name}})
+		l.must(err)
+	}
+}
+
+// claimOf is a claim of class thin, not made yet.
+func claimOf(name string) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: corev1.PersistentVolumeClaimSpec{
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: new("thin"),
+		Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+	}}
+}
+
+// TestADiskOfAnImportsNameIsLeftAlone has a user make a disk from a snapshot, by the name that its claim once had.
+func TestADiskOfAnImportsNameIsLeftAlone(t *testing.T) {
+	l, profile := thinLife(t)
+	for name, c := range map[string]struct {
+		format cdiv1.DataImportCronSourceFormat
+		note   string // on the claim: how its filling has ended
+		byDV   bool   // whether it is a DataVolume's
+	}{
+		"claim":               {format: cdiv1.DataImportCronSourceFormatSnapshot},
+		"claim-as-pvc":        {format: cdiv1.DataImportCronSourceFormatPvc},
+		"filled-as-pvc":       {format: cdiv1.DataImportCronSourceFormatPvc, note: "Succeeded"},
+		"datavolume":          {format: cdiv1.DataImportCronSourceFormatSnapshot, note: "Succeeded", byDV: true},
+		"datavolume-as-pvc":   {format: cdiv1.DataImportCronSourceFormatPvc, note: "Succeeded", byDV: true},
+		"datavolume-underway": {format: cdiv1.DataImportCronSourceFormatSnapshot, byDV: true},
+	} {
+		l.keepAs(profile, cdiv1.DataImportCronSourceFormatSnapshot)
+		l.asSnapshot(name)
+		l.keepAs(profile, c.format)
+		claim, dv := claimOf(name), &cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+		if c.note != "" {
+			claim.Annotations = map[string]string{datavolume.AnnotationPodPhase: c.note}
+		}
+		if c.byDV {
+			dv.Spec = cdiv1.DataVolumeSpec{Source: &cdiv1.DataVolumeSource{Snapshot: &cdiv1.DataVolumeSourceSnapshot{Namespace: "default", Name: name}}, PVC: &claim.Spec}
+			l.must(l.direct.Create(t.Context(), dv))
+			if c.note != "" {
+				dv.Status.Phase = cdiv1.Succeeded
+				l.must(l.direct.Status().Update(t.Context(), dv))
+			}
+			claim.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(dv, cdiv1.SchemeGroupVersion.WithKind(kindDataVolume))}
+		}
+		l.must(l.direct.Create(t.Context(), claim))
+		l.pass(6)
+		source, snapshot := &cdiv1.DataSource{}, &snapshotv1.VolumeSnapshot{}
+		if !l.found(claim) || claim.DeletionTimestamp != nil || claim.Labels[LabelCron] != "" {
+			t.Errorf("%s: the user's claim is %+v", name, claim.ObjectMeta)
+		}
+		if c.byDV && (!l.found(dv) || dv.DeletionTimestamp != nil) {
+			t.Errorf("%s: the user's DataVolume is %+v", name, dv.ObjectMeta)
+		}
+		if !l.found(snapshot) || snapshot.DeletionTimestamp != nil || !l.found(source) || source.Spec.Source.Snapshot == nil {
+			t.Errorf("%s: the snapshot is %+v, the DataSource names %+v", name, snapshot.ObjectMeta, source.Spec.Source)
+		}
+	}
+}
