@@ -8,6 +8,7 @@ import (
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -26,6 +27,24 @@ const (
 	// kind is not watched, for a cluster may not have it.
 	snapshotRetry = 5 * time.Second
 )
+
+// Annotations on a VolumeSnapshot that Slipway takes, of the claim that it is taken of.
+const (
+	// AnnotationSourceMode is its volume mode, by the field's name.
+	AnnotationSourceMode = "cdi.kubevirt.io/storage.import.sourceVolumeMode"
+	// AnnotationSourceSize is its capacity, a quantity.
+	AnnotationSourceSize = names.Domain + "source-size"
+)
+
+// Held are the annotations of a snapshot that is taken of a claim of such a volume mode and capacity; digest is its
+// content's, empty when it is not known.
+func Held(mode corev1.PersistentVolumeMode, size resource.Quantity, digest string) map[string]string {
+	notes := map[string]string{AnnotationSourceMode: string(mode), AnnotationSourceSize: size.String()}
+	if digest != "" {
+		notes[names.AnnotationDigest] = digest
+	}
+	return notes
+}
 
 // snapshotSource reads the snapshot that is cloned, and waits until it is ready.
 func (r *Reconciler) snapshotSource(ctx context.Context, s *scope, from *clonesource.Source) (*origin, map[string]string, error) {
@@ -90,14 +109,26 @@ func notReady(key types.NamespacedName, failure *snapshotv1.VolumeSnapshotError)
 }
 
 // clonedSnapshot returns the result of a clone of a snapshot: its content, when whoever took it has noted that, and
-// the clone is of the same size.
+// the clone is of the size of what it was taken of.
 func (r *Reconciler) clonedSnapshot(ctx context.Context, s *scope, key types.NamespacedName) transfer.Result {
 	from, err := get(ctx, r.live, key, &snapshotv1.VolumeSnapshot{})
-	if err != nil || from == nil || from.Annotations[names.AnnotationDigest] == "" || from.Status == nil || from.Status.RestoreSize == nil ||
-		from.Status.RestoreSize.Cmp(*s.claim.Status.Capacity.Storage()) != 0 {
+	if err != nil || from == nil || from.Annotations[names.AnnotationDigest] == "" {
 		return transfer.Result{} // without the digest steps are not cached, and nothing else
 	}
+	size, noted := sizeHeld(from)
+	if !noted && from.Status != nil && from.Status.RestoreSize != nil {
+		size = *from.Status.RestoreSize
+	}
+	if size.Cmp(*s.claim.Status.Capacity.Storage()) != 0 {
+		return transfer.Result{}
+	}
 	return transfer.Result{Digest: from.Annotations[names.AnnotationDigest]}
+}
+
+// sizeHeld is the capacity of the claim that a snapshot was taken of, and whether that is noted.
+func sizeHeld(snapshot *snapshotv1.VolumeSnapshot) (resource.Quantity, bool) {
+	size, err := resource.ParseQuantity(snapshot.Annotations[AnnotationSourceSize])
+	return size, err == nil
 }
 
 // nodeOfSnapshot places what is made from a snapshot of a node's volume onto that node.

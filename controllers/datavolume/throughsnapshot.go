@@ -25,7 +25,7 @@ import (
 // (LabelCloneFor, annotationCloneFor), and goes when the DataVolume has ended: see SetupSnapshots.
 const (
 	// AnnotationSnapshotOf on the DataVolume's claim is the claim whose snapshot it is made from, as
-	// clonesource.Source.Mark writes it.
+	// clonesource.Source.Mark writes it. It is for people: what the snapshot holds is noted on that.
 	AnnotationSnapshotOf = names.Domain + "snapshot-of"
 	// annotationSourceUID on the snapshot is the uid of the claim that it was taken of.
 	annotationSourceUID = names.Domain + "source-uid"
@@ -107,9 +107,11 @@ func (r *Reconciler) ensureSnapshot(ctx context.Context, s *scope, source *origi
 	return nil, steps.ErrDone
 }
 
-// isOf reports whether a snapshot was taken of source as it is.
+// isOf reports whether a snapshot was taken of source as it is: of the same claim, with the same content.
 func isOf(snapshot *snapshotv1.VolumeSnapshot, source *origin) bool {
-	return ptr.Deref(snapshot.Spec.Source.PersistentVolumeClaimName, "") == source.Claim.Name && snapshot.Annotations[annotationSourceUID] == string(source.uid)
+	notes := snapshot.Annotations
+	return ptr.Deref(snapshot.Spec.Source.PersistentVolumeClaimName, "") == source.Claim.Name &&
+		notes[annotationSourceUID] == string(source.uid) && notes[names.AnnotationDigest] == source.digest
 }
 
 // takeSnapshot asks for the snapshot, and ends the pass.
@@ -122,6 +124,9 @@ func (r *Reconciler) takeSnapshot(ctx context.Context, s *scope, source *origin,
 		s.result.RequeueAfter = takenRetry
 		return steps.ErrDone
 	}
+	if err := r.checkOrigin(ctx, source); err != nil {
+		return err
+	}
 	snapshot := buildCloneSnapshot(s.dv, source, class)
 	log.FromContext(ctx).Info("Taking a snapshot to clone", "source", source.String(), "snapshot", snapshot.Name, "snapshotClass", class)
 	if err := r.createThere(ctx, s, snapshot); err != nil {
@@ -129,6 +134,18 @@ func (r *Reconciler) takeSnapshot(ctx context.Context, s *scope, source *origin,
 	}
 	s.takes(fmt.Sprintf("Taking VolumeSnapshot %s/%s of %s, which is cloned from it", snapshot.Namespace, snapshot.Name, source), 0)
 	return steps.ErrDone
+}
+
+// checkOrigin makes sure that source is a claim as the cache shows it, for what is noted of that is noted on its snapshot.
+func (r *Reconciler) checkOrigin(ctx context.Context, source *origin) error {
+	claim, err := get(ctx, r.live, source.Claim, &corev1.PersistentVolumeClaim{})
+	if err != nil {
+		return err
+	}
+	if claim == nil || claim.UID != source.uid || claim.DeletionTimestamp != nil || claim.Annotations[names.AnnotationDigest] != source.digest {
+		return errStale
+	}
+	return nil
 }
 
 // takes notes that the source's snapshot is being taken since age, and when it is looked at again: its kind is not
@@ -140,11 +157,12 @@ func (s *scope) takes(message string, age time.Duration) {
 
 // buildCloneSnapshot returns the snapshot of a claim through which dv clones it.
 func buildCloneSnapshot(dv *cdiv1.DataVolume, of *origin, class string) *snapshotv1.VolumeSnapshot {
+	notes := map[string]string{annotationCloneFor: client.ObjectKeyFromObject(dv).String(), annotationSourceUID: string(of.uid)}
+	setAll(&notes, Held(of.mode, of.size, of.digest))
 	return &snapshotv1.VolumeSnapshot{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: cloneName(dv.UID), Namespace: of.Claim.Namespace,
-			Labels:      map[string]string{LabelCloneFor: string(dv.UID), names.LabelManagedBy: names.ManagedBy, labelApp: labelAppValue},
-			Annotations: map[string]string{annotationCloneFor: client.ObjectKeyFromObject(dv).String(), annotationSourceUID: string(of.uid)},
+			Name: cloneName(dv.UID), Namespace: of.Claim.Namespace, Annotations: notes,
+			Labels: map[string]string{LabelCloneFor: string(dv.UID), names.LabelManagedBy: names.ManagedBy, labelApp: labelAppValue},
 		},
 		Spec: snapshotv1.VolumeSnapshotSpec{
 			Source: snapshotv1.VolumeSnapshotSource{PersistentVolumeClaimName: new(of.Claim.Name)}, VolumeSnapshotClassName: new(class),

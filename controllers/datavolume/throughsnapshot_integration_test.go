@@ -3,6 +3,7 @@
 package datavolume_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -94,6 +95,7 @@ func throughSnapshot(t *testing.T, f *foreign) {
 		t.Errorf("the clone's claim is made from %+v", from)
 	}
 	f.must(f.Get(t.Context(), client.ObjectKeyFromObject(snapshot), snapshot)) // it stays until it is cloned
+	f.note("base", names.AnnotationDigest, "slipway1:22")                      // another disk has the name meanwhile
 	f.bind("clone")
 	if dv := f.phase("clone", cdiv1.Succeeded); dv.Annotations[names.AnnotationDigest] != "slipway1:11" {
 		t.Errorf("the clone is %+v", dv.ObjectMeta)
@@ -116,6 +118,8 @@ func throughSnapshotThere(t *testing.T, f *foreign) {
 	volume := f.volume(there)
 	f.gone(there)
 	f.until("the volume is the new claim's", func() bool { return f.now(volume).Spec.ClaimRef.Namespace == f.namespace })
+	f.until("the clone's claim is there", func() bool { return f.claim("clone").UID != "" })
+	f.there.note("base", names.AnnotationDigest, "slipway1:22") // another disk has the name meanwhile
 	f.bind("clone")
 	if dv := f.phase("clone", cdiv1.Succeeded); dv.Annotations[names.AnnotationDigest] != "slipway1:11" {
 		t.Errorf("the clone is %+v", dv.ObjectMeta)
@@ -187,15 +191,31 @@ func throughSnapshotOfAnotherMode(t *testing.T, f *foreign) {
 	}
 }
 
-// throughForgedSnapshot clones a snapshot, with an annotation that names a claim whose content it would have.
+// throughForgedSnapshot clones a snapshot, by each kind of DataVolume, with annotations on both that name a claim whose
+// content it would have.
 func throughForgedSnapshot(t *testing.T, f *foreign) {
-	f.filled("fast")
+	f.there.filled("fast")
 	f.take(f.snapshot("kept"), "example.com/fast", "")
-	f.create("clone", "fast", ofSnapshot(f.namespace), func(dv *cdiv1.DataVolume) {
-		dv.Annotations = map[string]string{names.Domain + "snapshot-of": f.namespace + "/base"}
+	marks := map[string]string{names.Domain + "snapshot-of": f.there.namespace + "/base", names.Domain + "cloned-from": f.there.namespace + "/base"}
+	f.create("clone", "fast", ofSnapshot(f.namespace), func(dv *cdiv1.DataVolume) { dv.Annotations = marks })
+	f.create("external", "fast", nil, func(dv *cdiv1.DataVolume) {
+		dv.Spec.PVC.DataSource = &corev1.TypedLocalObjectReference{APIGroup: new(snapshotv1.GroupName), Kind: "VolumeSnapshot", Name: "kept"}
 	})
-	f.bind("clone")
-	if dv := f.phase("clone", cdiv1.Succeeded); dv.Annotations[names.AnnotationDigest] != "" {
-		t.Errorf("the clone is %+v", dv.ObjectMeta)
+	for _, name := range []string{"clone", "external"} {
+		f.until("claim "+name+" exists", func() bool { return f.claim(name).UID != "" })
+		for mark, value := range marks {
+			f.note(name, mark, value)
+		}
+		f.bind(name)
+		if dv := f.phase(name, cdiv1.Succeeded); dv.Annotations[names.AnnotationDigest] != "" {
+			t.Errorf("the clone is %+v", dv.ObjectMeta)
+		}
 	}
+}
+
+// note annotates a claim, as somebody may.
+func (w *world) note(claim, annotation, value string) {
+	w.t.Helper()
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, annotation, value)
+	w.must(w.Patch(w.t.Context(), w.claim(claim), client.RawPatch("application/merge-patch+json", []byte(patch))))
 }

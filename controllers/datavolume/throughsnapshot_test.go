@@ -11,11 +11,12 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/slipway-vm/slipway/internal/clonesource"
+	"github.com/slipway-vm/slipway/internal/names"
 )
 
 func TestBuildCloneSnapshot(t *testing.T) {
 	dv := &cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Name: "disk", Namespace: "ns", UID: "dv"}}
-	base := &origin{Source: clonesource.Source{Claim: types.NamespacedName{Namespace: "images", Name: "base"}}, uid: "base"}
+	base := &origin{Source: clonesource.Source{Claim: types.NamespacedName{Namespace: "images", Name: "base"}}, uid: "base", mode: "Block", size: resource.MustParse("5Gi"), digest: "slipway1:11"}
 	snapshot := buildCloneSnapshot(dv, base, "snaps")
 	if snapshot.Namespace != "images" || snapshot.Name != "clone-dv" || snapshot.Labels[LabelCloneFor] != "dv" || snapshot.Annotations[annotationCloneFor] != "ns/disk" {
 		t.Errorf("it is %+v", snapshot.ObjectMeta)
@@ -23,10 +24,30 @@ func TestBuildCloneSnapshot(t *testing.T) {
 	if spec := snapshot.Spec; *spec.Source.PersistentVolumeClaimName != "base" || *spec.VolumeSnapshotClassName != "snaps" {
 		t.Errorf("it asks for %+v", spec)
 	}
-	other, again := *base, *base
-	other.Claim.Name, again.uid = "other", "again"
-	if !isOf(snapshot, base) || isOf(snapshot, &other) || isOf(snapshot, &again) {
+	if notes := snapshot.Annotations; notes[AnnotationSourceMode] != "Block" || notes[AnnotationSourceSize] != "5Gi" || notes[names.AnnotationDigest] != "slipway1:11" {
+		t.Errorf("of what it holds it says %v", notes)
+	}
+	other, again, written := *base, *base, *base
+	other.Claim.Name, again.uid, written.digest = "other", "again", "slipway1:22"
+	if !isOf(snapshot, base) || isOf(snapshot, &other) || isOf(snapshot, &again) || isOf(snapshot, &written) {
 		t.Error("it is not told what it is of")
+	}
+}
+
+func TestWhatIsBroughtForADataVolume(t *testing.T) {
+	dv := &cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Name: "disk", Namespace: "ns", UID: "dv"}}
+	for mark, want := range map[string]bool{
+		"images/base": true, "volumesnapshots/images/clone-dv": true,
+		"images/other": false, "secret/base": false, "volumesnapshots/images/base": false, "volumesnapshots/secret/clone-dv": false,
+	} {
+		dv.Annotations = map[string]string{clonesource.AnnotationAuthorized: "images/base"}
+		if got := mayBring(dv, clonesource.FromMark(mark)); got != want {
+			t.Errorf("%s may have been brought: %t", mark, got)
+		}
+		dv.Annotations = nil
+		if mayBring(dv, clonesource.FromMark(mark)) {
+			t.Errorf("%s may have been brought without leave", mark)
+		}
 	}
 }
 
