@@ -17,6 +17,7 @@ import (
 	"github.com/slipway-vm/slipway/internal/scheme"
 	"github.com/slipway-vm/slipway/tests/fixture/apiserver"
 	"github.com/slipway-vm/slipway/tests/fixture/breaking"
+	"github.com/slipway-vm/slipway/tests/fixture/lagging"
 )
 
 // thinLife begins lives whose claims are of class thin, the profile of which is returned.
@@ -47,8 +48,14 @@ func (l *life) asSnapshot(name string) {
 // pass makes passes over the DataImportCron.
 func (l *life) pass(times int) {
 	l.Helper()
+	l.passOf(l.direct, times)
+}
+
+// passOf makes passes of a controller that reads and writes by c.
+func (l *life) passOf(c client.Client, times int) {
+	l.Helper()
 	for range times {
-		_, err := l.controller(l.direct).Reconcile(l.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "default", Name: l.name}})
+		_, err := l.controller(c).Reconcile(l.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "default", Name: l.name}})
 		l.must(err)
 	}
 }
@@ -101,6 +108,45 @@ func TestADiskOfAnImportsNameIsLeftAlone(t *testing.T) {
 		if c.byDV && (!l.found(dv) || dv.DeletionTimestamp != nil) {
 			t.Errorf("%s: the user's DataVolume is %+v", name, dv.ObjectMeta)
 		}
+		if !l.found(snapshot) || snapshot.DeletionTimestamp != nil || !l.found(source) || source.Spec.Source.Snapshot == nil {
+			t.Errorf("%s: the snapshot is %+v, the DataSource names %+v", name, snapshot.ObjectMeta, source.Spec.Source)
+		}
+	}
+}
+
+// TestASnapshotOutlivesItsClaim has imports be kept as claims again while the claim of one that is kept as a snapshot is
+// about to go, and the controller does not see that.
+func TestASnapshotOutlivesItsClaim(t *testing.T) {
+	l, profile := thinLife(t)
+	for name, c := range map[string]struct {
+		status cdiv1.StorageProfileStatus // what the profile says then
+		lags   bool                       // whether the cache still shows the DataVolume that is gone
+	}{
+		"collected":  {status: cdiv1.StorageProfileStatus{DataImportCronSourceFormat: new(cdiv1.DataImportCronSourceFormatPvc)}},
+		"lagging":    {status: cdiv1.StorageProfileStatus{DataImportCronSourceFormat: new(cdiv1.DataImportCronSourceFormatPvc)}, lags: true},
+		"no-profile": {lags: true},
+	} {
+		l.keepAs(profile, cdiv1.DataImportCronSourceFormatSnapshot)
+		l.asSnapshot(name)
+		claim := claimOf(name)
+		claim.Labels, claim.Annotations = map[string]string{LabelCron: name}, map[string]string{datavolume.AnnotationPodPhase: "Succeeded"}
+		dv := &cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: claim.Labels}}
+		dv.Spec = cdiv1.DataVolumeSpec{Source: &cdiv1.DataVolumeSource{Blank: &cdiv1.DataVolumeBlankImage{}}, PVC: &claim.Spec}
+		l.must(l.direct.Create(t.Context(), dv))
+		dv.Status.Phase = cdiv1.Succeeded
+		l.must(l.direct.Status().Update(t.Context(), dv))
+		claim.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(dv, cdiv1.SchemeGroupVersion.WithKind(kindDataVolume))}
+		l.must(l.direct.Create(t.Context(), claim))
+		l.must(l.direct.Delete(t.Context(), dv))
+		profile.Status = c.status
+		l.must(l.direct.Status().Update(t.Context(), profile))
+		cache := &lagging.Client{Client: l.direct}
+		if c.lags {
+			cache.Past = []client.Object{dv}
+		}
+		l.passOf(cache, 3)
+		l.pass(3)
+		source, snapshot := &cdiv1.DataSource{}, &snapshotv1.VolumeSnapshot{}
 		if !l.found(snapshot) || snapshot.DeletionTimestamp != nil || !l.found(source) || source.Spec.Source.Snapshot == nil {
 			t.Errorf("%s: the snapshot is %+v, the DataSource names %+v", name, snapshot.ObjectMeta, source.Spec.Source)
 		}

@@ -187,13 +187,16 @@ func (s *scope) mayBeSnapshot() bool {
 	return !underWay && (!s.filled() || s.format == cdiv1.DataImportCronSourceFormatSnapshot)
 }
 
-// filled reports whether the claim of the current import is whole. It may have outlived its DataVolume.
+// filled reports whether the claim of the current import is whole. It may have outlived its DataVolume, but not one by
+// which it still is controlled: then it is about to go.
 func (s *scope) filled() bool {
 	switch {
 	case s.current == nil || s.claim == nil || s.claim.DeletionTimestamp != nil:
 		return false
 	case s.dv != nil:
 		return s.dv.Status.Phase == cdiv1.Succeeded && s.dv.DeletionTimestamp == nil
+	case metav1.GetControllerOf(s.claim) != nil:
+		return false
 	}
 	return s.claim.Annotations[datavolume.AnnotationPodPhase] == "Succeeded"
 }

@@ -20,7 +20,8 @@ import (
 	"github.com/slipway-vm/slipway/internal/names"
 )
 
-// readFormat finds what an import is to be kept as: what the StorageProfile of its claim's class says.
+// readFormat finds what an import is to be kept as: what the StorageProfile of its claim's class says. While that says
+// nothing, for it is being made, it is what the last one was kept as.
 func (r *Reconciler) readFormat(ctx context.Context, s *scope) error {
 	s.format = cdiv1.DataImportCronSourceFormatPvc
 	if s.claim == nil || ptr.Deref(s.claim.Spec.StorageClassName, "") == "" {
@@ -28,10 +29,13 @@ func (r *Reconciler) readFormat(ctx context.Context, s *scope) error {
 	}
 	var err error
 	s.profile, err = get(ctx, r.Client, types.NamespacedName{Name: *s.claim.Spec.StorageClassName}, &cdiv1.StorageProfile{})
-	if err != nil || s.profile == nil {
+	if err != nil {
 		return err
 	}
-	s.format = ptr.Deref(s.profile.Status.DataImportCronSourceFormat, s.format)
+	s.format = ptr.Deref(s.cron.Status.SourceFormat, s.format)
+	if s.profile != nil {
+		s.format = ptr.Deref(s.profile.Status.DataImportCronSourceFormat, s.format)
+	}
 	return nil
 }
 
@@ -58,6 +62,9 @@ func (r *Reconciler) takeSnapshot(ctx context.Context, s *scope) error {
 		s.sooner(snapshotRetry)
 		return nil
 	case !s.filled() || s.format != cdiv1.DataImportCronSourceFormatSnapshot:
+		return nil
+	case s.profile == nil || s.profile.Status.DataImportCronSourceFormat == nil: // an event comes when it says something
+		s.unkept = fmt.Sprintf("StorageProfile %s, which says how a snapshot is taken, says nothing yet", *s.claim.Spec.StorageClassName)
 		return nil
 	}
 	class := ptr.Deref(s.profile.Status.SnapshotClass, "")
