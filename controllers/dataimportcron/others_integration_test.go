@@ -152,3 +152,29 @@ func TestASnapshotOutlivesItsClaim(t *testing.T) {
 		}
 	}
 }
+
+// TestAClaimStaysWhileItsDataSourceNamesIt has the DataSource be somebody's who leads it himself.
+func TestAClaimStaysWhileItsDataSourceNamesIt(t *testing.T) {
+	l, _ := thinLife(t)
+	l.name = "led"
+	l.imported()
+	source, dv, claim, snapshot := &cdiv1.DataSource{}, &cdiv1.DataVolume{}, &corev1.PersistentVolumeClaim{}, &snapshotv1.VolumeSnapshot{}
+	l.found(source)
+	source.Labels = nil
+	l.must(l.direct.Update(t.Context(), source))
+	l.pass(2)
+	l.found(snapshot)
+	snapshot.Status = &snapshotv1.VolumeSnapshotStatus{ReadyToUse: new(true)}
+	l.must(l.direct.Status().Update(t.Context(), snapshot))
+	l.pass(4)
+	if !l.found(dv) || !l.found(claim) || claim.DeletionTimestamp != nil {
+		t.Errorf("the DataSource names a claim that goes: %+v", claim.ObjectMeta)
+	}
+	l.found(source)
+	source.Spec.Source = cdiv1.DataSourceSource{Snapshot: &cdiv1.DataVolumeSourceSnapshot{Namespace: "default", Name: l.name}}
+	l.must(l.direct.Update(t.Context(), source))
+	l.pass(1)
+	if l.found(dv) {
+		t.Errorf("the DataSource names the snapshot, and the DataVolume stays: %+v", dv.ObjectMeta)
+	}
+}

@@ -48,6 +48,8 @@ type scope struct {
 	lastFormat cdiv1.DataImportCronSourceFormat
 	// source is the DataSource, nil when there is none. By read.
 	source *cdiv1.DataSource
+	// moved says that the DataSource was written in this pass: others may not have seen it yet. By ensureDataSource.
+	moved bool
 	// taken says that something of somebody else has the name of what is to be made. By read, takeSnapshot and startImport.
 	taken  string
 	result ctrl.Result

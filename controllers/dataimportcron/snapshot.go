@@ -141,8 +141,17 @@ func newSnapshot(cron *cdiv1.DataImportCron, claim *corev1.PersistentVolumeClaim
 // releaseClaim deletes the DataVolume and the claim of an import that is kept as a snapshot, once the DataSource
 // names that.
 func (r *Reconciler) releaseClaim(ctx context.Context, s *scope) error {
-	if !s.snapshotted() || s.dv != nil && s.dv.DeletionTimestamp != nil {
+	switch {
+	case !s.snapshotted() || s.dv == nil && s.claim == nil:
 		return nil
+	case s.dv != nil && s.dv.DeletionTimestamp != nil:
+		return nil
+	case s.moved:
+		s.sooner(goneRetry)
+		return nil
+	}
+	if named, err := r.namedNow(ctx, s); err != nil || named.claim || !named.snapshot {
+		return err // an event comes when the DataSource changes, unless it is its owner's to lead
 	}
 	if s.dv != nil {
 		log.FromContext(ctx).Info("Deleting an import that is kept as a snapshot", "DataVolume", s.dv.Name)
