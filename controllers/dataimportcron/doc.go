@@ -65,4 +65,6 @@ const (
 	goneRetry = 2 * time.Second
 	// snapshotRetry is how often a snapshot is looked at that is not ready: its kind is not watched.
 	snapshotRetry = 5 * time.Second
+	// neededRetry is how often it is looked whether a claim is needed that is kept as a snapshot.
+	neededRetry = time.Minute
 )

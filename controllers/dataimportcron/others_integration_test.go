@@ -178,3 +178,42 @@ func TestAClaimStaysWhileItsDataSourceNamesIt(t *testing.T) {
 		t.Errorf("the DataSource names the snapshot, and the DataVolume stays: %+v", dv.ObjectMeta)
 	}
 }
+
+// TestAClaimStaysWhileItIsNeeded has a clone wait for its consumer, and a pod use the disk.
+func TestAClaimStaysWhileItIsNeeded(t *testing.T) {
+	l, _ := thinLife(t)
+	l.name = "needed"
+	l.imported()
+	clone, dv, snapshot := claimOf("clone"), &cdiv1.DataVolume{}, &snapshotv1.VolumeSnapshot{}
+	clone.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: kindClaim, Name: l.name}
+	l.must(l.direct.Create(t.Context(), clone))
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "user"}, Spec: corev1.PodSpec{
+		Containers: []corev1.Container{{Name: "user", Image: "registry.local/user:test"}},
+		Volumes: []corev1.Volume{{Name: "disk", VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: l.name},
+		}}},
+	}}
+	l.must(l.direct.Create(t.Context(), pod))
+	l.pass(2)
+	l.found(snapshot)
+	snapshot.Status = &snapshotv1.VolumeSnapshotStatus{ReadyToUse: new(true)}
+	l.must(l.direct.Status().Update(t.Context(), snapshot))
+	stays := func(because string) {
+		l.Helper()
+		l.pass(4)
+		source := &cdiv1.DataSource{}
+		if !l.found(dv) || !l.found(source) || source.Spec.Source.Snapshot == nil || source.Spec.Source.PVC != nil {
+			t.Errorf("%s; the DataVolume is %+v, the DataSource names %+v", because, dv.ObjectMeta, source.Spec.Source)
+		}
+	}
+	stays("a clone waits for its consumer, and a pod uses the disk")
+	clone.Status.Phase = corev1.ClaimBound
+	l.must(l.direct.Status().Update(t.Context(), clone))
+	stays("a pod uses the disk")
+	pod.Status.Phase = corev1.PodSucceeded
+	l.must(l.direct.Status().Update(t.Context(), pod))
+	l.pass(1)
+	if l.found(dv) {
+		t.Errorf("the DataVolume stays: %+v", dv.ObjectMeta)
+	}
+}

@@ -138,34 +138,6 @@ func newSnapshot(cron *cdiv1.DataImportCron, claim *corev1.PersistentVolumeClaim
 	return snapshot
 }
 
-// releaseClaim deletes the DataVolume and the claim of an import that is kept as a snapshot, once the DataSource
-// names that.
-func (r *Reconciler) releaseClaim(ctx context.Context, s *scope) error {
-	switch {
-	case !s.snapshotted() || s.dv == nil && s.claim == nil:
-		return nil
-	case s.dv != nil && s.dv.DeletionTimestamp != nil:
-		return nil
-	case s.moved:
-		s.sooner(goneRetry)
-		return nil
-	}
-	if named, err := r.namedNow(ctx, s); err != nil || named.claim || !named.snapshot {
-		return err // an event comes when the DataSource changes, unless it is its owner's to lead
-	}
-	if s.dv != nil {
-		log.FromContext(ctx).Info("Deleting an import that is kept as a snapshot", "DataVolume", s.dv.Name)
-		if err := r.Delete(ctx, s.dv, client.Preconditions{UID: &s.dv.UID}); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("deleting DataVolume %s, which is kept as a snapshot: %w", s.dv.Name, err)
-		}
-		return nil
-	}
-	if s.claim == nil || s.claim.DeletionTimestamp != nil {
-		return nil
-	}
-	return r.discard(ctx, s.claim)
-}
-
 // keptBefore makes an image the current import that was imported before and still is there as a snapshot, and
 // says whether there is one; the next pass takes it up.
 func (r *Reconciler) keptBefore(ctx context.Context, s *scope, name string) (bool, error) {
