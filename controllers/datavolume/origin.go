@@ -77,11 +77,16 @@ func (s *scope) originOfClaim() *clonesource.Source {
 	if from := clonesource.FromMark(s.claim.Annotations[annotationBroughtFrom]); from != nil && mayBring(s.dv, from) {
 		return from
 	}
-	from := s.claim.Spec.DataSource
+	return madeFrom(s.claim)
+}
+
+// madeFrom is what a claim's dataSource names, nil when it has none.
+func madeFrom(claim *corev1.PersistentVolumeClaim) *clonesource.Source {
+	from := claim.Spec.DataSource
 	if from == nil {
 		return nil
 	}
-	key := types.NamespacedName{Namespace: s.claim.Namespace, Name: from.Name}
+	key := types.NamespacedName{Namespace: claim.Namespace, Name: from.Name}
 	if from.Kind == kindSnapshot {
 		return &clonesource.Source{Snapshot: key}
 	}

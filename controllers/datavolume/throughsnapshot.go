@@ -24,7 +24,7 @@ import (
 // DataVolume>, which is taken where the claim is. The snapshot bears the same marks as a clone that is on its way
 // (LabelCloneFor, annotationCloneFor), and goes when the DataVolume has ended: see SetupSnapshots.
 const (
-	// AnnotationSnapshotOf on the DataVolume's claim is the claim whose snapshot it is made from, as
+	// AnnotationSnapshotOf on a DataVolume's claim of the source's namespace is the claim whose snapshot it is made from, as
 	// clonesource.Source.Mark writes it. It is for people: what the snapshot holds is noted on that.
 	AnnotationSnapshotOf = names.Domain + "snapshot-of"
 	// annotationSourceUID on the snapshot is the uid of the claim that it was taken of.
@@ -59,7 +59,8 @@ func (r *Reconciler) throughSnapshot(ctx context.Context, s *scope, input *claim
 	return claim, nil
 }
 
-// strategy returns the StorageProfile of claim's class when it wants clones by snapshots, nil otherwise.
+// strategy returns the StorageProfile of claim's class when it wants clones by snapshots, nil otherwise. Where there is
+// no class of snapshots, only somebody who has set the profile's strategy himself is told so: else the driver clones.
 func (r *Reconciler) strategy(ctx context.Context, claim *corev1.PersistentVolumeClaim) (*cdiv1.StorageProfile, error) {
 	class := ptr.Deref(claim.Spec.StorageClassName, "")
 	if class == "" {
@@ -68,6 +69,9 @@ func (r *Reconciler) strategy(ctx context.Context, claim *corev1.PersistentVolum
 	profile, err := get(ctx, r.Client, types.NamespacedName{Name: class}, &cdiv1.StorageProfile{})
 	if err != nil || profile == nil || ptr.Deref(profile.Status.CloneStrategy, "") != cdiv1.CloneStrategySnapshot {
 		return nil, err
+	}
+	if ptr.Deref(profile.Status.SnapshotClass, "") == "" && profile.Spec.CloneStrategy == nil {
+		return nil, nil
 	}
 	return profile, nil
 }

@@ -22,8 +22,11 @@ import (
 // TestClonesThroughSnapshots runs the controller against a real API server; the tests play storage.
 func TestClonesThroughSnapshots(t *testing.T) {
 	c := start(t)
-	for class, snapshots := range map[string]*string{"fast": new("snaps"), "local": nil} {
+	for class, snapshots := range map[string]*string{"fast": new("snaps"), "local": nil, "annotated": nil} {
 		profile := &cdiv1.StorageProfile{ObjectMeta: metav1.ObjectMeta{Name: class}}
+		if class == "local" {
+			profile.Spec.CloneStrategy = new(cdiv1.CloneStrategySnapshot)
+		}
 		w := &world{Client: c, t: t}
 		w.must(c.Create(t.Context(), profile))
 		profile.Status = cdiv1.StorageProfileStatus{
@@ -36,6 +39,8 @@ func TestClonesThroughSnapshots(t *testing.T) {
 		"one of another namespace is brought":            throughSnapshotThere,
 		"a DataVolume that goes leaves no snapshot":      throughSnapshotAbandoned,
 		"without a snapshot class it says so":            throughNoSnapshot,
+		"unless nobody has set the profile":              throughNoSnapshotUnasked,
+		"what has begun otherwise goes on so":            throughWhatHasBegun,
 		"a claim that does not fit has no snapshot":      throughSnapshotOfAnotherMode,
 		"a DataSource that moves on has another one":     throughSnapshotOfTheNewest,
 		"what is on a claim says nothing of another one": throughForgedSnapshot,
@@ -176,6 +181,48 @@ func throughNoSnapshot(t *testing.T, f *foreign) {
 	f.cloneOf(f.namespace, "local")
 	if c := f.waits("clone", "NoVolumeSnapshotClass"); !strings.Contains(c.Message, "driver example.com/local") {
 		t.Errorf("Bound is %+v", c)
+	}
+}
+
+// throughNoSnapshotUnasked clones by a class whose profile wants snapshots by itself.
+func throughNoSnapshotUnasked(t *testing.T, f *foreign) {
+	f.filled("annotated")
+	f.cloneOf(f.namespace, "annotated")
+	f.phase("clone", cdiv1.CSICloneInProgress)
+	if from := f.claim("clone").Spec.DataSource; from == nil || from.Kind != "PersistentVolumeClaim" || from.Name != "base" {
+		t.Errorf("the clone's claim is made from %+v", from)
+	}
+	f.bind("clone")
+	if dv := f.phase("clone", cdiv1.Succeeded); dv.Annotations[names.AnnotationDigest] != "slipway1:11" {
+		t.Errorf("the clone is %+v", dv.ObjectMeta)
+	}
+}
+
+// throughWhatHasBegun finds a clone in the source's namespace that an earlier build has begun, without a snapshot.
+func throughWhatHasBegun(t *testing.T, f *foreign) {
+	dv := f.cloneOf(f.there.namespace, "fast") // which waits for its source
+	f.waits("clone", "CloneSourceNotFound")
+	there := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: f.there.namespace, Name: "clone-" + string(dv.UID), Labels: map[string]string{names.Domain + "clone-for": string(dv.UID)},
+			Annotations: map[string]string{names.Domain + "clone-for": f.namespace + "/clone"},
+		},
+		Spec: *dv.Spec.PVC.DeepCopy(),
+	}
+	there.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "base"}
+	f.must(f.Create(t.Context(), there))
+	f.there.filled("fast")
+	volume := f.volume(there)
+	f.gone(there)
+	f.until("the volume is the new claim's", func() bool { return f.now(volume).Spec.ClaimRef.Namespace == f.namespace })
+	f.bind("clone")
+	f.phase("clone", cdiv1.Succeeded)
+	var snapshots snapshotv1.VolumeSnapshotList
+	if f.must(f.List(t.Context(), &snapshots, client.InNamespace(f.there.namespace))); len(snapshots.Items) > 0 {
+		t.Errorf("there are the snapshots %+v", snapshots.Items)
+	}
+	if notes := f.now(volume).Annotations; len(notes) > 0 {
+		t.Errorf("the volume bears %v", notes)
 	}
 }
 
