@@ -138,8 +138,7 @@ func TestImportsAreKeptAsSnapshots(t *testing.T) {
 	}
 
 	snapshot = w.snapshot(third.Name)
-	w.must(w.Delete(t.Context(), snapshot)) // by somebody
-	w.later(time.Minute, "three", "cron")
+	w.must(w.Delete(t.Context(), snapshot)) // by somebody, and nothing wakes the controller
 	w.kept(w.importing("cron", string(third.UID)))
 }
 
