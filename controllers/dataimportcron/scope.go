@@ -178,8 +178,7 @@ func (s *scope) whole() client.Object {
 
 // snapshotted reports whether the current import is in a snapshot that is ready.
 func (s *scope) snapshotted() bool {
-	return s.current != nil && s.snapshot != nil && s.snapshot.DeletionTimestamp == nil &&
-		s.snapshot.Status != nil && ptr.Deref(s.snapshot.Status.ReadyToUse, false)
+	return s.current != nil && s.snapshot != nil && s.snapshot.DeletionTimestamp == nil && ready(s.snapshot)
 }
 
 // mayBeSnapshot reports whether a snapshot of the current import counts: not while it is imported, nor where it

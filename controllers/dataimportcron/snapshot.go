@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"time"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -52,13 +53,18 @@ func (r *Reconciler) snapshotOf(ctx context.Context, cron *cdiv1.DataImportCron,
 	return snapshot, nil
 }
 
+// ready reports whether claims can be made from a snapshot.
+func ready(snapshot *snapshotv1.VolumeSnapshot) bool {
+	return snapshot.Status != nil && ptr.Deref(snapshot.Status.ReadyToUse, false)
+}
+
 // takeSnapshot takes the snapshot as which the import that has ended is kept.
 func (r *Reconciler) takeSnapshot(ctx context.Context, s *scope) error {
 	switch {
 	case s.current == nil || s.snapshotted():
 		return nil
 	case s.snapshot != nil: // no event comes when it is ready: a cluster may not have its kind
-		s.unkept = obstacleOf(s.snapshot, s.claim == nil)
+		s.unkept = obstacleOf(s.snapshot, s.claim == nil, r.now())
 		s.sooner(snapshotRetry)
 		return nil
 	case !s.filled() || s.format != cdiv1.DataImportCronSourceFormatSnapshot:
@@ -106,8 +112,8 @@ func (r *Reconciler) createSnapshot(ctx context.Context, s *scope, class string)
 	return nil
 }
 
-// obstacleOf says why a snapshot that is not ready may not become so; empty when nothing is known of that.
-func obstacleOf(snapshot *snapshotv1.VolumeSnapshot, orphaned bool) string {
+// obstacleOf says why a snapshot that is not ready now may not become so; empty when nothing is known of that.
+func obstacleOf(snapshot *snapshotv1.VolumeSnapshot, orphaned bool, now time.Time) string {
 	switch {
 	case snapshot.DeletionTimestamp != nil:
 		return fmt.Sprintf("VolumeSnapshot %s is being deleted", snapshot.Name)
@@ -115,8 +121,16 @@ func obstacleOf(snapshot *snapshotv1.VolumeSnapshot, orphaned bool) string {
 		return fmt.Sprintf("VolumeSnapshot %s is not ready: %s", snapshot.Name, *snapshot.Status.Error.Message)
 	case orphaned:
 		return fmt.Sprintf("VolumeSnapshot %s is not ready, and the PVC that it is of is gone; delete it to have the image imported again", snapshot.Name)
+	case overdue(snapshot, now):
+		return fmt.Sprintf("VolumeSnapshot %s is not ready after %s and does not say why; look at its VolumeSnapshotContent, and whether the driver's snapshotter runs",
+			snapshot.Name, snapshotPatience)
 	}
 	return ""
+}
+
+// overdue reports whether a snapshot that is not ready now was asked for so long ago that it may never be.
+func overdue(snapshot *snapshotv1.VolumeSnapshot, now time.Time) bool {
+	return now.Sub(snapshot.CreationTimestamp.Time) > snapshotPatience
 }
 
 // newSnapshot returns the snapshot as which an import is kept: of the claim's name, with what is known of its disk.
@@ -139,11 +153,21 @@ func newSnapshot(cron *cdiv1.DataImportCron, claim *corev1.PersistentVolumeClaim
 }
 
 // keptBefore makes an image the current import that was imported before and still is there as a snapshot, and
-// says whether there is one; the next pass takes it up.
+// says whether there is one; the next pass takes it up. A snapshot that never became ready, whose claim is gone, goes: the
+// image is imported anew.
 func (r *Reconciler) keptBefore(ctx context.Context, s *scope, name string) (bool, error) {
 	snapshot, err := r.snapshotOf(ctx, s.cron, name)
 	if err != nil || snapshot == nil || snapshot.DeletionTimestamp != nil {
 		return false, err
+	}
+	if !ready(snapshot) && overdue(snapshot, r.now()) {
+		claim, err := get(ctx, r.live, client.ObjectKeyFromObject(snapshot), &corev1.PersistentVolumeClaim{})
+		if err != nil {
+			return false, err
+		}
+		if claim == nil {
+			return false, r.discard(ctx, snapshot)
+		}
 	}
 	log.FromContext(ctx).Info("Taking up an image that is there already", "VolumeSnapshot", name, "digest", s.digest)
 	s.sooner(busyRetry)

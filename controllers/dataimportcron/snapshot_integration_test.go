@@ -274,6 +274,37 @@ func TestANewerImageDoesNotWaitForASnapshot(t *testing.T) {
 	}
 }
 
+// TestASnapshotThatSaysNothingGoes has nobody take snapshots.
+func TestASnapshotThatSaysNothingGoes(t *testing.T) {
+	w := start(t)
+	w.profile(cdiv1.DataImportCronSourceFormatSnapshot, "snaps")
+	w.thin(2)
+	first := w.importing("cron")
+	w.end(first.Name, transfer.Result{Digest: "slipway1:00"})
+	snapshot := w.snapshot(first.Name)
+	w.later(20*time.Minute, "one", "cron")
+	w.until("it is told", func() bool { return w.reason("cron", cdiv1.DataImportCronUpToDate) == "SnapshotNotReady False" })
+	w.later(2*time.Hour, "two", "cron")
+	w.until("nothing is left of the image before", func() bool { return w.gone(first.Name) && w.noSnapshot(first.Name) })
+	w.collect(first.Name)
+	second := w.importing("cron", string(first.UID))
+
+	snapshot.ResourceVersion, snapshot.UID, snapshot.ManagedFields = "", "", nil
+	w.must(w.Create(t.Context(), snapshot)) // one of before that has come back, without its claim
+	w.kept(second)
+	w.later(2*time.Hour, "one", "cron")
+	w.until("it goes", func() bool {
+		now := &snapshotv1.VolumeSnapshot{}
+		err := w.Get(t.Context(), client.ObjectKeyFromObject(snapshot), now)
+		return apierrors.IsNotFound(err) || now.UID != snapshot.UID
+	})
+	again := w.importing("cron", string(second.UID))
+	if again.Name != first.Name {
+		t.Errorf("the image of before is imported as %s", again.Name)
+	}
+	w.kept(again)
+}
+
 // TestAKilledControllerGoesOn stops the controller between the writes of keeping an import as a snapshot.
 func TestAKilledControllerGoesOn(t *testing.T) {
 	w := start(t)

@@ -135,6 +135,11 @@ func TestNewDataSource(t *testing.T) {
 }
 
 func TestObstaclesOfSnapshots(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	since := func(age time.Duration) *snapshotv1.VolumeSnapshot {
+		return &snapshotv1.VolumeSnapshot{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Time{Time: now.Add(-age)}}}
+	}
+	taken, silent := since(snapshotPatience), since(snapshotPatience+time.Second)
 	failed := readySnapshot("a")
 	failed.Status = &snapshotv1.VolumeSnapshotStatus{Error: &snapshotv1.VolumeSnapshotError{Message: new("the pool is full")}}
 	going := readySnapshot("a")
@@ -144,12 +149,13 @@ func TestObstaclesOfSnapshots(t *testing.T) {
 		orphaned bool
 		want     string
 	}{
-		"one that is taken":     {&snapshotv1.VolumeSnapshot{}, false, ""},
+		"one that is taken":     {taken, false, ""},
+		"one that says nothing": {silent, false, "does not say why"},
 		"one that fails":        {failed, false, "the pool is full"},
 		"one that is going":     {going, false, "being deleted"},
-		"one without its claim": {&snapshotv1.VolumeSnapshot{}, true, "delete it"},
+		"one without its claim": {taken, true, "delete it"},
 	} {
-		if got := obstacleOf(c.snapshot, c.orphaned); (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
+		if got := obstacleOf(c.snapshot, c.orphaned, now); (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s: got %q, want %q in it", name, got, c.want)
 		}
 	}
