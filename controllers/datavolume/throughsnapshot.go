@@ -3,6 +3,7 @@ package datavolume
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
@@ -49,14 +50,29 @@ func (r *Reconciler) throughSnapshot(ctx context.Context, s *scope, input *claim
 	if err != nil {
 		return nil, err
 	}
-	input.Source = source.through(snapshot)
+	input.Source, input.Grow = source.through(snapshot), true // storage may need more room to restore it than the source has
 	s.origin = input.Source
 	if claim, err = buildClaim(*input); err != nil {
-		s.failed = &obstacle{reasonInvalidClone, err.Error()}
+		s.failed = &obstacle{reasonInvalidClone, restoring(s.dv) + err.Error()}
 		return nil, steps.ErrDone
 	}
 	setAll(&claim.Annotations, map[string]string{AnnotationSnapshotOf: source.Mark()})
 	return claim, nil
+}
+
+// restoring begins the message of a DataVolume to which the snapshot does not fit through which it clones.
+func restoring(dv *cdiv1.DataVolume) string {
+	return fmt.Sprintf("VolumeSnapshot %s, through which it is cloned: ", cloneName(dv.UID))
+}
+
+// unfit is why the DataVolume has failed when the snapshot through which it clones did not fit, nil otherwise. That snapshot
+// is gone, and another one would not fit either.
+func unfit(dv *cdiv1.DataVolume) *obstacle {
+	running := condition(dv.Status.Conditions, cdiv1.DataVolumeRunning)
+	if dv.Status.Phase != cdiv1.Failed || running == nil || running.Reason != reasonInvalidClone || !strings.HasPrefix(running.Message, restoring(dv)) {
+		return nil
+	}
+	return &obstacle{running.Reason, running.Message}
 }
 
 // strategy returns the StorageProfile of claim's class when it wants clones by snapshots, nil otherwise. Where there is
@@ -85,6 +101,9 @@ func (r *Reconciler) ensureSnapshot(ctx context.Context, s *scope, source *origi
 	}
 	switch {
 	case there == nil:
+		if s.failed = unfit(s.dv); s.failed != nil {
+			return nil, steps.ErrDone
+		}
 		return nil, r.takeSnapshot(ctx, s, source, profile)
 	case there.Labels[LabelCloneFor] != string(s.dv.UID):
 		s.waiting = &obstacle{reasonExists, fmt.Sprintf("VolumeSnapshot %s exists already and is none of Slipway's; the source is cloned once it is gone", key)}

@@ -10,6 +10,7 @@ import (
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,6 +18,7 @@ import (
 	"github.com/slipway-vm/slipway/internal/clonesource"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/transfer"
+	"github.com/slipway-vm/slipway/tests/fixture/lagging"
 )
 
 // TestClonesThroughSnapshots runs the controller against a real API server; the tests play storage.
@@ -42,6 +44,8 @@ func TestClonesThroughSnapshots(t *testing.T) {
 		"unless nobody has set the profile":              throughNoSnapshotUnasked,
 		"what has begun otherwise goes on so":            throughWhatHasBegun,
 		"a claim that does not fit has no snapshot":      throughSnapshotOfAnotherMode,
+		"a claim asks for what its snapshot needs":       throughLargeSnapshot,
+		"one that is as it is written fails once":        throughSnapshotTooLarge,
 		"a DataSource that moves on has another one":     throughSnapshotOfTheNewest,
 		"what is on a claim says nothing of another one": throughForgedSnapshot,
 	} {
@@ -232,6 +236,44 @@ func throughSnapshotOfAnotherMode(t *testing.T, f *foreign) {
 		dv.Spec.PVC.VolumeMode = new(corev1.PersistentVolumeBlock)
 	})
 	f.fails("clone", "CloneValidationFailed", "volumeMode")
+	var snapshots snapshotv1.VolumeSnapshotList
+	if f.must(f.List(t.Context(), &snapshots, client.InNamespace(f.namespace))); len(snapshots.Items) > 0 {
+		t.Errorf("there are the snapshots %+v", snapshots.Items)
+	}
+}
+
+// throughLargeSnapshot clones through a snapshot that needs more room than its source has.
+func throughLargeSnapshot(t *testing.T, f *foreign) {
+	f.filled("fast")
+	source := &cdiv1.DataVolumeSource{PVC: &cdiv1.DataVolumeSourcePVC{Namespace: f.namespace, Name: "base"}}
+	dv := f.create("clone", "fast", source, func(dv *cdiv1.DataVolume) {
+		dv.Spec.Storage = &cdiv1.StorageSpec{StorageClassName: new("fast"), AccessModes: dv.Spec.PVC.AccessModes, Resources: dv.Spec.PVC.Resources, VolumeMode: dv.Spec.PVC.VolumeMode}
+		dv.Spec.PVC = nil
+	})
+	f.takeLarge(f.taken(dv))
+	f.phase("clone", cdiv1.CloneFromSnapshotSourceInProgress)
+	if size := f.claim("clone").Spec.Resources.Requests.Storage(); size.String() != "100Gi" {
+		t.Errorf("the claim asks for %s", size)
+	}
+}
+
+// takeLarge takes a snapshot that needs 100Gi.
+func (w *world) takeLarge(snapshot *snapshotv1.VolumeSnapshot) {
+	w.t.Helper()
+	snapshot.Status = &snapshotv1.VolumeSnapshotStatus{ReadyToUse: new(true), RestoreSize: new(resource.MustParse("100Gi"))}
+	w.must(w.Status().Update(w.t.Context(), snapshot))
+}
+
+func throughSnapshotTooLarge(t *testing.T, f *foreign) {
+	f.filled("fast")
+	dv := f.cloneOf(f.namespace, "fast")
+	snapshot := f.taken(dv)
+	f.takeLarge(snapshot)
+	f.fails("clone", "CloneValidationFailed", "100Gi")
+	f.removed(snapshot)
+	f.pass(dv, &lagging.Client{})
+	f.pass(dv, &lagging.Client{})
+	f.fails("clone", "CloneValidationFailed", "100Gi")
 	var snapshots snapshotv1.VolumeSnapshotList
 	if f.must(f.List(t.Context(), &snapshots, client.InNamespace(f.namespace))); len(snapshots.Items) > 0 {
 		t.Errorf("there are the snapshots %+v", snapshots.Items)
