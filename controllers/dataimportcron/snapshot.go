@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/slipway-vm/slipway/controllers/datavolume"
 	"github.com/slipway-vm/slipway/internal/clonesource"
 	"github.com/slipway-vm/slipway/internal/names"
 )
@@ -146,9 +147,8 @@ func newSnapshot(cron *cdiv1.DataImportCron, claim *corev1.PersistentVolumeClaim
 	}
 	maps.Copy(snapshot.Labels, map[string]string{names.LabelManagedBy: names.ManagedBy, names.LabelComponent: "storage"})
 	maps.Copy(snapshot.Labels, labels(cron))
-	if digest := claim.Annotations[names.AnnotationDigest]; digest != "" {
-		snapshot.Annotations = map[string]string{names.AnnotationDigest: digest}
-	}
+	mode := ptr.Deref(claim.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
+	snapshot.Annotations = datavolume.Held(mode, *claim.Status.Capacity.Storage(), claim.Annotations[names.AnnotationDigest])
 	return snapshot
 }
 

@@ -1,15 +1,18 @@
 package dataimportcron
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
+	"github.com/slipway-vm/slipway/controllers/datavolume"
 	"github.com/slipway-vm/slipway/internal/names"
 )
 
@@ -33,6 +36,8 @@ func TestNewSnapshot(t *testing.T) {
 		Namespace: "images", Name: "debian-12-0123456789ab", Labels: map[string]string{preference: "debian", "own": "a"},
 		Annotations: map[string]string{names.AnnotationDigest: "slipway1:00", "own": "a"},
 	}}
+	claim.Spec.VolumeMode = new(corev1.PersistentVolumeBlock)
+	claim.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("5Gi")}
 	snapshot := newSnapshot(cron, claim, "snaps")
 	if snapshot.Name != claim.Name || snapshot.Namespace != "images" || len(snapshot.OwnerReferences) != 0 {
 		t.Errorf("it is %+v", snapshot.ObjectMeta)
@@ -42,8 +47,8 @@ func TestNewSnapshot(t *testing.T) {
 			t.Errorf("label %s is %q, want %q", name, snapshot.Labels[name], want)
 		}
 	}
-	if len(snapshot.Annotations) != 1 || snapshot.Annotations[names.AnnotationDigest] != "slipway1:00" {
-		t.Errorf("its annotations are %v", snapshot.Annotations)
+	if notes := datavolume.Held(corev1.PersistentVolumeBlock, resource.MustParse("5Gi"), "slipway1:00"); !maps.Equal(snapshot.Annotations, notes) {
+		t.Errorf("its annotations are %v, want %v", snapshot.Annotations, notes)
 	}
 	if spec := snapshot.Spec; *spec.Source.PersistentVolumeClaimName != claim.Name || *spec.VolumeSnapshotClassName != "snaps" {
 		t.Errorf("it asks for %+v", spec)

@@ -3,6 +3,7 @@ package datavolume
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
@@ -39,7 +40,10 @@ const (
 // Held are the annotations of a snapshot that is taken of a claim of such a volume mode and capacity; digest is its
 // content's, empty when it is not known.
 func Held(mode corev1.PersistentVolumeMode, size resource.Quantity, digest string) map[string]string {
-	notes := map[string]string{AnnotationSourceMode: string(mode), AnnotationSourceSize: size.String()}
+	notes := map[string]string{AnnotationSourceMode: string(mode)}
+	if !size.IsZero() {
+		notes[AnnotationSourceSize] = size.String()
+	}
 	if digest != "" {
 		notes[names.AnnotationDigest] = digest
 	}
@@ -60,17 +64,26 @@ func (r *Reconciler) snapshotSource(ctx context.Context, s *scope, from *cloneso
 	return o, clonesource.Defaults(snapshot.Labels), nil
 }
 
-// originOfSnapshot is a snapshot that is ready, as what a clone is made from.
+// originOfSnapshot is a snapshot that is ready, as what a clone is made from. What its driver does not say, whoever took it
+// may have noted: older snapshotters do not tell the volume mode, and some drivers not the size.
 func originOfSnapshot(snapshot *snapshotv1.VolumeSnapshot, content *snapshotv1.VolumeSnapshotContent) *origin {
 	o := &origin{
 		Source: clonesource.Source{Snapshot: types.NamespacedName{Namespace: snapshot.Namespace, Name: snapshot.Name}},
 		mode:   ptr.Deref(content.Spec.SourceVolumeMode, ""), driver: content.Spec.Driver,
 	}
+	if noted := corev1.PersistentVolumeMode(snapshot.Annotations[AnnotationSourceMode]); o.mode == "" && slices.Contains(volumeModes, noted) {
+		o.mode = noted
+	}
 	if size := snapshot.Status.RestoreSize; size != nil {
 		o.size = *size
 	}
+	if o.size.IsZero() {
+		o.size, _ = sizeHeld(snapshot)
+	}
 	return o
 }
+
+var volumeModes = []corev1.PersistentVolumeMode{corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem}
 
 // snapshot reads a VolumeSnapshot and its content; the obstacle says why it cannot be cloned yet.
 func (r *Reconciler) snapshot(ctx context.Context, key types.NamespacedName) (*snapshotv1.VolumeSnapshot, *snapshotv1.VolumeSnapshotContent, *obstacle, error) {

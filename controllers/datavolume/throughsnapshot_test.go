@@ -5,6 +5,7 @@ import (
 	"time"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -70,6 +71,29 @@ func TestAnOriginThroughASnapshot(t *testing.T) {
 	}
 	if claim.InSnapshot() || claim.size.String() != "5Gi" {
 		t.Errorf("the claim became %+v", claim)
+	}
+}
+
+func TestWhatADriverDoesNotSayIsNoted(t *testing.T) {
+	notes := Held("Block", resource.MustParse("5Gi"), "")
+	for name, c := range map[string]struct {
+		notes   map[string]string
+		mode    *corev1.PersistentVolumeMode
+		restore *resource.Quantity
+		want    string // mode, size
+	}{
+		"nothing":              {nil, nil, nil, " 0"},
+		"what is noted":        {notes, nil, nil, "Block 5Gi"},
+		"a size of none":       {notes, nil, new(resource.MustParse("0")), "Block 5Gi"},
+		"what the driver says": {notes, new(corev1.PersistentVolumeFilesystem), new(resource.MustParse("6Gi")), "Filesystem 6Gi"},
+		"what makes no sense":  {map[string]string{AnnotationSourceMode: "Tape", AnnotationSourceSize: "a lot"}, nil, nil, " 0"},
+		"the driver alone":     {nil, new(corev1.PersistentVolumeBlock), new(resource.MustParse("6Gi")), "Block 6Gi"},
+	} {
+		snapshot := &snapshotv1.VolumeSnapshot{ObjectMeta: metav1.ObjectMeta{Annotations: c.notes}, Status: &snapshotv1.VolumeSnapshotStatus{RestoreSize: c.restore}}
+		o := originOfSnapshot(snapshot, &snapshotv1.VolumeSnapshotContent{Spec: snapshotv1.VolumeSnapshotContentSpec{SourceVolumeMode: c.mode}})
+		if got := string(o.mode) + " " + o.size.String(); got != c.want {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
 	}
 }
 
