@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/slipway-vm/slipway/controllers/datavolume"
+	"github.com/slipway-vm/slipway/controllers/storageprofile"
 	"github.com/slipway-vm/slipway/internal/clonesource"
 	"github.com/slipway-vm/slipway/internal/names"
 )
@@ -76,8 +77,8 @@ func (r *Reconciler) takeSnapshot(ctx context.Context, s *scope) error {
 	}
 	class := ptr.Deref(s.profile.Status.SnapshotClass, "")
 	if class == "" {
-		s.unkept = fmt.Sprintf("There is no VolumeSnapshotClass of driver %s, which storage class %s has; create one, or set dataImportCronSourceFormat of StorageProfile %s to pvc",
-			ptr.Deref(s.profile.Status.Provisioner, ""), s.profile.Name, s.profile.Name)
+		s.unkept = fmt.Sprintf("StorageProfile %s wants images kept as snapshots, and %s, or set the profile's spec.dataImportCronSourceFormat to pvc",
+			s.profile.Name, storageprofile.NoSnapshotClass(s.profile))
 		return nil
 	}
 	return r.createSnapshot(ctx, s, class)

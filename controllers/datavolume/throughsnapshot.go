@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/slipway-vm/slipway/controllers/storageprofile"
 	"github.com/slipway-vm/slipway/internal/clonesource"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/steps"
@@ -142,8 +143,7 @@ func (r *Reconciler) takeSnapshot(ctx context.Context, s *scope, source *origin,
 	class := ptr.Deref(profile.Status.SnapshotClass, "")
 	if class == "" {
 		s.waiting = &obstacle{reasonNoSnapshotClass, fmt.Sprintf(
-			"StorageProfile %s wants clones by snapshots, and there is no VolumeSnapshotClass of driver %s; create one, or set the profile's spec.cloneStrategy to csi-clone",
-			profile.Name, ptr.Deref(profile.Status.Provisioner, ""))}
+			"StorageProfile %s wants clones by snapshots, and %s, or set the profile's spec.cloneStrategy to csi-clone", profile.Name, storageprofile.NoSnapshotClass(profile))}
 		s.result.RequeueAfter = takenRetry
 		return steps.ErrDone
 	}
