@@ -27,6 +27,8 @@ const (
 	// snapshotRetry is how often a snapshot is looked at that is not there or not ready: its
 	// kind is not watched, for a cluster may not have it.
 	snapshotRetry = 5 * time.Second
+	// missedRetry is how often it is looked whether the snapshot is there from which a claim is to be made.
+	missedRetry = time.Minute
 )
 
 // Annotations on a VolumeSnapshot that Slipway takes, of the claim that it is taken of.
@@ -119,6 +121,23 @@ func notReady(key types.NamespacedName, failure *snapshotv1.VolumeSnapshotError)
 		text += ". It says: " + *failure.Message
 	}
 	return text
+}
+
+// missSnapshot notes that the snapshot is gone from which a claim that is not bound is to be made: then it never will be.
+func (r *Reconciler) missSnapshot(ctx context.Context, s *scope) error {
+	from := s.originOfClaim()
+	if from == nil || !from.InSnapshot() || s.claim.Status.Phase != corev1.ClaimPending || s.claim.Spec.VolumeName != "" {
+		return nil
+	}
+	s.result.RequeueAfter = missedRetry
+	snapshot, err := get(ctx, r.live, from.Snapshot, &snapshotv1.VolumeSnapshot{})
+	if err != nil && !meta.IsNoMatchError(err) {
+		return err
+	}
+	if snapshot == nil {
+		s.missed = from.String()
+	}
+	return nil
 }
 
 // clonedSnapshot returns the result of a clone of a snapshot: its content, when whoever took it has noted that, and

@@ -40,6 +40,7 @@ func TestClonesThroughSnapshots(t *testing.T) {
 		"a claim is cloned through a snapshot":           throughSnapshot,
 		"one of another namespace is brought":            throughSnapshotThere,
 		"a DataVolume that goes leaves no snapshot":      throughSnapshotAbandoned,
+		"a snapshot that is deleted is missed":           throughSnapshotThatGoes,
 		"without a snapshot class it says so":            throughNoSnapshot,
 		"unless nobody has set the profile":              throughNoSnapshotUnasked,
 		"what has begun otherwise goes on so":            throughWhatHasBegun,
@@ -142,6 +143,20 @@ func throughSnapshotAbandoned(t *testing.T, f *foreign) {
 	snapshot := f.there.taken(dv)
 	f.must(f.Delete(t.Context(), dv))
 	f.removed(snapshot)
+}
+
+func throughSnapshotThatGoes(t *testing.T, f *foreign) {
+	f.filled("fast")
+	dv := f.cloneOf(f.namespace, "fast")
+	snapshot := f.taken(dv)
+	f.take(snapshot, "example.com/fast", "")
+	f.phase("clone", cdiv1.CloneFromSnapshotSourceInProgress)
+	f.until("the claim is there", func() bool { return f.claim("clone").UID != "" })
+	f.must(f.Delete(t.Context(), snapshot)) // by somebody
+	f.pass(dv, &lagging.Client{})
+	if c := condition(f.dv("clone"), cdiv1.DataVolumeBound); c.Reason != "Pending" || !strings.Contains(c.Message, snapshot.Name+", from which it is to be made, is gone") {
+		t.Errorf("Bound is %+v", c)
+	}
 }
 
 // throughSnapshotOfTheNewest has the DataSource name another claim while the snapshot of the first is taken.
