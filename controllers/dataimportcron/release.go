@@ -18,7 +18,7 @@ func (r *Reconciler) releaseClaim(ctx context.Context, s *scope) error {
 	switch {
 	case !s.snapshotted() || s.dv == nil && s.claim == nil:
 		return nil
-	case s.dv != nil && s.dv.DeletionTimestamp != nil || s.claim != nil && s.claim.DeletionTimestamp != nil:
+	case s.dv != nil && s.dv.DeletionTimestamp != nil || s.dv == nil && s.claim.DeletionTimestamp != nil:
 		return nil
 	case s.moved:
 		s.sooner(goneRetry)

@@ -27,7 +27,7 @@ import (
 // (LabelCloneFor, annotationCloneFor), and goes when the DataVolume has ended: see SetupSnapshots.
 const (
 	// AnnotationSnapshotOf on a DataVolume's claim of the source's namespace is the claim whose snapshot it is made from, as
-	// clonesource.Source.Mark writes it. It is for people: what the snapshot holds is noted on that.
+	// clonesource.Source.Mark writes it. It says how the clone was made; what the snapshot holds is noted on that.
 	AnnotationSnapshotOf = names.Domain + "snapshot-of"
 	// annotationSourceUID on the snapshot is the uid of the claim that it was taken of.
 	annotationSourceUID = names.Domain + "source-uid"
@@ -165,7 +165,7 @@ func (r *Reconciler) checkOrigin(ctx context.Context, source *origin) error {
 	if err != nil {
 		return err
 	}
-	if claim == nil || claim.UID != source.uid || claim.DeletionTimestamp != nil || claim.Annotations[names.AnnotationDigest] != source.digest {
+	if claim == nil || claim.UID != source.uid || claim.Annotations[names.AnnotationDigest] != source.digest {
 		return errStale
 	}
 	return nil
