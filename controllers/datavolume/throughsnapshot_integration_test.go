@@ -240,8 +240,9 @@ func throughWhatHasBegun(t *testing.T, f *foreign) {
 	if f.must(f.List(t.Context(), &snapshots, client.InNamespace(f.there.namespace))); len(snapshots.Items) > 0 {
 		t.Errorf("there are the snapshots %+v", snapshots.Items)
 	}
-	if notes := f.now(volume).Annotations; len(notes) > 0 {
-		t.Errorf("the volume bears %v", notes)
+	settled := &corev1.PersistentVolume{}
+	if f.must(f.Get(t.Context(), client.ObjectKeyFromObject(volume), settled)); len(settled.Annotations) > 0 {
+		t.Errorf("the volume bears %v", settled.Annotations)
 	}
 }
 
