@@ -95,6 +95,7 @@ func (w *world) begin() {
 	w.must(dataimportcron.SetupAnywhere(mgr, "slipway", w.time))
 	w.must(datavolume.SetupWithManager(mgr, datavolume.Options{ImporterImage: "registry.local/slipway:test"}))
 	w.must(datasource.SetupWithManager(mgr, datasource.Options{}))
+	w.must(datasource.SetupSnapshots(mgr, mgr))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()

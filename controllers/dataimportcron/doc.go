@@ -26,6 +26,7 @@ const (
 	manager             = "dataimportcron-controller" // of fields; others have status and annotations of the same objects
 	eventAction         = "Reconcile"
 	valueTrue           = "true"
+	kindDataVolume      = "DataVolume"
 )
 
 // Reasons of conditions and events, in the field's words.
@@ -62,4 +63,9 @@ const (
 	goneRetry = 2 * time.Second
 	// snapshotRetry is how often a snapshot is looked at that is not ready: its kind is not watched.
 	snapshotRetry = 5 * time.Second
+	// snapshotPatience is how long a snapshot may say nothing before a newer image is imported in its place. One of a large
+	// disk, which storage copies away before it is ready, takes minutes.
+	snapshotPatience = 15 * time.Minute
+	// neededRetry is how often it is looked whether a claim is needed that is kept as a snapshot.
+	neededRetry = time.Minute
 )
