@@ -35,8 +35,9 @@ var stages = slices.Concat(
 	[]stage{
 		suite("faults", slices.Concat(suites, alone)...).only("faults", "!still"),
 		suite("restart", slices.Concat(suites, alone, []stage{suite("faults")})...),
-		// Begun when the suites leave it a lane: so it ends beside those of alone, which leave the processors idle.
-		{name: "integration", needs: []string{"cluster-up"}, after: []string{"images"}},
+		// Begun when the suites leave them a lane: so they end beside those of alone, which leave the processors idle.
+		{name: "integration", target: []string{"integration", "PART=api"}, needs: []string{"cluster-up"}, after: []string{"images"}},
+		{name: "devices", target: []string{"integration", "PART=node"}, needs: []string{"cluster-up"}, after: []string{"images"}},
 		{name: "lint", behind: true},
 	},
 )
