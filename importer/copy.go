@@ -34,7 +34,7 @@ func (c copied) Read(r io.ReaderAt, p []byte, off int64) (bool, error) {
 func (j *job) fromVolume(ctx context.Context) (err error) {
 	from, err := source.OpenVolume(j.options.CopyFrom)
 	if err != nil {
-		return err //nolint:wrapcheck // the volume says what it was doing
+		return err
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
 	j.result.Format = string(image.Raw)

@@ -30,7 +30,9 @@ type input struct {
 	Insecure   []string `json:"insecure,omitempty"`
 	Registries string   `json:"registries,omitempty"`
 
-	Source *corev1.PersistentVolumeClaim `json:"source,omitempty"`
+	// Source is the claim that is cloned, or copied by a pod; Strategy how clones are made.
+	Source   *corev1.PersistentVolumeClaim `json:"source,omitempty"`
+	Strategy cdiv1.CDICloneStrategy        `json:"strategy,omitempty"`
 	// Snapshot is what is cloned instead of Source, Content what holds it.
 	Snapshot *snapshotv1.VolumeSnapshot        `json:"snapshot,omitempty"`
 	Content  *snapshotv1.VolumeSnapshotContent `json:"content,omitempty"`
@@ -84,7 +86,7 @@ func golden(t *testing.T, kind string, build func(input) (any, error)) {
 
 func TestClaims(t *testing.T) {
 	golden(t, "claim", func(in input) (any, error) {
-		input := claimInput{DataVolume: &in.DataVolume, Class: in.Class, Profile: in.Profile, Config: in.Config}
+		input := claimInput{DataVolume: &in.DataVolume, Class: in.Class, Profile: in.Profile, Config: in.Config, Strategy: in.Strategy}
 		switch {
 		case in.Source != nil:
 			input.Source = originOf(in.Source)
@@ -113,7 +115,7 @@ func TestPods(t *testing.T) {
 		}
 		return buildPod(podInput{
 			DataVolume: &in.DataVolume, Claim: claim, Image: "registry.local/slipway:test", Token: "token",
-			Config: in.Config, Places: places, Affinity: in.Affinity, Binder: in.Binder, Upload: in.Upload,
+			Config: in.Config, Places: places, Affinity: in.Affinity, Binder: in.Binder, Upload: in.Upload, CopyFrom: in.Source,
 		}), nil
 	})
 }

@@ -28,6 +28,8 @@ type claimInput struct {
 	Config cdiv1.CDIConfigStatus
 	// Source is what is cloned, nil when nothing is.
 	Source *origin
+	// Strategy is how the class's claims are best cloned, empty when nothing says it.
+	Strategy cdiv1.CDICloneStrategy
 	// Labels come from the source: what instance type and preference suit the disk.
 	Labels map[string]string
 }
@@ -50,7 +52,7 @@ func buildClaim(in claimInput) (*corev1.PersistentVolumeClaim, error) {
 	delete(claim.Labels, keep.LabelFor) // it is the DataVolume that is kept; what is copied from the claim is not
 	setAll(&claim.Labels, in.Labels)
 	setAll(&claim.Labels, map[string]string{labelApp: labelAppValue})
-	for _, name := range []string{annotationLastApplied, AnnotationPodPhase, AnnotationFailure, AnnotationRestarts, names.AnnotationDigest, annotationBroughtFrom, AnnotationSnapshotOf, upload.AnnotationReady, population.AnnotationUse, population.AnnotationFilledBy} {
+	for _, name := range []string{annotationLastApplied, AnnotationPodPhase, AnnotationFailure, AnnotationRestarts, names.AnnotationDigest, annotationBroughtFrom, AnnotationSnapshotOf, AnnotationCopiedFrom, annotationFallback, upload.AnnotationReady, population.AnnotationUse, population.AnnotationFilledBy} {
 		delete(claim.Annotations, name) // what an earlier claim had reached, this one has not
 	}
 	setAll(&claim.Annotations, map[string]string{annotationFillingAlert: "disabled", AnnotationContentType: string(contentType(dv))})
@@ -109,24 +111,32 @@ func inflate(size resource.Quantity, overhead float64) resource.Quantity {
 // cloneFrom makes claim a clone of in.Source. Where no size is given, it is the source's.
 func cloneFrom(in claimInput, claim *corev1.PersistentVolumeClaim) error {
 	source := in.Source
+	claim.Spec.DataSource, claim.Spec.DataSourceRef = nil, nil
+	delete(claim.Annotations, annotationSelectedNode) // it lies where its source lies
+	delete(claim.Annotations, AnnotationCloneType)
+	if claim.Spec.StorageClassName == nil {
+		claim.Spec.StorageClassName = source.class
+	}
+	if copied, because := copiedWhy(in, claim); copied {
+		return copyInto(in, claim, because)
+	}
 	if err := source.fits(claim, in.Class); err != nil {
 		return err
 	}
-	claim.Spec.DataSource, claim.Spec.DataSourceRef = nil, nil
-	delete(claim.Annotations, annotationSelectedNode) // it lies where its source lies
-	if source.Key().Namespace == claim.Namespace {    // a volume of another namespace is brought ready
+	if source.Key().Namespace == claim.Namespace { // a volume of another namespace is brought ready
 		claim.Spec.DataSource = source.reference()
-	}
-	if claim.Spec.StorageClassName == nil {
-		claim.Spec.StorageClassName = source.class
 	}
 	have, need := claim.Spec.Resources.Requests.Storage(), &source.size
 	if have.IsZero() {
 		claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: *need}
 	} else if have.Cmp(*need) < 0 {
-		return fmt.Errorf("target resources requests storage size is smaller than the source: %s < %s; ask for at least %s", have, need, need)
+		return tooSmall(have, need)
 	}
 	return nil
+}
+
+func tooSmall(have, need *resource.Quantity) error {
+	return fmt.Errorf("target resources requests storage size is smaller than the source: %s < %s; ask for at least %s", have, need, need)
 }
 
 func volumeMode(spec corev1.PersistentVolumeClaimSpec) corev1.PersistentVolumeMode {
@@ -137,11 +147,14 @@ func volumeMode(spec corev1.PersistentVolumeClaimSpec) corev1.PersistentVolumeMo
 }
 
 // diskSize is the size in bytes of the disk that the DataVolume asks for, without overhead.
-func diskSize(dv *cdiv1.DataVolume) int64 {
+func diskSize(dv *cdiv1.DataVolume) int64 { return sizeAsked(dv).Value() }
+
+// sizeAsked is the size that the DataVolume asks for; zero when it asks for none.
+func sizeAsked(dv *cdiv1.DataVolume) *resource.Quantity {
 	if dv.Spec.PVC != nil {
-		return dv.Spec.PVC.Resources.Requests.Storage().Value()
+		return dv.Spec.PVC.Resources.Requests.Storage()
 	}
-	return dv.Spec.Storage.Resources.Requests.Storage().Value()
+	return dv.Spec.Storage.Resources.Requests.Storage()
 }
 
 func owner(dv *cdiv1.DataVolume) metav1.OwnerReference {

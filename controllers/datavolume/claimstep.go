@@ -55,9 +55,12 @@ func (r *Reconciler) ensureClaim(ctx context.Context, s *scope) error {
 	claim.Status.Phase = corev1.ClaimPending
 	s.claim = claim
 	if s.class == nil {
-		s.class, err = r.classOf(ctx, s)
+		if s.class, err = r.classOf(ctx, s); err != nil {
+			return err
+		}
 	}
-	return err
+	r.tellFallback(s)
+	return r.recognizeCopy(ctx, s)
 }
 
 // bringAbout returns the claim to create when what it is cloned from stands: a snapshot of the source where clones
@@ -65,6 +68,10 @@ func (r *Reconciler) ensureClaim(ctx context.Context, s *scope) error {
 func (r *Reconciler) bringAbout(ctx context.Context, s *scope, input *claimInput, claim *corev1.PersistentVolumeClaim) (*corev1.PersistentVolumeClaim, error) {
 	if input.Source == nil {
 		return claim, nil
+	}
+	if isCopy(claim) && !input.Source.bound {
+		s.waiting = &obstacle{reasonSourceUnready, fmt.Sprintf("Source PVC %s is not bound; it is copied once it is", input.Source.Claim)}
+		return nil, steps.ErrDone
 	}
 	claim, err := r.throughSnapshot(ctx, s, input, claim)
 	if err != nil || input.Source.Key().Namespace == s.dv.Namespace {
@@ -142,7 +149,8 @@ func (r *Reconciler) cloneSource(ctx context.Context, s *scope, input *claimInpu
 	}
 	setAll(&labels, from.Labels) // a DataSource knows better than what it names
 	input.Source, input.Labels, s.origin = source, labels, source
-	return nil
+	input.Strategy, err = r.strategyOf(ctx, targetClass(input))
+	return err
 }
 
 // claimSource reads the claim that is cloned, and waits until it is filled.

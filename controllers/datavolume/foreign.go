@@ -66,6 +66,9 @@ func (r *Reconciler) bringVolume(ctx context.Context, s *scope, source *origin, 
 		return err
 	}
 	setAll(&claim.Annotations, map[string]string{annotationBroughtFrom: source.Mark()})
+	if digest := volume.Annotations[names.AnnotationDigest]; digest != "" {
+		setAll(&claim.Annotations, map[string]string{names.AnnotationDigest: digest})
+	}
 	if node := NodeOf(volume); node != "" { // whose virt-handler then may expand the claim
 		setAll(&claim.Annotations, map[string]string{annotationSelectedNode: node})
 	}
@@ -104,19 +107,15 @@ func (r *Reconciler) travelling(ctx context.Context, dv *cdiv1.DataVolume) (*cor
 
 // cloneThere brings the clone about in the source's namespace, and marks its volume once it is complete.
 func (r *Reconciler) cloneThere(ctx context.Context, s *scope, source *origin, claim, there *corev1.PersistentVolumeClaim) (*corev1.PersistentVolume, error) {
-	marks := metav1.ObjectMeta{
-		Name: cloneName(s.dv.UID), Namespace: source.Key().Namespace,
-		Labels:      map[string]string{LabelCloneFor: string(s.dv.UID), names.LabelManagedBy: names.ManagedBy, labelApp: labelAppValue},
-		Annotations: map[string]string{annotationCloneFor: client.ObjectKeyFromObject(s.dv).String(), annotationFillingAlert: "disabled"},
-	}
 	if there == nil {
-		there = &corev1.PersistentVolumeClaim{ObjectMeta: marks, Spec: *claim.Spec.DeepCopy()}
-		there.Spec.DataSource = source.reference()
-		there.Spec.VolumeName = ""
+		there = buildThere(s.dv, source, claim)
 		log.FromContext(ctx).Info("Cloning in the source's namespace", "source", source.String(), "claim", there.Name)
 		if err := r.createThere(ctx, s, there); err != nil {
 			return nil, err
 		}
+	}
+	if err := r.copyThere(ctx, s, source, there); err != nil {
+		return nil, err
 	}
 	if there.Status.Phase != corev1.ClaimBound || there.Spec.VolumeName == "" {
 		s.cloning = &obstacle{reasonCloning, fmt.Sprintf("Cloning %s, as PVC %s there", source, there.Name)}
@@ -132,8 +131,31 @@ func (r *Reconciler) cloneThere(ctx context.Context, s *scope, source *origin, c
 		annotationCloneFor: client.ObjectKeyFromObject(s.dv).String(),
 		annotationReclaim:  string(volume.Spec.PersistentVolumeReclaimPolicy), annotationCloneUID: string(there.UID),
 	})
+	if digest := there.Annotations[names.AnnotationDigest]; isCopy(there) && digest != "" {
+		setAll(&volume.Annotations, map[string]string{names.AnnotationDigest: digest})
+	}
 	volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
 	return volume, r.patchVolume(ctx, volume, before, "marking")
+}
+
+// buildThere returns the claim in the source's namespace that the clone is made as, or copied into: like claim, but
+// for whatever is the DataVolume's own.
+func buildThere(dv *cdiv1.DataVolume, source *origin, claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+	there := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: cloneName(dv.UID), Namespace: source.Key().Namespace,
+			Labels:      map[string]string{LabelCloneFor: string(dv.UID), names.LabelManagedBy: names.ManagedBy, labelApp: labelAppValue},
+			Annotations: map[string]string{annotationCloneFor: client.ObjectKeyFromObject(dv).String(), annotationFillingAlert: "disabled"},
+		},
+		Spec: *claim.Spec.DeepCopy(),
+	}
+	there.Spec.VolumeName = ""
+	if isCopy(claim) {
+		setAll(&there.Annotations, copyNotes(source))
+	} else {
+		there.Spec.DataSource = source.reference()
+	}
+	return there
 }
 
 // createThere creates an object in the source's namespace.
@@ -233,7 +255,7 @@ func (r *Reconciler) unmark(ctx context.Context, volume *corev1.PersistentVolume
 		volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimPolicy(policy)
 	}
 	delete(volume.Labels, LabelCloneFor)
-	for _, name := range []string{annotationCloneFor, annotationReclaim, annotationCloneUID} {
+	for _, name := range []string{annotationCloneFor, annotationReclaim, annotationCloneUID, names.AnnotationDigest} {
 		delete(volume.Annotations, name)
 	}
 	return r.patchVolume(ctx, volume, before, "settling")

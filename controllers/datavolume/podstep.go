@@ -46,6 +46,9 @@ func (r *Reconciler) noteEnd(ctx context.Context, s *scope) error {
 
 // cloned returns the result of a clone: the source's content, when it is of the same size.
 func (r *Reconciler) cloned(ctx context.Context, s *scope) transfer.Result {
+	if isCopy(s.claim) { // which came from another namespace, with its name
+		return transfer.Result{Digest: s.claim.Annotations[names.AnnotationDigest]}
+	}
 	source := s.originOfClaim()
 	if of := clonesource.FromMark(s.claim.Annotations[AnnotationSnapshotOf]); of != nil {
 		source = of // through a snapshot that was taken for it
@@ -164,6 +167,9 @@ func (r *Reconciler) ensurePod(ctx context.Context, s *scope) error {
 		return err
 	}
 	if err := r.prepareUpload(ctx, s, &input); err != nil {
+		return err
+	}
+	if err := r.prepareCopy(ctx, s, &input); err != nil {
 		return err
 	}
 	pod := buildPod(input)

@@ -38,7 +38,7 @@ const (
 // stays as it is where the StorageProfile does not want snapshots.
 func (r *Reconciler) throughSnapshot(ctx context.Context, s *scope, input *claimInput, claim *corev1.PersistentVolumeClaim) (*corev1.PersistentVolumeClaim, error) {
 	source := input.Source
-	if source.InSnapshot() {
+	if source.InSnapshot() || isCopy(claim) {
 		return claim, nil
 	}
 	profile, err := r.strategy(ctx, claim)

@@ -1,0 +1,213 @@
+//go:build integration
+
+package datavolume_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/slipway-vm/slipway/controllers/datavolume"
+	"github.com/slipway-vm/slipway/internal/clonesource"
+	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/transfer"
+)
+
+// TestCopies runs the controller against a real API server; the tests play kubelet and storage.
+func TestCopies(t *testing.T) {
+	c := start(t)
+	for name, test := range map[string]func(*testing.T, *foreign){
+		"a claim of another class is copied":             copyOfAnotherClass,
+		"a copy may be asked for":                        copyAsked,
+		"a copy waits for whoever uses its source":       copyInUse,
+		"one of another namespace is made there":         copyThere,
+		"one of another namespace that cannot be, fails": copyThereFails,
+		"one of another namespace is given up":           copyThereAbandoned,
+		"a source without a volume is waited for":        copyOfNothing,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, &foreign{world: newWorld(t, c), there: newWorld(t, c)}) })
+	}
+}
+
+// copyOf makes a DataVolume on class that clones base of the other namespace, or of its own.
+func (f *foreign) copyOf(namespace, class string, change func(*cdiv1.DataVolume)) *cdiv1.DataVolume {
+	f.t.Helper()
+	return f.create("copy", class, &cdiv1.DataVolumeSource{PVC: &cdiv1.DataVolumeSourcePVC{Namespace: namespace, Name: "base"}}, func(dv *cdiv1.DataVolume) {
+		dv.Annotations = map[string]string{names.AnnotationBind: "true", clonesource.AnnotationAuthorized: namespace + "/base"}
+		if change != nil {
+			change(dv)
+		}
+	})
+}
+
+// user makes a pod that has base.
+func (w *world) user(name string) *corev1.Pod {
+	w.t.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}, Spec: corev1.PodSpec{
+		Containers: []corev1.Container{{Name: "user", Image: "user", VolumeMounts: []corev1.VolumeMount{{Name: "disk", MountPath: "/disk"}}}},
+		Volumes: []corev1.Volume{{Name: "disk", VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "base"},
+		}}},
+	}}
+	w.must(w.Create(w.t.Context(), pod))
+	return pod
+}
+
+func copyOfAnotherClass(t *testing.T, f *foreign) {
+	f.filled("fast")
+	f.copyOf(f.namespace, "local", nil)
+	f.phase("copy", cdiv1.CloneScheduled)
+	claim := f.claim("copy")
+	notes := claim.Annotations
+	if claim.Spec.DataSource != nil || notes[datavolume.AnnotationCloneType] != "copy" || notes["cdi.kubevirt.io/cloneFallbackReason"] != "Provisioners are incompatible" {
+		t.Errorf("the claim is %+v", claim)
+	}
+	pod := f.pod("copy")
+	if !slices.Contains(pod.Spec.Containers[0].Args, "--copy-from=/source") {
+		t.Errorf("the pod is told %v", pod.Spec.Containers[0].Args)
+	}
+	f.bind("copy")
+	f.play("copy", corev1.PodRunning, 0, nil)
+	if c := condition(f.phase("copy", cdiv1.CloneInProgress), cdiv1.DataVolumeRunning); c.Status != corev1.ConditionTrue {
+		t.Errorf("Running is %+v", c)
+	}
+	f.play("copy", corev1.PodSucceeded, 0, &transfer.Result{Digest: "slipway1:33"})
+	dv := f.phase("copy", cdiv1.Succeeded)
+	if c := condition(dv, cdiv1.DataVolumeRunning); dv.Annotations[names.AnnotationDigest] != "slipway1:33" || c.Message != "Clone Complete" {
+		t.Errorf("the DataVolume is %+v, Running %+v", dv.ObjectMeta, c)
+	}
+	f.podGone("copy")
+	f.until("events tell of it", func() bool {
+		var all eventsv1.EventList
+		f.must(f.List(t.Context(), &all, client.InNamespace(f.namespace)))
+		var reasons []string
+		for _, e := range all.Items {
+			reasons = append(reasons, e.Reason)
+		}
+		return slices.Contains(reasons, "IncompatibleProvisioners") && slices.Contains(reasons, "CloneScheduled") &&
+			slices.Contains(reasons, "CloneInProgress") && slices.Contains(reasons, "CloneSucceeded")
+	})
+}
+
+func copyAsked(t *testing.T, f *foreign) {
+	f.filled("fast")
+	f.copyOf(f.namespace, "fast", func(dv *cdiv1.DataVolume) { dv.Annotations[datavolume.AnnotationCloneType] = "copy" })
+	f.pod("copy")
+	if notes := f.claim("copy").Annotations; notes["cdi.kubevirt.io/cloneFallbackReason"] != "" {
+		t.Errorf("the claim has the annotations %v", notes)
+	}
+	f.bind("copy")
+	failed := transfer.Failed(transfer.Errorf(transfer.WrongFormat, "the volume to copy from has no file disk.img"))
+	f.play("copy", corev1.PodRunning, 1, &failed)
+	if c := condition(f.phase("copy", cdiv1.Failed), cdiv1.DataVolumeRunning); !strings.Contains(c.Message, "no file disk.img") {
+		t.Errorf("Running is %+v", c)
+	}
+	f.podGone("copy")
+}
+
+func copyInUse(t *testing.T, f *foreign) {
+	f.filled("fast")
+	inUse := func(by string) func() bool {
+		return func() bool {
+			c := condition(f.dv("copy"), cdiv1.DataVolumeRunning)
+			return c.Reason == "CloneSourceInUse" && strings.HasPrefix(c.Message, "pod "+f.namespace+"/"+by+" using PersistentVolumeClaim base")
+		}
+	}
+	first := f.user("first")
+	f.copyOf(f.namespace, "local", nil)
+	f.until("the copy waits for the pod", inUse("first"))
+	if err := f.Get(t.Context(), client.ObjectKey{Namespace: f.namespace, Name: "importer-copy"}, &corev1.Pod{}); !apierrors.IsNotFound(err) {
+		t.Errorf("there is a pod that copies: %v", err)
+	}
+	f.must(f.Delete(t.Context(), first))
+	f.bind("copy")
+	f.play("copy", corev1.PodRunning, 0, nil)
+	begun := f.pod("copy").UID
+	f.phase("copy", cdiv1.CloneInProgress)
+	second := f.user("second")
+	f.until("the copy is stopped", inUse("second"))
+	f.podGone("copy")
+	f.must(f.Delete(t.Context(), second))
+	f.until("the copy begins anew", func() bool { return f.pod("copy").UID != begun })
+	f.play("copy", corev1.PodSucceeded, 0, &transfer.Result{Digest: "slipway1:33"})
+	f.phase("copy", cdiv1.Succeeded)
+}
+
+// copied waits for the claim in the other namespace and the pod that copies into it.
+func (f *foreign) copied(dv *cdiv1.DataVolume) *corev1.PersistentVolumeClaim {
+	f.t.Helper()
+	pod := f.there.pod("clone-" + string(dv.UID))
+	claim := f.there.claim("clone-" + string(dv.UID))
+	if claim.Spec.DataSource != nil || pod.OwnerReferences[0].UID != claim.UID || !slices.Contains(pod.Spec.Containers[0].Args, "--copy-from=/source") {
+		f.t.Errorf("the copy there is %+v, its pod %+v", claim, pod)
+	}
+	return claim
+}
+
+func copyThere(t *testing.T, f *foreign) {
+	f.source()
+	dv := f.copyOf(f.there.namespace, "fast", nil)
+	there := f.copied(dv)
+	f.there.play(there.Name, corev1.PodRunning, 0, nil)
+	f.phase("copy", cdiv1.CloneInProgress)
+	volume := f.volume(f.there.claim(there.Name))
+	if f.claim("copy").UID != "" {
+		t.Error("the claim is there before the copy is whole")
+	}
+	f.there.play(there.Name, corev1.PodSucceeded, 0, &transfer.Result{Digest: "slipway1:33"})
+	f.gone(there)
+	f.until("the new claim is there", func() bool { return f.claim("copy").UID != "" })
+	if claim := f.claim("copy"); claim.Spec.VolumeName != volume.Name || claim.Annotations[datavolume.AnnotationCloneType] != "copy" {
+		t.Errorf("the claim is %+v", claim)
+	}
+	f.bind("copy")
+	if dv := f.phase("copy", cdiv1.Succeeded); dv.Annotations[names.AnnotationDigest] != "slipway1:33" {
+		t.Errorf("the DataVolume is %+v", dv.ObjectMeta)
+	}
+	if f.now(volume); volume.Labels[datavolume.LabelCloneFor] != "" || len(volume.Annotations) > 0 {
+		t.Errorf("the volume that has arrived is %+v", volume)
+	}
+	f.there.podGone(there.Name)
+}
+
+func copyThereFails(t *testing.T, f *foreign) {
+	f.source()
+	dv := f.copyOf(f.there.namespace, "fast", nil)
+	there := f.copied(dv)
+	failed := transfer.Failed(transfer.Errorf(transfer.TooSmall, "the volume takes less"))
+	f.there.play(there.Name, corev1.PodRunning, 1, &failed)
+	if c := condition(f.phase("copy", cdiv1.Failed), cdiv1.DataVolumeRunning); !strings.Contains(c.Message, "TooSmall: the volume takes less") {
+		t.Errorf("Running is %+v", c)
+	}
+	f.there.podGone(there.Name)
+	f.phase("copy", cdiv1.Failed)
+	f.must(f.Delete(t.Context(), dv))
+	f.gone(there)
+}
+
+func copyThereAbandoned(t *testing.T, f *foreign) {
+	f.source()
+	dv := f.copyOf(f.there.namespace, "fast", nil)
+	there := f.copied(dv)
+	f.there.play(there.Name, corev1.PodRunning, 0, nil)
+	f.must(f.Delete(t.Context(), dv))
+	f.gone(there)
+	f.there.podGone(there.Name)
+}
+
+func copyOfNothing(t *testing.T, f *foreign) {
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "base", Namespace: f.namespace}, Spec: *newDataVolume(f.namespace, "x").Spec.PVC}
+	claim.Spec.StorageClassName = new("local")
+	f.must(f.Create(t.Context(), claim))
+	f.copyOf(f.namespace, "fast", nil)
+	f.waits("copy", "CloneSourceNotReady")
+	f.bind("base")
+	f.pod("copy")
+}
