@@ -85,8 +85,12 @@ func (r *Reconciler) createCopier(ctx context.Context, s *scope, source *origin,
 	if err != nil {
 		return err
 	}
-	if from == nil {
-		return errStale
+	now, err := get(ctx, r.live, client.ObjectKeyFromObject(there), &corev1.PersistentVolumeClaim{})
+	if err != nil {
+		return err
+	}
+	if from == nil || now == nil || now.UID != there.UID || now.DeletionTimestamp != nil || now.Annotations[AnnotationPodPhase] != "" {
+		return errStale // it may be whole already
 	}
 	pod := buildCopier(s.dv, there, podInput{CopyFrom: from, Image: r.options.ImporterImage, Config: s.config, Token: rand.Text()})
 	log.FromContext(ctx).Info("Copying in the source's namespace", "source", source.String(), "pod", pod.Name)
