@@ -151,13 +151,8 @@ func (r *Reconciler) ensurePod(ctx context.Context, s *scope) error {
 		if s.claim.Status.Phase == corev1.ClaimBound || s.claim.Spec.VolumeName != "" || !s.immediate() {
 			return nil // its provisioner works, or its volume is there
 		}
-		input.Binder = true
-		var err error
-		if input.Affinity, err = r.nodesOf(ctx, s.originOfClaim()); err != nil {
+		if err := r.prepareBinder(ctx, s, &input); err != nil {
 			return err
-		}
-		if node := s.dv.Annotations[annotationSelectedNode]; input.Affinity == nil && node != "" {
-			input.Affinity = onNode(node)
 		}
 	}
 	if err := r.checkUnfilled(ctx, s); err != nil {
@@ -180,6 +175,17 @@ func (r *Reconciler) ensurePod(ctx context.Context, s *scope) error {
 	pod.Status.Phase = corev1.PodPending
 	s.pod = pod
 	return nil
+}
+
+// prepareBinder makes input that of a pod which only gets a clone bound.
+func (r *Reconciler) prepareBinder(ctx context.Context, s *scope, input *podInput) error {
+	input.Binder = true
+	var err error
+	input.Affinity, err = r.nodesOf(ctx, s.originOfClaim())
+	if node := s.dv.Annotations[annotationSelectedNode]; input.Affinity == nil && node != "" {
+		input.Affinity = onNode(node)
+	}
+	return err
 }
 
 // affinityOf places a clone of a node's volume onto that node.
