@@ -28,6 +28,8 @@ type claimInput struct {
 	Config cdiv1.CDIConfigStatus
 	// Source is what is cloned, nil when nothing is.
 	Source *origin
+	// Restored says that the source was made of a snapshot, to be copied.
+	Restored bool
 	// Strategy is how the class's claims are best cloned, empty when nothing says it.
 	Strategy cdiv1.CDICloneStrategy
 	// Labels come from the source: what instance type and preference suit the disk.
@@ -114,14 +116,11 @@ func cloneFrom(in claimInput, claim *corev1.PersistentVolumeClaim) error {
 	claim.Spec.DataSource, claim.Spec.DataSourceRef = nil, nil
 	delete(claim.Annotations, annotationSelectedNode) // it lies where its source lies
 	delete(claim.Annotations, AnnotationCloneType)
-	if claim.Spec.StorageClassName == nil {
+	if claim.Spec.StorageClassName == nil && !in.Restored {
 		claim.Spec.StorageClassName = source.class
 	}
 	if copied, because := copiedWhy(in, claim); copied {
 		return copyInto(in, claim, because)
-	}
-	if err := source.fits(claim, in.Class); err != nil {
-		return err
 	}
 	if source.Key().Namespace == claim.Namespace { // a volume of another namespace is brought ready
 		claim.Spec.DataSource = source.reference()

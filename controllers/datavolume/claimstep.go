@@ -64,16 +64,20 @@ func (r *Reconciler) ensureClaim(ctx context.Context, s *scope) error {
 }
 
 // bringAbout returns the claim to create when what it is cloned from stands: a snapshot of the source where clones
-// are made through one, and the volume itself where the source is in another namespace.
+// are made through one, a claim of a snapshot that is copied, and the volume itself where the source is in another namespace.
 func (r *Reconciler) bringAbout(ctx context.Context, s *scope, input *claimInput, claim *corev1.PersistentVolumeClaim) (*corev1.PersistentVolumeClaim, error) {
 	if input.Source == nil {
 		return claim, nil
+	}
+	claim, err := r.restore(ctx, s, input, claim)
+	if err != nil {
+		return nil, err
 	}
 	if isCopy(claim) && !input.Source.bound {
 		s.waiting = &obstacle{reasonSourceUnready, fmt.Sprintf("Source PVC %s is not bound; it is copied once it is", input.Source.Claim)}
 		return nil, steps.ErrDone
 	}
-	claim, err := r.throughSnapshot(ctx, s, input, claim)
+	claim, err = r.throughSnapshot(ctx, s, input, claim)
 	if err != nil || input.Source.Key().Namespace == s.dv.Namespace {
 		return claim, err
 	}

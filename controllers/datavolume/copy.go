@@ -30,9 +30,10 @@ const (
 // fallback is why a claim is copied although nobody has asked for that, in the field's words: an event's reason and text.
 type fallback struct{ reason, message string }
 
-var fallbacks = struct{ mode, class fallback }{
-	mode:  fallback{"IncompatibleVolumeModes", "The volume modes of source and target are incompatible"},
-	class: fallback{"IncompatibleProvisioners", "Provisioners are incompatible"},
+var fallbacks = struct{ mode, class, driver fallback }{
+	mode:   fallback{"IncompatibleVolumeModes", "The volume modes of source and target are incompatible"},
+	class:  fallback{"IncompatibleProvisioners", "Provisioners are incompatible"},
+	driver: fallback{"NoProvisionerMatch", "The storageclass provisioner does not match the volumesnapshotcontent driver"},
 }
 
 // copyNotes are the annotations of a claim that source is copied into.
@@ -45,17 +46,17 @@ func isCopy(claim *corev1.PersistentVolumeClaim) bool {
 	return claim.Annotations[AnnotationCopiedFrom] != ""
 }
 
-// copiedWhy reports whether claim is copied from the source and not cloned by a driver; because is nil where that was asked for.
-// What is in a snapshot only its driver can read.
+// copiedWhy reports whether claim is copied from the source and not cloned by a driver; because is nil where that was asked for. A
+// driver that clones no claims may well make them of snapshots.
 func copiedWhy(in claimInput, claim *corev1.PersistentVolumeClaim) (copied bool, because *fallback) {
 	source := in.Source
 	asked := in.DataVolume.Annotations[AnnotationCloneType] == string(cdiv1.CloneStrategyHostAssisted)
 	switch a, b := source.class, claim.Spec.StorageClassName; {
-	case source.InSnapshot():
-		return false, nil
-	case asked || in.Strategy == cdiv1.CloneStrategyHostAssisted:
+	case in.Restored, asked, in.Strategy == cdiv1.CloneStrategyHostAssisted && !source.InSnapshot():
 		return true, nil
-	case a != nil && b != nil && *a != *b:
+	case source.InSnapshot() && source.driver != "" && in.Class != nil && in.Class.Provisioner != source.driver:
+		return true, &fallbacks.driver
+	case !source.InSnapshot() && a != nil && b != nil && *a != *b:
 		return true, &fallbacks.class
 	case source.mode != "" && source.mode != volumeMode(claim.Spec):
 		return true, &fallbacks.mode

@@ -30,6 +30,7 @@ func TestCopies(t *testing.T) {
 		"one of another namespace is made there":         copyThere,
 		"one of another namespace that cannot be, fails": copyThereFails,
 		"one of another namespace is given up":           copyThereAbandoned,
+		"a snapshot of another namespace is copied":      copySnapshotThere,
 		"a source without a volume is waited for":        copyOfNothing,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, &foreign{world: newWorld(t, c), there: newWorld(t, c)}) })
@@ -210,4 +211,24 @@ func copyOfNothing(t *testing.T, f *foreign) {
 	f.waits("copy", "CloneSourceNotReady")
 	f.bind("base")
 	f.pod("copy")
+}
+
+func copySnapshotThere(t *testing.T, f *foreign) {
+	f.there.take(f.there.snapshot("kept"), "example.com/local", "")
+	dv := f.create("copy", "fast", ofSnapshot(f.there.namespace), func(dv *cdiv1.DataVolume) {
+		dv.Annotations = map[string]string{clonesource.AnnotationAuthorized: "volumesnapshots/" + f.there.namespace + "/kept"}
+	})
+	there := f.copied(dv)
+	name := "restored-" + string(dv.UID)
+	if restored := f.there.claim(name); restored.Spec.DataSource == nil || restored.Spec.DataSource.Name != "kept" || len(restored.OwnerReferences) > 0 {
+		t.Errorf("the snapshot became %+v", restored)
+	}
+	volume := f.volume(f.there.claim(there.Name))
+	f.there.play(there.Name, corev1.PodSucceeded, 0, &transfer.Result{Digest: "slipway1:33"})
+	f.gone(there)
+	f.bind("copy")
+	if dv := f.phase("copy", cdiv1.Succeeded); dv.Annotations[names.AnnotationDigest] != "slipway1:33" || f.claim("copy").Spec.VolumeName != volume.Name {
+		t.Errorf("the DataVolume is %+v", dv.ObjectMeta)
+	}
+	f.until("what was made of the snapshot goes", func() bool { left := f.there.claim(name); return left.UID == "" || left.DeletionTimestamp != nil })
 }

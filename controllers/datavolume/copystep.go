@@ -31,7 +31,7 @@ func (r *Reconciler) strategyOf(ctx context.Context, class string) (cdiv1.CDIClo
 
 // tellFallback tells of a claim that was just made why it is a copy.
 func (r *Reconciler) tellFallback(s *scope) {
-	for _, why := range []fallback{fallbacks.mode, fallbacks.class} {
+	for _, why := range []fallback{fallbacks.mode, fallbacks.class, fallbacks.driver} {
 		if s.claim.Annotations[annotationFallback] == why.message {
 			r.events.Eventf(s.claim, s.dv, corev1.EventTypeWarning, why.reason, eventAction, "%s", why.message)
 		}
@@ -48,7 +48,7 @@ func (r *Reconciler) recognizeCopy(ctx context.Context, s *scope) error {
 	if s.claim.Status.Phase == corev1.ClaimBound {
 		return nil
 	}
-	nodes, err := r.affinityOf(ctx, source.Claim)
+	nodes, err := r.nodesOfSource(ctx, source.Claim)
 	s.pinned = nodes != nil
 	return err
 }
@@ -160,6 +160,11 @@ func (r *Reconciler) prepareCopy(ctx context.Context, s *scope, input *podInput)
 		s.cloning = &obstacle{reasonSourceMissing, fmt.Sprintf("Source PVC %s not found; it is copied once it exists", source.Claim)}
 		s.result.RequeueAfter = takenRetry
 		return steps.ErrDone
+	}
+	if input.CopyFrom.Spec.VolumeName == "" {
+		if input.Affinity, err = r.nodesOfSource(ctx, source.Claim); err != nil {
+			return err
+		}
 	}
 	if node := s.dv.Annotations[annotationSelectedNode]; node != "" && !s.pinned && s.claim.Status.Phase != corev1.ClaimBound {
 		input.Affinity = onNode(node)

@@ -22,7 +22,9 @@ import (
 // reached is noted on that claim.
 func (r *Reconciler) copyThere(ctx context.Context, s *scope, source *origin, there *corev1.PersistentVolumeClaim) error {
 	switch mark := there.Annotations[AnnotationCopiedFrom]; {
-	case mark == "" || there.Annotations[AnnotationPodPhase] == phaseSucceeded:
+	case mark == "":
+		return nil
+	case there.Annotations[AnnotationPodPhase] == phaseSucceeded:
 		r.copies.end(client.ObjectKeyFromObject(s.dv))
 		return nil
 	case mark != source.Mark(): // a DataSource moved on meanwhile
@@ -92,7 +94,13 @@ func (r *Reconciler) createCopier(ctx context.Context, s *scope, source *origin,
 	if from == nil || now == nil || now.UID != there.UID || now.DeletionTimestamp != nil || now.Annotations[AnnotationPodPhase] != "" {
 		return errStale // it may be whole already
 	}
-	pod := buildCopier(s.dv, there, podInput{CopyFrom: from, Image: r.options.ImporterImage, Config: s.config, Token: rand.Text()})
+	input := podInput{CopyFrom: from, Image: r.options.ImporterImage, Config: s.config, Token: rand.Text()}
+	if from.Spec.VolumeName == "" {
+		if input.Affinity, err = r.nodesOfSource(ctx, source.Claim); err != nil {
+			return err
+		}
+	}
+	pod := buildCopier(s.dv, there, input)
 	log.FromContext(ctx).Info("Copying in the source's namespace", "source", source.String(), "pod", pod.Name)
 	return r.createThere(ctx, s, pod)
 }

@@ -2,11 +2,9 @@ package datavolume
 
 import (
 	"context"
-	"fmt"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -24,7 +22,7 @@ type origin struct {
 	access []corev1.PersistentVolumeAccessMode
 	// class is the StorageClass of a claim, which its clone has too unless it is a copy; nil when it is not known.
 	class *string
-	// driver of a snapshot is what the clone's class must have as its provisioner.
+	// driver of a snapshot is what the clone's class has as its provisioner unless it is a copy.
 	driver string
 	// uid is a claim's.
 	uid types.UID
@@ -53,17 +51,6 @@ func (o *origin) reference() *corev1.TypedLocalObjectReference {
 		return &corev1.TypedLocalObjectReference{APIGroup: new(snapshotv1.GroupName), Kind: kindSnapshot, Name: o.Snapshot.Name}
 	}
 	return &corev1.TypedLocalObjectReference{Kind: kindClaim, Name: o.Claim.Name}
-}
-
-// fits says why a claim of class cannot be made from the origin by a driver; class is nil when it is not known.
-func (o *origin) fits(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) error {
-	if b := volumeMode(claim.Spec); o.mode != "" && o.mode != b {
-		return fmt.Errorf("the source's volumeMode is %s, this one's %s; make them equal", o.mode, b)
-	}
-	if o.InSnapshot() && class != nil && o.driver != "" && class.Provisioner != o.driver {
-		return fmt.Errorf("the snapshot is of driver %s, storage class %s of %s; name a class of the snapshot's driver", o.driver, class.Name, class.Provisioner)
-	}
-	return nil
 }
 
 // originOfClaim is what the DataVolume's claim is made from, nil when that is nothing or not known.

@@ -137,6 +137,11 @@ func (r *Reconciler) cleanUp(ctx context.Context, s *scope) error {
 			return fmt.Errorf("deleting pod %s: %w", s.pod.Name, err)
 		}
 	}
+	if ended {
+		if err := r.removeRestored(ctx, s); err != nil {
+			return err
+		}
+	}
 	return steps.ErrDone
 }
 
