@@ -47,12 +47,12 @@ func isCopy(claim *corev1.PersistentVolumeClaim) bool {
 }
 
 // copiedWhy reports whether claim is copied from the source and not cloned by a driver; because is nil where that was asked for. A
-// driver that clones no claims may well make them of snapshots.
+// driver that clones no claims may well make them of snapshots, and files are the driver's in any case.
 func copiedWhy(in claimInput, claim *corev1.PersistentVolumeClaim) (copied bool, because *fallback) {
 	source := in.Source
 	asked := in.DataVolume.Annotations[AnnotationCloneType] == string(cdiv1.CloneStrategyHostAssisted)
 	switch a, b := source.class, claim.Spec.StorageClassName; {
-	case in.Restored, asked, in.Strategy == cdiv1.CloneStrategyHostAssisted && !source.InSnapshot():
+	case in.Restored, asked, in.Strategy == cdiv1.CloneStrategyHostAssisted && !source.InSnapshot() && !source.files:
 		return true, nil
 	case source.InSnapshot() && source.driver != "" && in.Class != nil && in.Class.Provisioner != source.driver:
 		return true, &fallbacks.driver

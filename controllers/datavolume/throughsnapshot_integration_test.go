@@ -35,7 +35,7 @@ func TestClonesThroughSnapshots(t *testing.T) {
 		"one of another namespace is brought":            throughSnapshotThere,
 		"a DataVolume that goes leaves no snapshot":      throughSnapshotAbandoned,
 		"without a snapshot class it says so":            throughNoSnapshot,
-		"a claim that does not fit has no snapshot":      throughSnapshotOfAnotherMode,
+		"a claim of another mode is copied without one":  throughSnapshotOfAnotherMode,
 		"a DataSource that moves on has another one":     throughSnapshotOfTheNewest,
 		"what is on a claim says nothing of another one": throughForgedSnapshot,
 	} {
@@ -180,7 +180,9 @@ func throughSnapshotOfAnotherMode(t *testing.T, f *foreign) {
 	f.create("clone", "fast", &cdiv1.DataVolumeSource{PVC: &cdiv1.DataVolumeSourcePVC{Namespace: f.namespace, Name: "base"}}, func(dv *cdiv1.DataVolume) {
 		dv.Spec.PVC.VolumeMode = new(corev1.PersistentVolumeBlock)
 	})
-	f.fails("clone", "CloneValidationFailed", "volumeMode")
+	if args := f.pod("clone").Spec.Containers[0].Args; args[len(args)-1] != "--copy-from=/source" {
+		t.Errorf("the pod is told %v", args)
+	}
 	var snapshots snapshotv1.VolumeSnapshotList
 	if f.must(f.List(t.Context(), &snapshots, client.InNamespace(f.namespace))); len(snapshots.Items) > 0 {
 		t.Errorf("there are the snapshots %+v", snapshots.Items)

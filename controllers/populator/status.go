@@ -116,10 +116,10 @@ func record(s *scope, n map[string]string) {
 // cloneType is how the claim was cloned from source.
 func cloneType(s *scope, source *cdiv1.DataVolumeSource) cdiv1.CDICloneStrategy {
 	switch {
-	case source.Snapshot != nil, s.other != nil && s.other.Annotations[datavolume.AnnotationSnapshotOf] != "":
-		return cdiv1.CloneStrategySnapshot
 	case s.other != nil && s.other.Annotations[datavolume.AnnotationCopiedFrom] != "":
 		return cdiv1.CloneStrategyHostAssisted
+	case source.Snapshot != nil, s.other != nil && s.other.Annotations[datavolume.AnnotationSnapshotOf] != "":
+		return cdiv1.CloneStrategySnapshot
 	}
 	return cdiv1.CloneStrategyCsiClone
 }
