@@ -69,6 +69,7 @@ func (r *Reconciler) bringAbout(ctx context.Context, s *scope, input *claimInput
 	if input.Source == nil {
 		return claim, nil
 	}
+	s.copied = isCopy(claim)
 	claim, err := r.restore(ctx, s, input, claim)
 	if err != nil {
 		return nil, err

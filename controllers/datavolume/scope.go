@@ -35,6 +35,8 @@ type scope struct {
 	// taking that it is a snapshot.
 	cloning *obstacle
 	taking  bool
+	// copied says that the clone which is not there yet is a copy. By ensureClaim.
+	copied bool
 	// pinned says that what is copied lies on some nodes only, where the claim will be. By read, or ensureClaim.
 	pinned bool
 	// last is what the importer's last run ended with; nil when none has ended. By read.

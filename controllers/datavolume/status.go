@@ -73,6 +73,8 @@ func cloningPhase(s *scope) cdiv1.DataVolumePhase {
 		return cdiv1.CloneInProgress
 	case s.plan.kind == kindCopy:
 		return cdiv1.CloneScheduled
+	case s.copied || s.claim != nil && isCopy(s.claim): // it is brought
+		return cdiv1.CloneInProgress
 	case s.taking:
 		return cdiv1.SnapshotForSmartCloneInProgress
 	case s.restores():

@@ -164,6 +164,12 @@ func TestPhasesAndConditions(t *testing.T) {
 				withPod(corev1.PodRunning, running, "")(s)
 			}, cdiv1.CloneInProgress, "N/A", "False/NotFound", "False/TransferRunning", "True/Pod is running", "",
 		},
+		"a copy that is brought": {
+			func(s *scope) {
+				s.plan.kind, s.claim, s.copied = kindClone, nil, true
+				s.cloning = &obstacle{reasonCloning, "Bringing the clone"}
+			}, cdiv1.CloneInProgress, "N/A", "False/NotFound", "False/", "False/CloneInProgress", "Bringing",
+		},
 		"a copy that is whole": {
 			func(s *scope) {
 				s.plan.kind = kindCopy
