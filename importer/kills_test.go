@@ -16,8 +16,8 @@ import (
 	"github.com/slipway-vm/slipway/tests/fixture/corpus"
 )
 
-// In the environment of the test's own program, started anew, these name the file on a server that
-// it imports as an importer pod does, and the folder that it makes the disk and its report in.
+// In the environment of the test's own program, started anew, these name the file on a server, or the folder of a
+// volume, that it imports as an importer pod does, and the folder that it makes the disk and its report in.
 const (
 	importInProcess = "SLIPWAY_TEST_IMPORT"
 	importTo        = "SLIPWAY_TEST_IMPORT_TO"
@@ -34,10 +34,14 @@ func TestMain(m *testing.M) {
 }
 
 func importIn(url, dir string) error {
-	return importer.RunPod(context.Background(), importer.PodOptions{
+	options := importer.PodOptions{
 		URL: url, TerminationLog: filepath.Join(dir, "report"),
 		Options: importer.Options{Target: target.Options{Path: filepath.Join(dir, "volume", "disk.img"), Size: diskSize}},
-	})
+	}
+	if filepath.IsAbs(url) {
+		options.URL, options.CopyFrom = "", url
+	}
+	return importer.RunPod(context.Background(), options)
 }
 
 // An importer that is killed at any moment leaves what the next one makes the right disk of; the
@@ -56,8 +60,12 @@ func TestAnImporterIsKilledAtAnyMoment(t *testing.T) {
 		"qcow2": qcow2(t, raw, filepath.Join(dir, "disk.qcow2"), "-c"),
 		"vmdk":  convert(t, raw, filepath.Join(dir, "disk.vmdk"), "vmdk", "-o", "subformat=streamOptimized"),
 		"xz":    pack(t, raw, filepath.Join(dir, "disk.raw.xz"), "xz", "-c"),
+		"copy":  volumeWith(t, disk),
 	} {
 		url := server.URL + "/" + filepath.Base(file)
+		if name == "copy" {
+			url = file
+		}
 		t.Run(name, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 0))
 			whole := importFor(t, url, t.TempDir(), 0)
