@@ -43,6 +43,7 @@ func newRootCommand() *cobra.Command {
 		newUploadServerCommand(),
 		newUploadProxyCommand(),
 		newExportServerCommand(),
+		newExportProxyCommand(),
 		newTaskCommand(),
 		newEntrypointCommand(),
 		newStepCacheCommand(),

@@ -1,0 +1,289 @@
+package exportproxy
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	exportv1 "kubevirt.io/api/export/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/slipway-vm/slipway/importer/exportserver"
+	"github.com/slipway-vm/slipway/internal/certs"
+	"github.com/slipway-vm/slipway/internal/vmexport"
+)
+
+const (
+	token = "a-token-of-the-user"
+	at    = "/api/export.kubevirt.io/v1/namespaces/shop/virtualmachineexports/web"
+)
+
+// stage is a proxy, and behind it the server of the export shop/web, which has a disk and a folder of files.
+type stage struct {
+	t       *testing.T
+	disk    []byte
+	exports exports
+	front   *httptest.Server
+	// behind is where every server is, whatever it is called.
+	behind *httptest.Server
+	asked  []string // what was dialled
+}
+
+// exports are those that there are; an error in the place of all.
+type exports struct {
+	known map[client.ObjectKey]*exportv1.VirtualMachineExport
+	err   error
+}
+
+func (e *exports) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	if e.err != nil {
+		return e.err
+	}
+	export := e.known[key]
+	if export == nil {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "virtualmachineexports"}, key.Name)
+	}
+	export.DeepCopyInto(into.(*exportv1.VirtualMachineExport))
+	return nil
+}
+
+// newStage has handler in the place of the export's server, unless that is nil.
+func newStage(t *testing.T, handler http.Handler) *stage {
+	t.Helper()
+	s := &stage{t: t, disk: make([]byte, 3<<20+5)}
+	_, _ = rand.Read(s.disk)
+	if handler == nil {
+		handler = s.server()
+	}
+	issued, err := certs.Alone([]string{vmexport.Host("shop", "web")}, time.Hour, time.Now())
+	s.must(err)
+	pair, err := tls.X509KeyPair(issued.Cert, issued.Key)
+	s.must(err)
+	s.behind = httptest.NewUnstartedServer(handler)
+	s.behind.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+	s.behind.StartTLS()
+	t.Cleanup(s.behind.Close)
+	s.exports.known = map[client.ObjectKey]*exportv1.VirtualMachineExport{
+		{Namespace: "shop", Name: "web"}:  ready(string(issued.Bundle)),
+		{Namespace: "shop", Name: "late"}: {Status: &exportv1.VirtualMachineExportStatus{Phase: exportv1.Pending}},
+		{Namespace: "shop", Name: "new"}:  {},
+		{Namespace: "shop", Name: "else"}: ready(string(issued.Bundle)), // whose server has another's certificate
+		{Namespace: "shop", Name: "none"}: ready("no certificate"),
+	}
+	s.front = httptest.NewTLSServer(&Proxy{Exports: &s.exports, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		s.asked = append(s.asked, address)
+		return (&net.Dialer{}).DialContext(ctx, network, s.behind.Listener.Addr().String())
+	}})
+	t.Cleanup(s.front.Close)
+	return s
+}
+
+func ready(authority string) *exportv1.VirtualMachineExport {
+	return &exportv1.VirtualMachineExport{Status: &exportv1.VirtualMachineExportStatus{
+		Phase: exportv1.Ready, Links: &exportv1.VirtualMachineExportLinks{Internal: &exportv1.VirtualMachineExportLink{Cert: authority}},
+	}}
+}
+
+// server is a true one of an export.
+func (s *stage) server() http.Handler {
+	dir := s.t.TempDir()
+	for name, data := range map[string][]byte{
+		"root/disk.img": s.disk, "dumps/deep/a b.txt": []byte("a file"), "token": []byte(token),
+		"manifest.json": []byte(`{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"kubevirt.io/v1","kind":"VirtualMachine","spec":{"dataVolumeTemplates":[` +
+			`{"spec":{"source":{"http":{"url":"` + vmexport.URL(vmexport.InternalBase("shop", "web"), "root", exportv1.KubeVirtGz) + `"}}}}]}}]}`),
+	} {
+		s.must(os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700))
+		s.must(os.WriteFile(filepath.Join(dir, name), data, 0o600))
+	}
+	return exportserver.New(exportserver.Volumes{
+		Disks: map[string]string{"root": filepath.Join(dir, "root")}, Files: map[string]string{"dumps": filepath.Join(dir, "dumps")},
+		Manifest: filepath.Join(dir, "manifest.json"), HeaderSecret: "header-secret-web",
+	}, filepath.Join(dir, "token"))
+}
+
+func (s *stage) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// ask sends a request with the token, and headers "name: value". The error is of a body that breaks off.
+func (s *stage) ask(method, path string, headers ...string) (*http.Response, []byte, error) {
+	s.t.Helper()
+	request, err := http.NewRequestWithContext(s.t.Context(), method, s.front.URL+path, http.NoBody)
+	s.must(err)
+	request.Header.Set(vmexport.Token, token)
+	for _, header := range headers {
+		name, value, _ := strings.Cut(header, ": ")
+		request.Header.Set(name, value)
+	}
+	one := s.front.Client()
+	one.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	response, err := one.Do(request)
+	s.must(err)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	return response, body, err
+}
+
+func TestVolumesGoThrough(t *testing.T) {
+	s := newStage(t, nil)
+	response, body, err := s.ask("GET", at+"/volumes/root/disk.img")
+	if err != nil || response.StatusCode != http.StatusOK || !bytes.Equal(body, s.disk) || response.ContentLength != int64(len(s.disk)) {
+		t.Errorf("%v, %s, %d bytes", err, response.Status, len(body))
+	}
+	tag := response.Header.Get("ETag")
+	response, body, err = s.ask("GET", strings.Replace(at, "/v1/", "/v1alpha1/", 1)+"/volumes/root/disk.img?"+vmexport.Token+"="+token, vmexport.Token+": ",
+		"Range: bytes=1000000-", "If-Range: "+tag)
+	if err != nil || response.StatusCode != http.StatusPartialContent || !bytes.Equal(body, s.disk[1_000_000:]) {
+		t.Errorf("a range, with the token in the query: %v, %s, %d bytes", err, response.Status, len(body))
+	}
+	response, body, err = s.ask("GET", at+"/volumes/root/disk.img.gz")
+	s.must(err)
+	zip, err := gzip.NewReader(bytes.NewReader(body))
+	s.must(err)
+	if disk, err := io.ReadAll(zip); err != nil || !bytes.Equal(disk, s.disk) {
+		t.Errorf("packed: %s, %v, %d bytes", response.Status, err, len(disk))
+	}
+	if response, body, _ := s.ask("HEAD", at+"/volumes/root/disk.img"); response.ContentLength != int64(len(s.disk)) || len(body) > 0 {
+		t.Errorf("HEAD: %d, %d bytes", response.ContentLength, len(body))
+	}
+	if response, body, _ := s.ask("GET", at+"/volumes/dumps/dir/deep/a%20b.txt"); string(body) != "a file" || response.Header.Get("Content-Security-Policy") != "sandbox" {
+		t.Errorf("a file: %s %q %v", response.Status, body, response.Header)
+	}
+	response, _, _ = s.ask("GET", at+"/volumes/dumps/dir?a=b")
+	if want := at + "/volumes/dumps/dir/?a=b"; response.StatusCode != http.StatusMovedPermanently || response.Header.Get("Location") != want {
+		t.Errorf("a folder: %s to %q, want %q", response.Status, response.Header.Get("Location"), want)
+	}
+	for _, path := range []string{"/volumes/root/disk.img", "/volumes/none/disk.img", vmexport.PathExternalManifest} {
+		if response, body, _ := s.ask("GET", at+path, vmexport.Token+": another"); response.StatusCode != http.StatusUnauthorized || !strings.Contains(string(body), vmexport.Token) {
+			t.Errorf("%s with another token: %s %s", path, response.Status, body)
+		}
+	}
+	for _, address := range s.asked {
+		if address != "virt-export-web.shop.svc:443" {
+			t.Errorf("asked %s", address)
+		}
+	}
+}
+
+func TestWhatLeadsToNoServerIsRefused(t *testing.T) {
+	s := newStage(t, nil)
+	for _, c := range []struct {
+		method, path string
+		code         int
+		says         string
+	}{
+		{"GET", vmexport.PathHealth, http.StatusOK, "OK"},
+		{"GET", "/", http.StatusBadRequest, "status.links.external"},
+		{"GET", "/volumes/root/disk.img", http.StatusBadRequest, "status.links.external"},
+		{"GET", "/api/export.kubevirt.io/v2" + at[len("/api/export.kubevirt.io/v1"):] + "/volumes/root/disk.img", http.StatusBadRequest, "status.links.external"},
+		{"POST", at + "/volumes/root/disk.img", http.StatusMethodNotAllowed, "use GET or HEAD"},
+		{"GET", strings.Replace(at, "/web", "/another", 1) + "/volumes/root/disk.img", http.StatusNotFound, "there is no VirtualMachineExport shop/another"},
+		{"GET", strings.Replace(at, "shop", "sh%6fp", 1) + "/volumes/root/disk.img", http.StatusNotFound, "there is no"},
+		{"GET", strings.Replace(at, "/web", "/late", 1) + "/volumes/root/disk.img", http.StatusServiceUnavailable, "is not ready"},
+		{"GET", strings.Replace(at, "/web", "/new", 1) + "/volumes/root/disk.img", http.StatusServiceUnavailable, "is not ready"},
+		{"GET", strings.Replace(at, "/web", "/none", 1) + "/volumes/root/disk.img", http.StatusServiceUnavailable, "does not say by what"},
+		{"GET", strings.Replace(at, "/web", "/else", 1) + "/volumes/root/disk.img", http.StatusBadGateway, "look at pod virt-export-else"},
+	} {
+		if response, body, _ := s.ask(c.method, c.path); response.StatusCode != c.code || !strings.Contains(string(body), c.says) {
+			t.Errorf("%s %s: %s %s, want %d %s", c.method, c.path, response.Status, body, c.code, c.says)
+		}
+	}
+	s.exports.err = errors.New("the cache is away")
+	if response, body, _ := s.ask("GET", at+"/volumes/root/disk.img"); response.StatusCode != http.StatusInternalServerError || strings.Contains(string(body), "away") {
+		t.Errorf("without exports: %s %s", response.Status, body)
+	}
+}
+
+// A volume of which only a part came must never look whole.
+func TestAnAnswerThatBreaksOffIsCut(t *testing.T) {
+	s := newStage(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write(make([]byte, 1<<20)) // of unknown length
+		if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
+			_ = conn.Close()
+		}
+	}))
+	if response, body, err := s.ask("GET", at+"/volumes/root/disk.img.gz"); err == nil {
+		t.Errorf("%s, %d bytes, as if that were all", response.Status, len(body))
+	}
+}
+
+// All exports have one origin, and not all who answer are to be trusted.
+func TestAnAnswerConcernsItsExportAlone(t *testing.T) {
+	var seen http.Header
+	var host string
+	read := -1
+	to := "https://elsewhere.example.com/"
+	s := newStage(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		seen, host, read = r.Header, r.Host, len(body)
+		w.Header().Set("Set-Cookie", "a=b")
+		w.Header().Set("Location", to)
+		w.WriteHeader(http.StatusFound)
+		_, _ = io.WriteString(w, "<script>")
+	}))
+	response, _, _ := s.ask("GET", at+"/x", "Cookie: c=d", "Authorization: Bearer of-the-ingress", vmexport.HeaderBase+": https://x", vmexport.HeaderAuthority+": eA==")
+	for name, want := range map[string]string{"Set-Cookie": "", "Location": "", "Content-Security-Policy": "sandbox", "X-Content-Type-Options": "nosniff"} {
+		if got := response.Header.Get(name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	for _, name := range []string{"Cookie", "Authorization", vmexport.HeaderBase, vmexport.HeaderAuthority} {
+		if seen.Get(name) != "" {
+			t.Errorf("%s came through", name)
+		}
+	}
+	if seen.Get(vmexport.Token) != token || host != "virt-export-web.shop.svc" {
+		t.Errorf("%s was asked with %v", host, seen)
+	}
+	for _, to = range []string{"//elsewhere.example.com/", "elsewhere"} {
+		if response, _, _ := s.ask("GET", at+"/x"); response.Header.Get("Location") != "" {
+			t.Errorf("%s leads to %s", to, response.Header.Get("Location"))
+		}
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.front.URL+at+"/x", strings.NewReader("a body"))
+	s.must(err)
+	answer, err := s.front.Client().Do(request)
+	s.must(err)
+	answer.Body.Close()
+	if read != 0 {
+		t.Errorf("%d bytes of a body came through", read)
+	}
+}
+
+func TestTheDefinitionIsOfTheExternalAddresses(t *testing.T) {
+	s := newStage(t, nil)
+	if response, body, _ := s.ask("GET", at+vmexport.PathExternalManifest); response.StatusCode != http.StatusBadRequest {
+		t.Errorf("of an export that is not published: %s %s", response.Status, body)
+	}
+	base := vmexport.ExternalBase("exports.example.com", "shop", "web")
+	s.exports.known[client.ObjectKey{Namespace: "shop", Name: "web"}].Status.Links.External = &exportv1.VirtualMachineExportLink{
+		Cert: strings.Repeat("certificate\n", 1000), Manifests: []exportv1.VirtualMachineExportManifest{{Type: exportv1.AllManifests, Url: base + vmexport.PathExternalManifest}},
+	}
+	response, body, _ := s.ask("GET", at+vmexport.PathExternalManifest)
+	if want := fmt.Sprintf("%q:%q", "url", vmexport.URL(base, "root", exportv1.KubeVirtGz)); response.StatusCode != http.StatusOK || !strings.Contains(string(body), want) {
+		t.Errorf("%s %s, want %s", response.Status, body, want)
+	}
+	if response, body, _ := s.ask("GET", at+vmexport.PathManifest, vmexport.HeaderBase+": "+base, vmexport.HeaderAuthority+": "+base64.StdEncoding.EncodeToString(nil)); response.StatusCode != http.StatusOK ||
+		!strings.Contains(string(body), "virt-export-web.shop.svc") {
+		t.Errorf("that of the cluster: %s %s", response.Status, body)
+	}
+}
