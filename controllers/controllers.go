@@ -86,7 +86,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		volumesnapshot.SetupWithManager(mgr, volumesnapshot.Options{WhereServed: func(snapshots ctrl.Manager) error {
 			return whereSnapshotsAreServed(snapshots, mgr)
 		}}),
-		virtualmachineexport.SetupWithManager(mgr, virtualmachineexport.Options{Image: options.ImporterImage}),
+		virtualmachineexport.SetupWithManager(mgr, virtualmachineexport.Options{Image: options.ImporterImage, Namespace: options.Namespace}),
 		stepcache.SetupWithManager(mgr),
 		leftover.SetupWithManager(mgr),
 		metrics.SetupWithManager(ctx, mgr),
