@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/slipway-vm/slipway/importer/patient"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/vmexport"
 )
@@ -262,7 +263,7 @@ func TestAVolumeThatCannotBeReadIsNotDescribed(t *testing.T) {
 // What is packed as it goes must not look whole when it is not.
 func TestABrokenAnswerIsCut(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		new(Server).pack(patient(w), r, "x", func(to io.Writer) error {
+		new(Server).pack(patient.Writer(w), r, "x", func(to io.Writer) error {
 			_, _ = to.Write(bytes.Repeat([]byte("x"), 8<<20))
 			return errors.New("the disk cannot be read")
 		})
