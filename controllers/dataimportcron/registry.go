@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
+	"github.com/slipway-vm/slipway/controllers/cdiconfig"
 	"github.com/slipway-vm/slipway/internal/registries"
 )
 
@@ -31,7 +34,11 @@ func (s *sources) image(ctx context.Context, namespace string, from *cdiv1.DataV
 	if err != nil {
 		return "", err
 	}
-	authorities, err := s.authoritiesFolder(ctx, namespace, ptr.Deref(from.CertConfigMap, ""))
+	proxy, err := s.way(ctx)
+	if err != nil {
+		return "", err
+	}
+	authorities, err := s.authoritiesFolder(ctx, namespace, ptr.Deref(from.CertConfigMap, ""), proxy.Authorities)
 	if err != nil {
 		return "", err
 	}
@@ -42,7 +49,7 @@ func (s *sources) image(ctx context.Context, namespace string, from *cdiv1.DataV
 	}
 	var failed error
 	for n, place := range places {
-		digest, err := s.imageAt(ctx, place, authorities, len(places)-n)
+		digest, err := s.imageAt(ctx, place, proxy, authorities, len(places)-n)
 		switch {
 		case err == nil:
 			return digest, nil
@@ -57,14 +64,15 @@ func (s *sources) image(ctx context.Context, namespace string, from *cdiv1.DataV
 
 // imageAt returns the digest that a registry has for an image. It is one of left that share the time until ctx ends,
 // and is trusted for a certificate of the folder authorities, too, if there is one. It gets nobody's password.
-func (s *sources) imageAt(ctx context.Context, place registries.Place, authorities string, left int) (string, error) {
+func (s *sources) imageAt(ctx context.Context, place registries.Place, proxy cdiconfig.ImportProxy, authorities string, left int) (string, error) {
 	if end, bounded := ctx.Deadline(); bounded {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeout(ctx, time.Until(end)/time.Duration(left))
 		defer stop()
 	}
 	host := reference.Domain(place.Image)
-	if err := s.checkHost(ctx, host); err != nil {
+	by, err := s.toRegistry(ctx, host, place.Insecure, proxy)
+	if err != nil {
 		return "", describe("asking registry "+host+" for the image's digest", err)
 	}
 	image, err := docker.NewReference(place.Image)
@@ -74,7 +82,7 @@ func (s *sources) imageAt(ctx context.Context, place registries.Place, authoriti
 	system := &imagetypes.SystemContext{ // without a registries.conf and passwords of this machine's
 		SystemRegistriesConfPath: os.DevNull, SystemRegistriesConfDirPath: os.DevNull,
 		DockerInsecureSkipTLSVerify: imagetypes.NewOptionalBool(place.Insecure), DockerCertPath: authorities,
-		DockerAuthConfig: &imagetypes.DockerAuthConfig{},
+		DockerAuthConfig: &imagetypes.DockerAuthConfig{}, DockerProxyURL: by,
 	}
 	digest, err := docker.GetDigest(ctx, system, image)
 	if err != nil {
@@ -86,24 +94,20 @@ func (s *sources) imageAt(ctx context.Context, place registries.Place, authoriti
 	return digest.String(), nil
 }
 
-// authoritiesFolder makes a folder of the certificates in a ConfigMap, as the library wants them; none when name is empty.
-func (s *sources) authoritiesFolder(ctx context.Context, namespace, name string) (string, error) {
-	if name == "" {
-		return "", nil
-	}
+// authoritiesFolder makes a folder of the certificates in a ConfigMap and of those of the proxy, as the library wants
+// them; none when there are none.
+func (s *sources) authoritiesFolder(ctx context.Context, namespace, name string, ofProxy []byte) (string, error) {
 	certificates, err := s.authorities(ctx, namespace, name)
-	if err != nil {
+	if err != nil || len(certificates)+len(ofProxy) == 0 {
 		return "", err
 	}
 	folder, err := os.MkdirTemp(s.scratch, "authorities-")
 	if err != nil {
 		return "", fmt.Errorf("making a folder for certificates: %w", err)
 	}
-	number := 0
-	for _, pem := range certificates {
-		number++
+	for number, pem := range append(slices.Collect(maps.Values(certificates)), string(ofProxy)) {
 		if err := os.WriteFile(filepath.Join(folder, strconv.Itoa(number)+".crt"), []byte(pem), 0o600); err != nil {
-			return "", errors.Join(fmt.Errorf("keeping a certificate of ConfigMap %s: %w", name, err), os.RemoveAll(folder))
+			return "", errors.Join(fmt.Errorf("keeping a certificate of an authority: %w", err), os.RemoveAll(folder))
 		}
 	}
 	return folder, nil

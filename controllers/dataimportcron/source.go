@@ -15,7 +15,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,6 +23,8 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/slipway-vm/slipway/controllers/cdiconfig"
+	"github.com/slipway-vm/slipway/internal/proxy"
 	"github.com/slipway-vm/slipway/internal/registries"
 )
 
@@ -34,6 +35,8 @@ type sources struct {
 	// allowed says whether an address may be asked. Users choose what is asked, from where
 	// virt-controller is, so its own machine and link are not to be had.
 	allowed func(netip.Addr) bool
+	// proxy says how servers are reached; nil for without a proxy.
+	proxy func(context.Context) (cdiconfig.ImportProxy, error)
 }
 
 // public are all addresses but those of the machine itself and of its link, where clouds have what
@@ -51,6 +54,8 @@ func (s *sources) digest(ctx context.Context, cron *cdiv1.DataImportCron, settin
 	defer stop()
 	source := cron.Spec.Template.Spec.Source
 	switch {
+	case source != nil && source.HTTP != nil && source.HTTP.Checksum != "":
+		return onlyVersion(source.HTTP.Checksum), nil
 	case source != nil && source.HTTP != nil:
 		return s.file(ctx, cron.Namespace, source.HTTP)
 	case source != nil && source.Registry != nil && source.Registry.URL != nil:
@@ -59,15 +64,17 @@ func (s *sources) digest(ctx context.Context, cron *cdiv1.DataImportCron, settin
 	return "", errors.New("spec.template.spec.source is neither http nor registry, and others are not polled")
 }
 
-// file returns the digest of a file's version: what the server says of it, hashed. With a checksum there is but one version.
-func (s *sources) file(ctx context.Context, namespace string, from *cdiv1.DataVolumeSourceHTTP) (string, error) {
-	if from.Checksum != "" {
-		checksum := strings.ToLower(from.Checksum)
-		if strings.HasPrefix(checksum, digestPrefix) {
-			return checksum, nil
-		}
-		return digestOf(checksum), nil
+// onlyVersion is the digest of a file with a checksum, of which there is but one version.
+func onlyVersion(checksum string) string {
+	checksum = strings.ToLower(checksum)
+	if strings.HasPrefix(checksum, digestPrefix) {
+		return checksum
 	}
+	return digestOf(checksum)
+}
+
+// file returns the digest of a file's version: what the server says of it, hashed.
+func (s *sources) file(ctx context.Context, namespace string, from *cdiv1.DataVolumeSourceHTTP) (string, error) {
 	transport, err := s.transport(ctx, namespace, from)
 	if err != nil {
 		return "", err
@@ -95,7 +102,11 @@ func (s *sources) file(ctx context.Context, namespace string, from *cdiv1.DataVo
 	if err := errors.Join(err, response.Body.Close()); err != nil {
 		return "", describe("asking for the file's version", err)
 	}
-	if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusPartialContent {
+	switch response.StatusCode {
+	case http.StatusOK, http.StatusPartialContent:
+	case http.StatusProxyAuthRequired:
+		return "", describe("asking for the file's version", errProxyLogin)
+	default:
 		return "", fmt.Errorf("asking for the file's version: the server answers %d %s", response.StatusCode, http.StatusText(response.StatusCode))
 	}
 	version := versionOf(response)
@@ -109,7 +120,10 @@ func (s *sources) file(ctx context.Context, namespace string, from *cdiv1.DataVo
 // server, and are not to read by virt-controller what they cannot read themselves.
 func reached(err error) error {
 	failed, ok := errors.AsType[*url.Error](err)
+	byProxy := proxyFailure(err)
 	switch {
+	case byProxy != nil:
+		return byProxy
 	case !ok:
 		return errors.New("the server does not answer as it should")
 	case strings.Contains(failed.Err.Error(), "malformed"):
@@ -157,22 +171,25 @@ func digestOf(version string) string {
 	return digestPrefix + hex.EncodeToString(sum[:])
 }
 
-// transport connects to addresses that are allowed, and trusts whom the template trusts.
+// transport connects to addresses that are allowed, by the proxies that are set, and trusts whom the template and the
+// administrator trust.
 func (s *sources) transport(ctx context.Context, namespace string, from *cdiv1.DataVolumeSourceHTTP) (*http.Transport, error) {
-	dialer := &net.Dialer{Timeout: pollBound / 2, Control: func(_, address string, _ syscall.RawConn) error { return s.check(address) }}
-	transport := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, ForceAttemptHTTP2: true,
-		TLSHandshakeTimeout: pollBound / 2, ResponseHeaderTimeout: pollBound, IdleConnTimeout: time.Second, MaxResponseHeaderBytes: 64 << 10,
-	}
-	if ptr.Deref(from.InsecureSkipVerify, false) {
-		transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // as the import itself is asked to
-	}
-	if from.CertConfigMap == "" {
-		return transport, nil
-	}
-	certificates, err := s.authorities(ctx, namespace, from.CertConfigMap)
+	by, err := s.way(ctx)
 	if err != nil {
 		return nil, err
+	}
+	transport := &http.Transport{
+		Proxy: s.choose(by), DialContext: s.connect(by), ForceAttemptHTTP2: true,
+		TLSHandshakeTimeout: pollBound / 2, ResponseHeaderTimeout: pollBound, IdleConnTimeout: time.Second, MaxResponseHeaderBytes: 64 << 10,
+		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12},
+	}
+	if ptr.Deref(from.InsecureSkipVerify, false) {
+		transport.TLSClientConfig.InsecureSkipVerify = true // as the import itself is asked to
+		transport.DialTLSContext = proxy.Checked(transport.DialContext, transport.TLSClientConfig, by.Addresses()...)
+	}
+	certificates, err := s.authorities(ctx, namespace, from.CertConfigMap)
+	if err != nil || len(certificates)+len(by.Authorities) == 0 {
+		return transport, err
 	}
 	trusted, err := x509.SystemCertPool()
 	if err != nil {
@@ -181,15 +198,16 @@ func (s *sources) transport(ctx context.Context, namespace string, from *cdiv1.D
 	for _, pem := range certificates {
 		trusted.AppendCertsFromPEM([]byte(pem))
 	}
-	if transport.TLSClientConfig == nil {
-		transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
-	}
+	trusted.AppendCertsFromPEM(by.Authorities)
 	transport.TLSClientConfig.RootCAs = trusted
 	return transport, nil
 }
 
-// authorities returns the certificates in a ConfigMap, by its keys.
+// authorities returns the certificates in a ConfigMap, by its keys; none when name is empty.
 func (s *sources) authorities(ctx context.Context, namespace, name string) (map[string]string, error) {
+	if name == "" {
+		return nil, nil
+	}
 	certificates, err := get(ctx, s.live, types.NamespacedName{Namespace: namespace, Name: name}, &corev1.ConfigMap{})
 	if err != nil {
 		return nil, err

@@ -21,6 +21,7 @@ var actedOfCDI = []string{
 	"/spec/config/uploadProxyURLOverride", "/spec/config/scratchSpaceStorageClass", "/spec/config/preallocation",
 	"/spec/config/insecureRegistries", "/spec/config/filesystemOverhead/global", "/spec/config/filesystemOverhead/storageClass/",
 	"/spec/config/podResourceRequirements/requests/", "/spec/config/podResourceRequirements/limits/",
+	"/spec/config/importProxy/HTTPProxy", "/spec/config/importProxy/HTTPSProxy", "/spec/config/importProxy/noProxy", "/spec/config/importProxy/trustedCAProxy",
 }
 
 // dataConfig is what the HyperConverged object says of the disks of virtual machines, in the CDI

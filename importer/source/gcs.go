@@ -53,15 +53,19 @@ type GCS struct {
 	token *oauth2.Token
 }
 
-// NewGCS returns the access of the service account whose key, as JSON, is given.
-func NewGCS(key []byte) (*GCS, error) {
+// NewGCS returns the access of the service account whose key, as JSON, is given. proxyCertDir is as in Options.
+func NewGCS(key []byte, proxyCertDir string) (*GCS, error) {
 	account, err := google.JWTConfigFromJSON(key, gcsScope)
 	if err != nil || !signs(account.PrivateKey) {
 		// The library's error may hold a part of the key.
 		return nil, transfer.Errorf(transfer.BadRequest, "credentials.json of the Secret of secretRef is no key of a service account; make one with gcloud iam service-accounts keys create")
 	}
+	roots, err := certificates("", proxyCertDir)
+	if err != nil {
+		return nil, err
+	}
 	return &GCS{account: account, client: &http.Client{
-		Transport: transport(withDefaults(Options{}), nil), Timeout: time.Minute,
+		Transport: transport(withDefaults(Options{}), roots), Timeout: time.Minute,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // what the key has signed is for one server
 	}}, nil
 }
