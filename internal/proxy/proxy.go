@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 )
@@ -63,10 +64,7 @@ func Checked(dial Dial, config *tls.Config, proxies ...string) Dial {
 			return nil, err
 		}
 		own := config.Clone()
-		own.InsecureSkipVerify = true
-		for _, proxy := range proxies {
-			own.InsecureSkipVerify = own.InsecureSkipVerify && proxy != address
-		}
+		own.InsecureSkipVerify = !slices.Contains(proxies, address)
 		if own.ServerName, _, err = net.SplitHostPort(address); err != nil {
 			return nil, errors.Join(fmt.Errorf("reading the server's address: %w", err), plain.Close())
 		}
