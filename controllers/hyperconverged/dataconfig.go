@@ -32,6 +32,7 @@ func dataConfig(hco *hcov1.HyperConverged) (map[string]any, error) {
 		"featureGates":            []any{"HonorWaitForFirstConsumer"}, // it always is; clients look for it
 		"filesystemOverhead":      map[string]any{"global": string(cdiconfig.DefaultOverhead), "storageClass": map[string]any{}},
 		"podResourceRequirements": map[string]any{"requests": map[string]any{}, "limits": map[string]any{}},
+		"importProxy":             map[string]any{}, // the annotation may set it
 	}
 	set := map[string]any{}
 	if asked.FilesystemOverhead != nil {
