@@ -108,17 +108,14 @@ func (p ImportProxy) Without(hosts ...string) string {
 	return strings.Join(list, ",")
 }
 
-// ofCluster says whether host can only be known in the cluster: a Service of the importer's own namespace has a name
-// without a dot, and with a dot at the end a name is meant to the letter.
+// ofCluster says whether host is a Service beside the names that Without has anyway: those of the importer's own
+// namespace have no dot, and a name that is meant to the letter has one at its end.
 func ofCluster(host string) bool {
 	name := strings.ToLower(strings.TrimSuffix(host, "."))
-	if name == "" {
-		return false
+	if name == "" || !strings.Contains(name, ".") {
+		return name != "" && !strings.Contains(name, ":") // which is an address
 	}
-	if name == host {
-		return !strings.ContainsAny(name, ".:")
-	}
-	return !strings.Contains(name, ".") || strings.HasSuffix(name, ".svc") || strings.HasSuffix(name, ".cluster.local")
+	return strings.HasSuffix(host, ".") && (strings.HasSuffix(name, ".svc") || strings.HasSuffix(name, ".cluster.local"))
 }
 
 // For returns the proxy by which address is reached; nil for none.

@@ -82,6 +82,8 @@ func TestWhichAddressesAreReachedByWhichProxy(t *testing.T) {
 		"http://localhost:8080/a":               "",
 		"http://127.0.0.1/a":                    "",
 		"http://[fd00::1]/a":                    "plain.example.com:3128",
+		"http://[FD00::1]/a":                    "plain.example.com:3128",
+		"http://MINIO/a":                        "",
 	} {
 		u, err := url.Parse(address)
 		if err != nil {
