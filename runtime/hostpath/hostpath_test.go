@@ -63,7 +63,7 @@ func registered(t *testing.T, n node) {
 	eventually(t, "the driver is taken back from a node that is not selected", func() bool { return !exists() })
 	kubeNode := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}
 	check(t, n.Get(t.Context(), client.ObjectKeyFromObject(kubeNode), kubeNode))
-	kubeNode.Labels = map[string]string{"storage": "yes"}
+	kubeNode.Labels["storage"] = "yes"
 	check(t, n.Update(t.Context(), kubeNode))
 	eventually(t, "the driver is registered on a node that is selected", exists)
 }
@@ -167,6 +167,9 @@ func manyNodes(t *testing.T, n node) {
 	n.event(t, many, "ask for ReadWriteOnce")
 }
 
+// namespace is Slipway's.
+const namespace = "slipway"
+
 // node is a node with storage, and a client of its API server.
 type node struct {
 	client.Client
@@ -228,7 +231,8 @@ func asComponent(t *testing.T, server *envtest.Environment, c client.Client, com
 
 func (n node) prepare(t *testing.T) {
 	t.Helper()
-	check(t, n.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}))
+	check(t, n.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: map[string]string{corev1.LabelHostname: "node-1"}}}))
+	check(t, n.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
 	check(t, n.Create(t.Context(), &hppv1beta1.HostPathProvisioner{
 		ObjectMeta: metav1.ObjectMeta{Name: "hpp"},
 		Spec: hppv1beta1.HostPathProvisionerSpec{StoragePools: []hppv1beta1.StoragePool{
@@ -250,7 +254,7 @@ func (n node) run(t *testing.T) (stop func()) {
 	done := make(chan error)
 	go func() {
 		done <- hostpath.Run(ctx, hostpath.Options{
-			NodeName: "node-1", KubeletRoot: n.root, HostRoot: "/", Config: n.own, Version: "test", Log: logr.Discard(),
+			NodeName: "node-1", Namespace: namespace, KubeletRoot: n.root, HostRoot: "/", Config: n.own, Version: "test", Log: logr.Discard(),
 		})
 	}()
 	stop = sync.OnceFunc(func() {

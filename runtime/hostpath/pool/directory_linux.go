@@ -44,9 +44,18 @@ func (p *Pool) RemoveDirectory(name string) error {
 	if err := checkDirectory(name); err != nil {
 		return err
 	}
-	held, err := p.draftProject(name)
+	info, err := p.root.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
-		return err
+		return fmt.Errorf("reading the directory %s of pool %s: %w", name, p.name, err)
+	}
+	var held Record
+	if info.IsDir() { // and not a link to one
+		if held, err = p.draftProject(name); err != nil {
+			return err
+		}
 	}
 	if err := p.remove(name); err != nil {
 		return err
