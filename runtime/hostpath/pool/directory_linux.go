@@ -19,19 +19,25 @@ func (p *Pool) MakeDirectory(name string, capacity int64) error {
 	if err := checkDirectory(name); err != nil {
 		return err
 	}
-	err := p.root.Mkdir(name, 0o700)
-	if err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("making the directory %s of pool %s: %w", name, p.name, err)
-	}
+	record := Record{Name: name, Capacity: capacity}
 	info, err := p.root.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		err = p.makeDirectory(name, &record, true)
+	case err != nil:
+		err = fmt.Errorf("reading the directory %s of pool %s: %w", name, p.name, err)
+	case !info.IsDir():
+		err = fmt.Errorf("making the directory %s of pool %s: something else has its name: remove it", name, p.name)
+	default:
+		err = p.limitAgain(name, capacity) // a crash may have come before
+	}
 	if err != nil {
-		return fmt.Errorf("reading the directory %s of pool %s: %w", name, p.name, err)
-	}
-	if !info.IsDir() {
-		return fmt.Errorf("making the directory %s of pool %s: something else has its name: remove it", name, p.name)
-	}
-	if _, err := p.restrict(name, Record{Name: name, Capacity: capacity}); err != nil {
 		return err
+	}
+	if !record.Subvolume {
+		if _, err := p.restrict(name, record); err != nil {
+			return err
+		}
 	}
 	if err := p.root.Chmod(name, 0o777); err != nil {
 		return fmt.Errorf("opening the directory %s of pool %s to its users: %w", name, p.name, err)
