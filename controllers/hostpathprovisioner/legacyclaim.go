@@ -40,7 +40,9 @@ func setupLegacyClaims(mgr ctrl.Manager) error {
 	return nil
 }
 
-func namesNode(object client.Object) bool { return object.GetAnnotations()[names.AnnotationProvisionOnNode] != "" }
+func namesNode(object client.Object) bool {
+	return object.GetAnnotations()[names.AnnotationProvisionOnNode] != ""
+}
 
 // all requests every claim that names a node: whether it is one of the provisioner's may have changed.
 func (r *legacyClaimReconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {

@@ -101,7 +101,9 @@ func templateDiffers(t *testing.T, c client.Client) {
 	nodes(t, c)
 	object := create(t, c, "hpp", onClaims("fast", "san"))
 	held(t, c, "fast", "a")
-	change(t, c, func(spec *hppv1beta1.HostPathProvisionerSpec) { spec.StoragePools[0].PVCTemplate.StorageClassName = new("other") })
+	change(t, c, func(spec *hppv1beta1.HostPathProvisionerSpec) {
+		spec.StoragePools[0].PVCTemplate.StorageClassName = new("other")
+	})
 	condition(t, c, object, hppv1beta1.ConditionDegraded, "Conflict")
 	message := meta.FindStatusCondition(read(t, c, object).Status.Conditions, hppv1beta1.ConditionDegraded).Message
 	if !strings.Contains(message, "hpp-pool-fast-a has another storageClassName than the pvcTemplate of storage pool fast") {

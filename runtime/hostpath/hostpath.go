@@ -94,7 +94,10 @@ func Run(ctx context.Context, options Options) error {
 	group.Go(func() error { return known.while(ctx, hasPools, plugin.Serve) })
 	group.Go(func() error { return provision(ctx, options, client, d, counted) })
 	group.Go(func() error {
-		return known.while(ctx, hasLegacy, func(ctx context.Context) error { return provisionLegacy(ctx, options, client, known, counted) })
+		return known.while(ctx, hasLegacy, func(ctx context.Context) error {
+			provisionLegacy(ctx, options, client, known, counted)
+			return nil
+		})
 	})
 	group.Go(func() error {
 		return known.while(ctx, hasPools, func(ctx context.Context) error { return snapshot(ctx, options, d) })

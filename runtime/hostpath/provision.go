@@ -63,7 +63,7 @@ func provision(ctx context.Context, options Options, client kubernetes.Interface
 
 // provisionLegacy makes and removes the volumes of the provisioner before the driver until ctx ends. Without a directory
 // for them nothing is done about them: another program of that name may serve them.
-func provisionLegacy(ctx context.Context, options Options, client kubernetes.Interface, known *pools, counted metrics.Metrics) error {
+func provisionLegacy(ctx context.Context, options Options, client kubernetes.Interface, known *pools, counted metrics.Metrics) {
 	log := options.Log.WithName("legacy-provisioner")
 	ctx = klog.NewContext(ctx, log)
 	factory := informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(withoutManagers))
@@ -73,7 +73,6 @@ func provisionLegacy(ctx context.Context, options Options, client kubernetes.Int
 	factory.StartWithContext(ctx)
 	defer factory.Shutdown()
 	c.Run(ctx)
-	return nil
 }
 
 // newController returns what has p make and remove the volumes of a provisioner. It uses the informers of
