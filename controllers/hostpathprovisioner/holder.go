@@ -1,6 +1,7 @@
 package hostpathprovisioner
 
 import (
+	"cmp"
 	"maps"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -106,7 +107,7 @@ func (h holder) pod(pull corev1.PullPolicy, image string) corev1.PodSpec {
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
 		Containers: []corev1.Container{{
-			Name: containerHolder, Image: image, ImagePullPolicy: pull,
+			Name: containerHolder, Image: image, ImagePullPolicy: cmp.Or(pull, corev1.PullIfNotPresent),
 			Command: []string{"/slipway", "hold"},
 			Env:     []corev1.EnvVar{{Name: "GOMEMLIMIT", Value: "24MiB"}},
 			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
