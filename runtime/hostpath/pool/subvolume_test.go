@@ -70,7 +70,7 @@ func TestVolumesOnBtrfsAreHeldToTheirSizes(t *testing.T) {
 	for _, name := range []string{"before", "held", "clone"} {
 		check(t, p.DeleteVolume(name))
 	}
-	left, err := filepath.Glob(filepath.Join(dir, "*"))
+	left, err := filepath.Glob(filepath.Join(dir, "[^.]*"))
 	if check(t, err); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
