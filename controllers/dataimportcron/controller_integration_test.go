@@ -73,9 +73,7 @@ func start(t *testing.T) *world {
 	w.config = apiserver.Start(t, apiserver.Only(t, "../hyperconverged/components/crds", "cdi.kubevirt.io", "snapshot.storage.k8s.io")...)
 	w.begin()
 	t.Cleanup(func() { w.stop() })
-	var err error
-	w.Client, err = client.New(w.config, client.Options{Scheme: scheme.New()})
-	w.must(err)
+	w.Client = apiserver.Player(t, w.config)
 	w.server = httptest.NewServer(w)
 	t.Cleanup(w.server.Close)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "images-"}}

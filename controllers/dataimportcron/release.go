@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
@@ -40,9 +41,14 @@ func (r *Reconciler) releaseClaim(ctx context.Context, s *scope) error {
 	if s.dv == nil {
 		return r.discard(ctx, s.claim)
 	}
-	log.FromContext(ctx).Info("Deleting an import that is kept as a snapshot", "DataVolume", s.dv.Name)
-	if err := r.Delete(ctx, s.dv, client.Preconditions{UID: &s.dv.UID}); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting DataVolume %s, which is kept as a snapshot: %w", s.dv.Name, err)
+	return r.discardImport(ctx, s.dv)
+}
+
+// discardImport deletes the DataVolume of an import, and with it the claim.
+func (r *Reconciler) discardImport(ctx context.Context, dv *cdiv1.DataVolume) error {
+	log.FromContext(ctx).Info("Deleting an import that is kept as a snapshot", "DataVolume", dv.Name)
+	if err := r.Delete(ctx, dv, client.Preconditions{UID: &dv.UID}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting DataVolume %s, which is kept as a snapshot: %w", dv.Name, err)
 	}
 	return nil
 }

@@ -54,8 +54,7 @@ func start(t *testing.T) *world {
 			t.Error(err)
 		}
 	})
-	w.Client, err = client.New(config, client.Options{Scheme: scheme.New()})
-	w.must(err)
+	w.Client = apiserver.Player(t, config)
 	return w
 }
 

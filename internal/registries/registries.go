@@ -103,8 +103,11 @@ func (s Settings) allowed(system *types.SystemContext, own Place) ([]Place, erro
 // a port is one of all ports of the host; each of them is another registry, with another's images and passwords.
 func registryOf(system *types.SystemContext, image reference.Named) (*sysregistriesv2.Registry, error) {
 	registry, err := sysregistriesv2.FindRegistry(system, image.Name())
-	if err != nil || registry == nil {
-		return nil, err
+	if err != nil {
+		return nil, fmt.Errorf("looking for the registry of image %s: %w", image, err)
+	}
+	if registry == nil {
+		return nil, nil //nolint:nilnil // none is named
 	}
 	domain := reference.Domain(image)
 	host, _, _ := strings.Cut(registry.Prefix, "/")

@@ -82,6 +82,11 @@ func (c *claim) suits() error {
 	default:
 		return nil // and so it takes whatever is sent
 	}
+	return c.takes(content)
+}
+
+// takes errs when a claim that takes uploads is for files and an image is sent, or the other way round.
+func (c *claim) takes(content cdiv1.DataVolumeContentType) error {
 	switch {
 	case c.archive != "" && content != cdiv1.DataVolumeArchive:
 		return fmt.Errorf(takesImage, c.title())
