@@ -3,6 +3,7 @@
 package dataimportcron_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -29,6 +30,7 @@ func (w *world) profile(format cdiv1.DataImportCronSourceFormat, snapshots strin
 	if err := w.Get(w.t.Context(), client.ObjectKey{Name: class}, profile); apierrors.IsNotFound(err) {
 		profile.Name = class
 		w.must(w.Create(w.t.Context(), profile))
+		w.t.Cleanup(func() { w.must(w.Delete(context.Background(), profile)) }) // it is no namespace's
 	} else {
 		w.must(err)
 	}
