@@ -10,7 +10,7 @@ require (
 	github.com/diskfs/go-diskfs v1.9.4 // cloud-init discs: ISO 9660 with Rock Ridge
 	github.com/fsnotify/fsnotify v1.9.0 // sockets and folders are watched, not polled
 	github.com/go-jose/go-jose/v4 v4.1.4 // tokens of uploads: JSON Web Tokens, signed with PS256
-	github.com/google/go-containerregistry v0.22.1 // hack: writes image archives without a daemon
+	github.com/google/go-containerregistry v0.22.1 // digests of tags in registries; hack: writes image archives without a daemon
 	github.com/google/nftables v0.3.0 // masquerade rules in pods, without the nft program
 	github.com/gorilla/websocket v1.5.4-0.20250319132907-e064f32e3674 // consoles and screens of VMs, in the version of client-go
 	github.com/hashicorp/go-multierror v1.1.1
@@ -51,6 +51,7 @@ require (
 )
 
 require (
+	github.com/BurntSushi/toml v1.5.0 // registries.conf, of which nothing may be passed over
 	github.com/docker/distribution v2.8.3+incompatible // errors of registries, in the types that containers/image gives them
 	github.com/evanphx/json-patch/v5 v5.9.11 // the jsonpatch annotations of HyperConverged
 	github.com/go-logr/logr v1.4.3 // the logger of controller-runtime
@@ -79,7 +80,6 @@ require (
 require (
 	cel.dev/expr v0.25.2 // indirect
 	cloud.google.com/go/compute/metadata v0.9.0 // indirect
-	github.com/BurntSushi/toml v1.5.0 // indirect
 	github.com/Masterminds/semver/v3 v3.4.0 // indirect
 	github.com/VividCortex/ewma v1.2.0 // indirect
 	github.com/acarl005/stripansi v0.0.0-20180116102854-5a71ef0e047d // indirect

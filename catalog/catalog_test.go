@@ -2,12 +2,18 @@ package catalog
 
 import (
 	"bytes"
+	"fmt"
 	"io/fs"
+	"os"
 	"path"
+	"slices"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"kubevirt.io/api/instancetype/v1beta1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-vm/slipway/catalog/declare"
@@ -116,6 +122,47 @@ func TestFilesAreGenerated(t *testing.T) {
 			if got, err := fs.ReadFile(Types(), path.Join(folder, name)); err != nil || !bytes.Equal(got, want) {
 				t.Errorf("%s/%s is not up to date (%v): go run ./hack/generate", folder, name, err)
 			}
+		}
+	}
+}
+
+// Each boot image has its line in the docs, and suits an instance type and a preference that there are.
+func TestBootSources(t *testing.T) {
+	page, err := os.ReadFile("../docs/bootsources.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := map[string]bool{}
+	for _, document := range slices.Concat(documents(t, "instancetypes"), documents(t, "preferences")) {
+		object := &metav1.PartialObjectMetadata{}
+		if err := yaml.Unmarshal(document, object); err != nil {
+			t.Fatal(err)
+		}
+		there[object.Name] = true
+	}
+	paths, err := fs.Glob(BootSources(), "bootsources/*.yaml")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("%v, %v", paths, err)
+	}
+	for _, p := range paths {
+		content, err := fs.ReadFile(BootSources(), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cron := &cdiv1.DataImportCron{}
+		if err := yaml.UnmarshalStrict(content, cron); err != nil {
+			t.Fatalf("%s: %v", p, err)
+		}
+		spec := cron.Spec.Template.Spec
+		size := spec.Storage.Resources.Requests[corev1.ResourceStorage]
+		preference := cron.Labels["instancetype.kubevirt.io/default-preference"]
+		line := fmt.Sprintf("| `%s` | `%s` | `%s` | %s | `%s` |", cron.Name, cron.Spec.ManagedDataSource,
+			strings.TrimPrefix(*spec.Source.Registry.URL, "docker://"), size.String(), preference)
+		if !strings.Contains(string(page), line) {
+			t.Errorf("docs/bootsources.md lacks the line\n%s", line)
+		}
+		if !there[preference] || !there[cron.Labels["instancetype.kubevirt.io/default-instancetype"]] {
+			t.Errorf("%s: labels %v name what is not there", p, cron.Labels)
 		}
 	}
 }

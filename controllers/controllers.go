@@ -80,7 +80,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		datasource.SetupWithManager(mgr, datasource.Options{}),
 		cdiconfig.SetupWithManager(mgr),
 		storageprofile.SetupWithManager(mgr),
-		dataimportcron.SetupWithManager(mgr),
+		dataimportcron.SetupWithManager(mgr, options.Namespace),
 		populator.SetupWithManager(mgr),
 		hostpathprovisioner.SetupWithManager(mgr, hostpathprovisioner.Options{Version: options.Version}),
 		volumesnapshot.SetupWithManager(mgr, volumesnapshot.Options{WhereServed: func(snapshots ctrl.Manager) error {
@@ -99,6 +99,8 @@ func whereSnapshotsAreServed(snapshots, mgr ctrl.Manager) error {
 	return errors.Join(
 		hostpathprovisioner.SetupSnapshotClass(snapshots),
 		storageprofile.SetupSnapshotClasses(snapshots),
+		datavolume.SetupSnapshots(snapshots, mgr),
+		datasource.SetupSnapshots(snapshots, mgr),
 		virtualmachinesnapshot.SetupWithManager(snapshots, mgr),
 		virtualmachinerestore.SetupWithManager(snapshots, mgr),
 		virtualmachineclone.SetupWithManager(snapshots, mgr),

@@ -15,6 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
 	"github.com/slipway-vm/slipway/importer"
 	"github.com/slipway-vm/slipway/importer/source"
 	"github.com/slipway-vm/slipway/importer/target"
@@ -160,7 +163,7 @@ func doImport(t *testing.T, url string, change func(*importer.Options)) imported
 	if change != nil {
 		change(&options)
 	}
-	result, err := importer.Run(context.Background(), options, nil)
+	result, err := importer.Run(ctrllog.IntoContext(context.Background(), logr.Discard()), options, nil)
 	return imported{result, err, path}
 }
 

@@ -3,6 +3,7 @@
 package importer
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +19,7 @@ import (
 
 // Options describe one import.
 type Options struct {
-	// Source is the file on a web server, Registry the image, Stream an image that is sent; without
+	// Source is the file on a web server, Registry the image, Stream the file that is sent; without
 	// any of them the disk is blank.
 	Source   *source.Options
 	Registry *source.RegistryOptions
@@ -38,6 +39,8 @@ type Options struct {
 // job is one import under way.
 type job struct {
 	options  Options
+	rest     []source.Place // where a registry's image is looked for next
+	before   error          // why it was not read from the places before
 	disk     *target.Disk
 	tree     *digest.Tree
 	http     *source.HTTP
@@ -63,7 +66,7 @@ func Run(ctx context.Context, options Options, progress *Progress) (transfer.Res
 		if j.disk != nil {
 			err = errors.Join(err, j.disk.Abort())
 		}
-		return transfer.Result{}, err
+		return j.elsewhere(ctx, err)
 	}
 	if !options.Archive {
 		j.result.Digest = j.tree.Sum(j.result.DiskSize)
@@ -85,7 +88,7 @@ func (j *job) run(ctx context.Context) (err error) {
 	}
 	switch {
 	case j.options.Stream != nil:
-		err = j.fromSender(ctx)
+		err = j.fromSender(ctx, func(stream *bufio.Reader) error { return j.unpack(ctx, stream, j.options.Stream.Size) })
 	case j.options.Registry != nil:
 		err = j.fromRegistry(ctx)
 	case j.options.Source != nil:

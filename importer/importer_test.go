@@ -158,3 +158,28 @@ func TestEarlierRemainsAreOverwritten(t *testing.T) {
 		}
 	}).wantDisk(t, newDisk(), diskSize)
 }
+
+// What somebody may have put onto a volume before leads nowhere, and its room is the new disk's.
+func TestWhatAVolumeHeldBeforeIsReplaced(t *testing.T) {
+	raw := writeFile(t, "disk.raw", newDisk())
+	url := serve(t, filepath.Dir(raw)).URL
+	pack(t, qcow2(t, raw, raw+".qcow2"), raw+".qcow2.gz", "gzip", "-1c") // needs a scratch file
+	mine := writeFile(t, "mine", []byte("not of the volume"))
+	doImport(t, url+"/disk.raw", func(o *importer.Options) {
+		if err := os.Symlink("/dev/null", o.Target.Path); err != nil {
+			t.Fatal(err)
+		}
+	}).wantDisk(t, newDisk(), diskSize)
+	for _, name := range []string{"disk.raw", "disk.raw.qcow2.gz"} {
+		doImport(t, url+"/"+name, func(o *importer.Options) {
+			for _, suffix := range []string{"", ".partial", ".scratch"} {
+				if err := os.Symlink(mine, o.Target.Path+suffix); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}).wantDisk(t, newDisk(), diskSize)
+		if got, err := os.ReadFile(mine); err != nil || string(got) != "not of the volume" {
+			t.Errorf("%s was written where a link leads: %d bytes, %v", name, len(got), err)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,6 +31,9 @@ type PodOptions struct {
 	Headers    []string
 	CertDir    string
 	SkipVerify bool
+	// From are where the image of a registry is looked for, as docker://host/name:tag, in this order; empty for
+	// URL alone. InsecureFrom are those of them whose certificates are not checked.
+	From, InsecureFrom []string
 	// BytesPerSecond is how much is downloaded at most; 0 is no limit.
 	BytesPerSecond int64
 	// CredentialsDir holds the files accessKeyId and secretKey, and sessionToken of temporary
@@ -90,6 +94,9 @@ func run(ctx context.Context, options PodOptions, progress *Progress) (transfer.
 // source reads credentials and secret headers from their mounts.
 func (o PodOptions) source() (source.Options, error) {
 	from := source.Options{URL: o.URL, Headers: o.Headers, CertDir: o.CertDir, SkipVerify: o.SkipVerify, BytesPerSecond: o.BytesPerSecond}
+	if len(o.From) > 0 {
+		return from, transfer.Errorf(transfer.BadRequest, "only an image of a registry is looked for in several places; the URL does not begin with %s", source.SchemeDocker)
+	}
 	if o.Architecture != "" {
 		return from, transfer.Errorf(transfer.BadRequest, "an architecture chooses among images of a registry; the URL does not begin with %s", source.SchemeDocker)
 	}
@@ -115,6 +122,9 @@ func (o PodOptions) registry() (source.RegistryOptions, error) {
 	from := source.RegistryOptions{URL: o.URL, Architecture: o.Architecture, CertDir: o.CertDir, SkipVerify: o.SkipVerify, BytesPerSecond: o.BytesPerSecond}
 	if o.Checksum != "" || len(o.Headers) > 0 || o.SecretHeadersDir != "" {
 		return from, transfer.Errorf(transfer.BadRequest, "an image of a registry takes no checksum and no headers; name it by its digest: docker://host/name@sha256:…")
+	}
+	for _, address := range o.From {
+		from.Places = append(from.Places, source.Place{URL: address, SkipVerify: slices.Contains(o.InsecureFrom, address)})
 	}
 	var err error
 	from.Username, from.Password, err = o.login()

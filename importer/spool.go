@@ -2,6 +2,7 @@ package importer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -27,7 +28,11 @@ type spool struct {
 
 // newSpool makes a spool at path, whose name is gone at once, so that nothing is left of it.
 func newSpool(path string) (*spool, error) {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	err := os.Remove(path) // an earlier attempt's; of a link itself, not what it leads to
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, transfer.Errorf(transfer.TargetFailed, "removing an earlier scratch file: %w", err)
+	}
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, transfer.Errorf(transfer.TargetFailed, "making a scratch file: %w", err)
 	}

@@ -10,23 +10,23 @@ import (
 	"github.com/slipway-vm/slipway/internal/transfer"
 )
 
-// Stream is an image that somebody sends: it comes once, in order.
+// Stream is an image, or an archive, that somebody sends: it comes once, in order.
 type Stream struct {
 	io.Reader
 	// Size is that of the file in bytes, -1 when nobody said it.
 	Size int64
 }
 
-// fromSender reads what is sent, from its first byte to its last.
-func (j *job) fromSender(ctx context.Context) error {
+// fromSender has read read what is sent, and hears it to its last byte.
+func (j *job) fromSender(ctx context.Context, read func(*bufio.Reader) error) error {
 	sent := &sent{from: j.options.Stream.Reader, size: j.options.Stream.Size}
 	if sent.size == 0 {
-		return transfer.Errorf(transfer.WrongFormat, "nothing was sent; send a disk image")
+		return transfer.Errorf(transfer.WrongFormat, "nothing was sent; send a disk image, or the archive where the claim takes files")
 	}
 	j.progress.follow(func() transfer.Progress {
 		return transfer.Progress{Done: sent.count.Load(), Total: max(sent.size, 0)}
 	})
-	err := j.unpack(ctx, bufio.NewReaderSize(sent, streamBuffer), sent.size)
+	err := read(bufio.NewReaderSize(sent, streamBuffer))
 	if err == nil {
 		err = sent.drain(ctx)
 	}

@@ -15,8 +15,8 @@ import (
 
 // fillDirectory unpacks a tar archive into the volume's directory.
 func (j *job) fillDirectory(ctx context.Context) error {
-	if j.options.Source == nil {
-		return transfer.Errorf(transfer.BadRequest, "an archive needs a URL to come from")
+	if j.options.Source == nil && j.options.Stream == nil {
+		return transfer.Errorf(transfer.BadRequest, "an archive needs a URL to come from, or somebody who sends it")
 	}
 	tree, err := archive.Begin(j.options.Target.Path)
 	if err != nil {
@@ -38,6 +38,9 @@ func (j *job) fillTree(ctx context.Context, tree *archive.Tree) error {
 	room, err := target.Room(j.options.Target.Path, j.options.Target.Size)
 	if err != nil {
 		return fmt.Errorf("opening the volume: %w", err)
+	}
+	if j.options.Stream != nil {
+		return j.fromSender(ctx, func(stream *bufio.Reader) error { return j.unpackTree(ctx, stream, tree, room) })
 	}
 	return j.fromHTTP(ctx, func(ctx context.Context) error {
 		return j.stream(ctx, func(stream *bufio.Reader) error { return j.unpackTree(ctx, stream, tree, room) })

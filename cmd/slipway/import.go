@@ -40,6 +40,8 @@ unpacks a tar archive into a directory. One pass, in bounded memory.`,
 	flags.StringArrayVar(&o.Headers, "header", nil, "extra HTTP header \"Name: value\"; may be repeated")
 	flags.StringVar(&o.CertDir, "cert-dir", "", "directory with PEM certificates of further authorities")
 	flags.BoolVar(&o.SkipVerify, "insecure-skip-verify", false, "take any certificate")
+	flags.StringArrayVar(&o.From, "from", nil, "where the container image is looked for, as docker://host/name:tag; may be repeated: the first that gives it (default: at --url)")
+	flags.StringArrayVar(&o.InsecureFrom, "insecure-from", nil, "an address of --from whose registry's certificate is not checked; may be repeated")
 	flags.Int64Var(&o.BytesPerSecond, "bytes-per-second", 0, "how much is downloaded at most; 0 is no limit")
 	flags.StringVar(&o.CredentialsDir, "credentials-dir", "", "directory with the files accessKeyId and secretKey (s3: also sessionToken; gcs: credentials.json)")
 	flags.StringVar(&o.SecretHeadersDir, "secret-headers-dir", "", "directory with a directory of header files for each Secret")

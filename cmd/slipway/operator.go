@@ -23,6 +23,7 @@ func newOperatorCommand() *cobra.Command {
 		Version:       version,
 		Bundles:       bundles(),
 		Sizes:         catalog.Types(),
+		BootSources:   catalog.BootSources(),
 	}
 	base := 0
 	command := &cobra.Command{

@@ -22,7 +22,8 @@ func newUploadServerCommand() *cobra.Command {
 		Use:   "upload-server",
 		Short: "Fills a volume with a disk image that is sent to it",
 		Long: `Takes one disk image from cdi-uploadproxy, of any of the formats that "slipway import" reads, writes it to a block device
-or a disk file as it comes, and ends. One pass, in bounded memory.`,
+or a disk file as it comes, and ends. With --archive it takes a tar archive and unpacks it into a directory. One pass, in
+bounded memory.`,
 		Example: `  slipway upload-server --cert-dir ./certs --target ./disk.img --size 21474836480`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -33,7 +34,8 @@ or a disk file as it comes, and ends. One pass, in bounded memory.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.Import.Target.Path, "target", "", "block device, or the file of the disk")
+	flags.BoolVar(&o.Import.Archive, "archive", false, "what is sent is a tar archive, to unpack into the directory --target")
+	flags.StringVar(&o.Import.Target.Path, "target", "", "block device, or the file of the disk; with --archive a directory")
 	flags.Int64Var(&o.Import.Target.Size, "size", 0, "size of the disk in bytes; 0 is the image's own")
 	flags.BoolVar(&o.Import.Target.Preallocate, "preallocate", false, "reserve the disk's full size")
 	flags.StringVar(&o.Import.ScratchDir, "scratch", "", "directory for an image that cannot be read in order (default: beside the disk's file)")

@@ -18,6 +18,7 @@ import (
 
 	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -34,15 +35,13 @@ import (
 	"github.com/slipway-vm/slipway/controllers/datavolume"
 	"github.com/slipway-vm/slipway/controllers/hyperconverged/components"
 	"github.com/slipway-vm/slipway/controllers/hyperconverged/render"
+	"github.com/slipway-vm/slipway/controllers/populator"
 	"github.com/slipway-vm/slipway/controllers/subresource"
-	"github.com/slipway-vm/slipway/importer"
-	"github.com/slipway-vm/slipway/importer/target"
 	"github.com/slipway-vm/slipway/importer/uploadproxy"
-	"github.com/slipway-vm/slipway/importer/uploadserver"
 	"github.com/slipway-vm/slipway/internal/digest"
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/population"
 	"github.com/slipway-vm/slipway/internal/scheme"
-	"github.com/slipway-vm/slipway/internal/upload"
 	"github.com/slipway-vm/slipway/tests/fixture/apiserver"
 	"github.com/slipway-vm/slipway/tests/fixture/need"
 )
@@ -62,7 +61,7 @@ type yard struct {
 	server string // where the upload server is
 	user   string // kubeconfig of somebody who may edit the namespace shop
 	guest  string // kubeconfig of somebody who may only look
-	disk   string
+	volume string // what upload servers write to
 }
 
 // TestImageUpload runs virtctl image-upload against real programs.
@@ -100,13 +99,45 @@ func TestImageUpload(t *testing.T) {
 	if claim.Annotations[names.AnnotationDigest] != sum || claim.Labels["instancetype.kubevirt.io/default-preference"] != "debian" {
 		t.Errorf("the claim is %v %v, want digest %s", claim.Annotations, claim.Labels, sum)
 	}
-	if written, err := os.ReadFile(y.disk); err != nil || !bytes.Equal(written, raw) {
+	if written, err := os.ReadFile(filepath.Join(y.volume, "disk.img")); err != nil || !bytes.Equal(written, raw) {
 		t.Errorf("the disk is another one: %v", err)
 	}
 	if _, err := y.virtctl(t, y.user, line); err == nil || !strings.Contains(err.Error(), "already successfully") {
 		t.Errorf("the second time: %v", err)
 	}
 	y.refusesTokens(t)
+	y.takesArchive(t)
+}
+
+// takesArchive sends files to a claim that no DataVolume has.
+func (y *yard) takesArchive(t *testing.T) {
+	t.Helper()
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "ramp"), []byte("a slipway is a ramp\n"), 0o600))
+	if out, err := exec.Command("tar", "-C", dir, "-czf", filepath.Join(dir, "files.tar.gz"), "ramp").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	line := fmt.Sprintf("image-upload pvc files --size=16Mi --storage-class=fast --archive-path=%s --uploadproxy-url=%s", filepath.Join(dir, "files.tar.gz"), y.proxy)
+	out, err := y.virtctl(t, y.user, line)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, want := range []string{"PersistentVolumeClaim shop/files created", "Waiting for PVC files upload pod to be ready...", "files.tar.gz completed successfully"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("it does not say %q:\n%s", want, out)
+		}
+	}
+	if written, err := os.ReadFile(filepath.Join(y.volume, "ramp")); err != nil || string(written) != "a slipway is a ramp\n" {
+		t.Errorf("the file is another one: %q, %v", written, err)
+	}
+	claim := &corev1.PersistentVolumeClaim{}
+	must(t, y.Get(t.Context(), client.ObjectKey{Namespace: shop, Name: "files"}, claim))
+	if population.Awaited(claim) || len(claim.OwnerReferences) > 0 || claim.Annotations["cdi.kubevirt.io/storage.contentType"] != "archive" {
+		t.Errorf("the claim is %+v", claim.ObjectMeta)
+	}
+	if _, err := y.virtctl(t, y.user, line); err == nil || !strings.Contains(err.Error(), "already successfully") {
+		t.Errorf("the second time: %v", err)
+	}
 }
 
 // refusesTokens asks for tokens that are not given, and shows one where it is of no use any more.
@@ -149,13 +180,12 @@ func (y *yard) refusesTokens(t *testing.T) {
 func startYard(t *testing.T) *yard {
 	t.Helper()
 	ctrl.SetLogger(klog.Background())
-	y := &yard{Aggregating: apiserver.StartAggregating(t, "../../controllers/hyperconverged/components/crds"), server: freePlace(t), disk: filepath.Join(t.TempDir(), "disk.img")}
-	var err error
-	y.Client, err = client.New(y.Config, client.Options{Scheme: scheme.New()})
-	must(t, err)
+	y := &yard{Aggregating: apiserver.StartAggregating(t, "../../controllers/hyperconverged/components/crds"), server: freePlace(t), volume: t.TempDir()}
+	y.Client = apiserver.Player(t, y.Config)
 	for _, name := range []string{installed, shop} {
 		must(t, y.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 	}
+	must(t, y.Create(t.Context(), &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast"}, Provisioner: "csi.example.com"}))
 	must(t, y.Create(t.Context(), &virtv1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: installed, Name: names.KubeVirtName}})) // by which the installation is found
 	api, proxy := freePlace(t), freePlace(t)
 	y.proxy = "https://" + proxy
@@ -166,7 +196,7 @@ func startYard(t *testing.T) *yard {
 		return uploadproxy.Run(ctx, y.account(t, "cdi-uploadproxy"), uploadproxy.Options{
 			Namespace: installed, Address: proxy, HealthAddress: "0", MetricsAddress: "0",
 			Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
-				if address != "cdi-upload-disk.shop.svc:443" {
+				if !strings.HasPrefix(address, "cdi-upload-") || !strings.HasSuffix(address, ".shop.svc:443") {
 					return nil, fmt.Errorf("there is no %s", address)
 				}
 				return (&net.Dialer{}).DialContext(ctx, network, y.server)
@@ -175,6 +205,9 @@ func startYard(t *testing.T) *yard {
 	})
 	background(t, "kubelet", func(ctx context.Context) error { return y.playKubelet(ctx, t.TempDir()) })
 	y.user, y.guest = kubeconfig(t, y.bind(t, "jane", "kubevirt.io:edit")), kubeconfig(t, y.bind(t, "joe", "kubevirt.io:view"))
+	for _, role := range []string{"system:aggregate-to-edit", "system:aggregate-to-view"} { // Kubernetes' own of edit
+		must(t, y.give(t, "jane", role))
+	}
 	c := clientOf(t, y.user)
 	gomega.NewWithT(t).Eventually(func() error {
 		return c.Create(t.Context(), &cdiupload.UploadTokenRequest{ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: "t"}, Spec: cdiupload.UploadTokenRequestSpec{PvcName: "disk"}})
@@ -218,13 +251,18 @@ func (y *yard) account(t *testing.T, name string) *rest.Config {
 // bind gives a user a role in the namespace of the test.
 func (y *yard) bind(t *testing.T, name, role string) *rest.Config {
 	t.Helper()
-	binding := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": map[string]any{"namespace": shop, "name": name},
+	must(t, y.give(t, name, role))
+	return y.User(t, name, "system:authenticated")
+}
+
+// give lets user name have a role in the namespace of the test.
+func (y *yard) give(t *testing.T, name, role string) error {
+	t.Helper()
+	return y.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": map[string]any{"namespace": shop, "generateName": name + "-"},
 		"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
 		"subjects": []any{map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name}},
-	}}
-	must(t, y.Create(t.Context(), binding))
-	return y.User(t, name, "system:authenticated")
+	}})
 }
 
 func (y *yard) runAPI(t *testing.T, address string) {
@@ -246,84 +284,8 @@ func (y *yard) runController(t *testing.T) {
 	mgr, err := ctrl.NewManager(y.account(t, "virt-controller"), ctrl.Options{Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"}})
 	must(t, err)
 	must(t, datavolume.SetupWithManager(mgr, datavolume.Options{ImporterImage: "registry.local/slipway:test", Namespace: installed}))
+	must(t, populator.SetupWithManager(mgr))
 	background(t, "virt-controller", mgr.Start)
-}
-
-// playKubelet binds claims, and runs the program of the upload server's pod with what it was given.
-func (y *yard) playKubelet(ctx context.Context, dir string) error {
-	for served := false; ctx.Err() == nil; {
-		var claims corev1.PersistentVolumeClaimList
-		if err := y.List(ctx, &claims, client.InNamespace(shop)); err != nil {
-			return ended(ctx, err)
-		}
-		for n := range claims.Items {
-			if claim := &claims.Items[n]; claim.Status.Phase != corev1.ClaimBound {
-				claim.Status.Phase, claim.Status.Capacity = corev1.ClaimBound, claim.Spec.Resources.Requests
-				if err := y.Status().Update(ctx, claim); err != nil && !apierrors.IsConflict(err) {
-					return ended(ctx, err)
-				}
-			}
-		}
-		pod, secret := &corev1.Pod{}, &corev1.Secret{}
-		if !served && y.Get(ctx, client.ObjectKey{Namespace: shop, Name: "cdi-upload-disk"}, pod) == nil {
-			for _, volume := range pod.Spec.Volumes {
-				if volume.Secret != nil && y.Get(ctx, client.ObjectKey{Namespace: shop, Name: volume.Secret.SecretName}, secret) == nil {
-					served = true
-					if err := y.runPod(ctx, dir, secret); err != nil {
-						return ended(ctx, err)
-					}
-				}
-			}
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
-	return nil
-}
-
-// ended is err, unless the test is over.
-func ended(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
-}
-
-func (y *yard) runPod(ctx context.Context, dir string, secret *corev1.Secret) error {
-	for name, data := range secret.Data {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-			return err
-		}
-	}
-	if err := y.setPod(ctx, corev1.PodRunning, corev1.ConditionTrue, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}); err != nil {
-		return err
-	}
-	log := filepath.Join(dir, "termination-log")
-	err := uploadserver.Run(ctx, uploadserver.Options{
-		Import:  importer.Options{Target: target.Options{Path: y.disk, Size: uploadSize}},
-		Address: y.server, ProgressAddress: "localhost:0", Token: "t", CertDir: dir, Client: upload.ClientName, TerminationLog: log,
-	})
-	if err != nil {
-		return err
-	}
-	message, err := os.ReadFile(log)
-	if err != nil {
-		return err
-	}
-	return y.setPod(ctx, corev1.PodSucceeded, corev1.ConditionFalse, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: string(message)}})
-}
-
-func (y *yard) setPod(ctx context.Context, phase corev1.PodPhase, ready corev1.ConditionStatus, state corev1.ContainerState) error {
-	pod := &corev1.Pod{}
-	if err := y.Get(ctx, client.ObjectKey{Namespace: shop, Name: "cdi-upload-disk"}, pod); err != nil {
-		return err
-	}
-	pod.Status.Phase = phase
-	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "cdi-upload-server", State: state}}
-	return y.Status().Update(ctx, pod)
 }
 
 // virtctl runs the program with the words of line.

@@ -242,6 +242,7 @@ func TestBadDataVolumesAreRefused(t *testing.T) {
 		"a snapshot":            {`spec: {source: {snapshot: {name: a, namespace: prod}}, storage: {}}`, nil},
 		"a nameless snapshot":   {`spec: {source: {snapshot: {name: "", namespace: prod}}, storage: {}}`, []string{"spec.source.snapshot.name"}},
 		"an archive":            {strings.Replace(good, "storage:", "contentType: archive, storage:", 1), nil},
+		"an archive that comes": {`spec: {contentType: archive, source: {upload: {}}, storage: {resources: {requests: {storage: 1Gi}}}}`, nil},
 		"an archive of nothing": {`spec: {contentType: archive, source: {blank: {}}, storage: {resources: {requests: {storage: 1Gi}}}}`, []string{"spec.contentType"}},
 		"an archive on a device": {strings.Replace(good, "storage: {", "contentType: archive, preallocation: true, storage: {volumeMode: Block, ", 1),
 			[]string{"spec.storage.volumeMode", "spec.preallocation"}},

@@ -42,6 +42,7 @@ func TestBadDataImportCronsAreRefusedWithThePath(t *testing.T) {
 		"a blank disk":                  {`{http: {url: "https://example.com/disk.qcow2"}}`, "{blank: {}}", []string{"spec.template.spec.source"}},
 		"a DataSource as source":        {`source: {http: {url: "https://example.com/disk.qcow2"}}`, "sourceRef: {kind: DataSource, name: a}", []string{"spec.template.spec.sourceRef"}},
 		"no URL":                        {"https://example.com/disk.qcow2", "ftp://example.com", []string{source + "http.url"}},
+		"an image of a registry":        {`{http: {url: "https://example.com/disk.qcow2"}}`, `{registry: {url: "docker://example.com/disk:1", certConfigMap: authorities}}`, nil},
 		"a Secret":                      {`disk.qcow2"`, `disk.qcow2", secretRef: login`, []string{source + "http.secretRef"}},
 		"headers of Secrets":            {`disk.qcow2"`, `disk.qcow2", secretExtraHeaders: [a]`, []string{source + "http.secretExtraHeaders"}},
 		"no size":                       {"{resources: {requests: {storage: 1Gi}}}", "{}", []string{"spec.template.spec.storage.resources.requests.storage"}},
@@ -78,10 +79,14 @@ func TestBadProfilesAndConfigurationsAreRefusedWithThePath(t *testing.T) {
 		{"/storageprofiles-validate", profile + "{}", nil},
 		{"/storageprofiles-validate", profile + "{claimPropertySets: [{accessModes: [ReadWriteMany], volumeMode: Block}], cloneStrategy: csi-clone, dataImportCronSourceFormat: pvc, snapshotClass: a}", nil},
 		{"/storageprofiles-validate", profile + "{claimPropertySets: [{accessModes: []}]}", []string{"spec.claimPropertySets[0].accessModes", "spec.claimPropertySets[0].volumeMode"}},
-		{"/storageprofiles-validate", profile + "{cloneStrategy: copy, dataImportCronSourceFormat: snapshot}", []string{"spec.cloneStrategy", "spec.dataImportCronSourceFormat"}},
+		{"/storageprofiles-validate", profile + "{cloneStrategy: snapshot, dataImportCronSourceFormat: snapshot}", nil},
+		{"/storageprofiles-validate", profile + "{cloneStrategy: copy, dataImportCronSourceFormat: raw}", []string{"spec.cloneStrategy", "spec.dataImportCronSourceFormat"}},
+		{"/storageprofiles-validate", profile + "{cloneStrategy: fast}", []string{"spec.cloneStrategy"}},
 		{"/cdis-validate", config + "{imagePullPolicy: IfNotPresent, uninstallStrategy: BlockUninstallIfWorkloadsExist, config: {featureGates: [HonorWaitForFirstConsumer], preallocation: true, podResourceRequirements: {limits: {memory: 1Gi}}}}", nil},
 		{"/cdis-validate", config + "{config: {importProxy: {HTTPProxy: a}}, infra: {deploymentReplicas: 2}}", []string{"spec.config.importProxy.HTTPProxy", "spec.infra.deploymentReplicas"}},
 		{"/cdis-validate", config + "{config: {featureGates: [DataVolumeClaimAdoption]}}", []string{"spec.config.featureGates[0]"}},
+		{"/cdis-validate", strings.Replace(config, "name: cdi", `name: cdi, annotations: {slipway-vm.github.io/registries-conf: "A b"}`, 1) + "{}", []string{"metadata.annotations[slipway-vm.github.io/registries-conf]"}},
+		{"/cdis-validate", strings.Replace(config, "name: cdi", "name: cdi, annotations: {slipway-vm.github.io/registries-conf: not-there-yet}", 1) + "{}", nil},
 		{"/cdis-validate", config + "{config: {filesystemOverhead: {global: \"1\"}}}", []string{"spec.config.filesystemOverhead.global"}},
 	} {
 		response := ask(t, c.path, []byte(c.object), nil, "jane")

@@ -36,7 +36,9 @@ func TestBadSourcesOfClaimsAreRefusedWithThePath(t *testing.T) {
 		{clones, clone + "{source: {apiGroup: v1, kind: PersistentVolumeClaim, name: golden}}", []string{"spec.source.apiGroup"}},
 		{clones, clone + "{source: {kind: DataVolume, name: golden}, preallocation: true}", []string{"spec.preallocation", "spec.source.kind"}},
 		{uploads, sent + "{contentType: kubevirt, preallocation: true}", nil},
-		{uploads, sent + "{contentType: archive}", []string{"spec.contentType", "spec.contentType"}},
+		{uploads, sent + "{contentType: archive}", nil},
+		{uploads, sent + "{contentType: archive, preallocation: true}", []string{"spec.preallocation"}},
+		{uploads, sent + "{contentType: iso}", []string{"spec.contentType"}},
 	} {
 		response := ask(t, c.path, []byte(c.object), nil, "jane")
 		if got := refusedPaths(response); response.Allowed != (c.want == nil) || !slices.Equal(got, c.want) {

@@ -37,6 +37,7 @@ import (
 	"github.com/slipway-vm/slipway/controllers/admission/vmclone"
 	"github.com/slipway-vm/slipway/controllers/cdiconfig"
 	"github.com/slipway-vm/slipway/controllers/instancetype"
+	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/rename"
 	"github.com/slipway-vm/slipway/internal/supported"
 )
@@ -45,7 +46,7 @@ import (
 // they ask for users' rights; namespace is Slipway's.
 func Handlers(reader client.Reader, reviews clone.Reviewer, namespace string, now func() time.Time) map[string]admission.Handler {
 	a := admitter{
-		resolver: instancetype.Resolver{Reader: reader}, namespace: namespace,
+		resolver: instancetype.Resolver{Reader: reader}, reader: reader, namespace: namespace,
 		clones: clone.Judge{Reader: reader, Reviews: reviews, Controller: "system:serviceaccount:" + namespace + ":virt-controller"},
 	}
 	return map[string]admission.Handler{
@@ -75,6 +76,7 @@ func Handlers(reader client.Reader, reviews clone.Reviewer, namespace string, no
 type admitter struct {
 	resolver  instancetype.Resolver
 	clones    clone.Judge
+	reader    client.Reader
 	namespace string
 }
 
@@ -285,7 +287,17 @@ func (a admitter) storageProfile(_ context.Context, r *review[cdiv1.StorageProfi
 	return storageprofile.Validate(&r.object.Spec, field.NewPath("spec")), nil
 }
 
-func (a admitter) cdi(_ context.Context, r *review[cdiv1.CDI]) (field.ErrorList, error) {
+func (a admitter) cdi(ctx context.Context, r *review[cdiv1.CDI]) (field.ErrorList, error) {
 	errs := supported.Unsupported(supported.CDI, r.raw)
-	return append(errs, cdiconfig.Validate(r.object.Spec.Config, field.NewPath("spec", "config"))...), nil
+	errs = append(errs, cdiconfig.Validate(r.object.Spec.Config, field.NewPath("spec", "config"))...)
+	var before client.Object
+	if r.old != nil {
+		before = r.old
+	}
+	problem, err := cdiconfig.CheckRegistries(ctx, a.reader, a.namespace, r.object, before)
+	if problem != nil && !errors.Is(problem, cdiconfig.ErrNoConfigMap) {
+		path := field.NewPath("metadata", "annotations").Key(names.AnnotationRegistries)
+		errs = append(errs, field.Invalid(path, r.object.Annotations[names.AnnotationRegistries], problem.Error()))
+	}
+	return errs, err
 }

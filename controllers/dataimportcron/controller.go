@@ -16,21 +16,27 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/slipway-vm/slipway/internal/registries"
 	"github.com/slipway-vm/slipway/internal/steps"
 )
 
 // poller asks a source which image it has.
 type poller interface {
 	// digest returns the digest of the image that cron's template would import now, as sha256:….
-	// The registries that insecure names are asked without a check of their certificates.
-	digest(ctx context.Context, cron *cdiv1.DataImportCron, insecure []string) (string, error)
+	// An image is looked for where settings say.
+	digest(ctx context.Context, cron *cdiv1.DataImportCron, settings registries.Settings) (string, error)
 }
 
 // Reconciler keeps DataSources on the newest images of DataImportCrons.
 type Reconciler struct {
 	client.Client
+
+	// live reads past the cache: ConfigMaps, and snapshots, a kind that a cluster may not have. Namespace is Slipway's.
+	live      client.Reader
+	namespace string
 
 	events events.EventRecorder
 	source poller
@@ -39,14 +45,14 @@ type Reconciler struct {
 	now    func() time.Time
 }
 
-// SetupWithManager adds the controller to mgr.
-func SetupWithManager(mgr ctrl.Manager) error {
-	return setup(mgr, &sources{live: mgr.GetAPIReader(), allowed: public}, time.Now)
+// SetupWithManager adds the controller to mgr; namespace is Slipway's.
+func SetupWithManager(mgr ctrl.Manager, namespace string) error {
+	return setup(mgr, namespace, &sources{live: mgr.GetAPIReader(), allowed: public}, time.Now)
 }
 
-func setup(mgr ctrl.Manager, source poller, now func() time.Time) error {
+func setup(mgr ctrl.Manager, namespace string, source poller, now func() time.Time) error {
 	r := &Reconciler{
-		Client: mgr.GetClient(), events: mgr.GetEventRecorder("dataimportcron-controller"), source: source,
+		Client: mgr.GetClient(), live: mgr.GetAPIReader(), namespace: namespace, events: mgr.GetEventRecorder("dataimportcron-controller"), source: source,
 		limit: flowcontrol.NewTokenBucketRateLimiter(pollsPerSecond, pollBurst), now: now,
 	}
 	labelled := handler.EnqueueRequestsFromMapFunc(cronOf)
@@ -56,6 +62,7 @@ func setup(mgr ctrl.Manager, source poller, now func() time.Time) error {
 		Watches(&cdiv1.DataVolume{}, labelled).
 		Watches(&corev1.PersistentVolumeClaim{}, labelled).
 		Watches(&cdiv1.DataSource{}, labelled).
+		Watches(&cdiv1.StorageProfile{}, handler.EnqueueRequestsFromMapFunc(r.everyCron)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4}). // each may wait for a server
 		Complete(r)
 	if err != nil {
@@ -73,16 +80,35 @@ func cronOf(_ context.Context, object client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: name}}}
 }
 
+// everyCron requests all DataImportCrons: what they keep may have changed with a StorageProfile.
+func (r *Reconciler) everyCron(ctx context.Context, _ client.Object) []reconcile.Request {
+	var all cdiv1.DataImportCronList
+	if err := r.List(ctx, &all); err != nil {
+		log.FromContext(ctx).Error(err, "Listing DataImportCrons failed")
+		return nil
+	}
+	requests := make([]reconcile.Request, 0, len(all.Items))
+	for i := range all.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
+	}
+	return requests
+}
+
 // steps are done in this order in every pass: nothing is done for a DataSource that is
-// another's; what was imported is noted before anything older goes; a new import begins last.
+// another's; the DataSource names what was imported before anything older goes, and before the
+// claim goes of which there is a snapshot; a new import begins last. What was there before gets its owner when it
+// is known that it stays.
 func (r *Reconciler) steps() []func(context.Context, *scope) error {
 	return []func(context.Context, *scope) error{
 		r.refuseRival,
 		r.poll,
+		r.takeSnapshot,
 		r.noteUse,
-		r.collectGarbage,
 		r.ensureDataSource,
+		r.releaseClaim,
+		r.collectGarbage,
 		r.startImport,
+		r.ownImports,
 	}
 }
 

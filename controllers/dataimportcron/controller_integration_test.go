@@ -7,18 +7,22 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	controllerconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -32,6 +36,11 @@ import (
 	"github.com/slipway-vm/slipway/tests/fixture/apiserver"
 )
 
+// server is of all these tests, each of which has a namespace of it.
+var server apiserver.Shared
+
+func TestMain(m *testing.M) { os.Exit(server.Run(m)) }
+
 // world is an API server with the controllers, an image server, and a clock. The tests play kubelet, storage and
 // garbage collector.
 type world struct {
@@ -39,6 +48,8 @@ type world struct {
 	t         *testing.T
 	namespace string
 	server    *httptest.Server
+	config    *rest.Config
+	stop      func()
 
 	mu      sync.Mutex
 	now     time.Time
@@ -66,32 +77,41 @@ func (w *world) ServeHTTP(answer http.ResponseWriter, _ *http.Request) {
 func start(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, now: time.Now(), version: "one"}
-	config := apiserver.Start(t, "../hyperconverged/components/crds")
-	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"},
-		Controller: controllerconfig.Controller{SkipNameValidation: new(true)},
-	})
-	w.must(err)
-	w.must(dataimportcron.SetupAnywhere(mgr, w.time))
-	w.must(datavolume.SetupWithManager(mgr, datavolume.Options{ImporterImage: "registry.local/slipway:test"}))
-	w.must(datasource.SetupWithManager(mgr, datasource.Options{}))
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- mgr.Start(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-	w.Client, err = client.New(config, client.Options{Scheme: scheme.New()})
-	w.must(err)
+	w.config = server.Start(t, apiserver.Only(t, "../hyperconverged/components/crds", "cdi.kubevirt.io", "snapshot.storage.k8s.io")...)
+	w.Client = apiserver.Player(t, w.config)
 	w.server = httptest.NewServer(w)
 	t.Cleanup(w.server.Close)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "images-"}}
 	w.must(w.Create(t.Context(), namespace))
 	w.namespace = namespace.Name
+	w.begin()
+	t.Cleanup(func() { w.stop() })
 	return w
+}
+
+// begin starts the controllers for the test's namespace, which stop ends.
+func (w *world) begin() {
+	w.t.Helper()
+	mgr, err := ctrl.NewManager(w.config, ctrl.Options{
+		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"},
+		Controller: controllerconfig.Controller{SkipNameValidation: new(true)},
+		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{w.namespace: {}, "slipway": {}}},
+	})
+	w.must(err)
+	w.must(dataimportcron.SetupAnywhere(mgr, "slipway", w.time))
+	w.must(datavolume.SetupWithManager(mgr, datavolume.Options{ImporterImage: "registry.local/slipway:test"}))
+	w.must(datasource.SetupWithManager(mgr, datasource.Options{}))
+	w.must(datasource.SetupSnapshots(mgr, mgr))
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	w.stop = func() {
+		cancel()
+		if err := <-ended; err != nil {
+			w.t.Error(err)
+		}
+		w.stop = func() {}
+	}
 }
 
 func (w *world) must(err error) {
@@ -116,7 +136,7 @@ func (w *world) until(what string, check func() bool) {
 
 func (w *world) all() string {
 	var text strings.Builder
-	for _, list := range []client.ObjectList{&cdiv1.DataImportCronList{}, &cdiv1.DataSourceList{}, &cdiv1.DataVolumeList{}, &corev1.PersistentVolumeClaimList{}} {
+	for _, list := range []client.ObjectList{&cdiv1.DataImportCronList{}, &cdiv1.DataSourceList{}, &cdiv1.DataVolumeList{}, &corev1.PersistentVolumeClaimList{}, &snapshotv1.VolumeSnapshotList{}} {
 		err := w.List(w.t.Context(), list, client.InNamespace(w.namespace))
 		data, encodeErr := yaml.Marshal(list)
 		fmt.Fprintf(&text, "--- %T %v %v\n%s", list, err, encodeErr, data)

@@ -4,10 +4,13 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/slipway-vm/slipway/internal/apply"
@@ -21,28 +24,81 @@ func (r *Reconciler) ensureDataSource(ctx context.Context, s *scope) error {
 	if s.source != nil && s.source.Labels[LabelCron] == "" {
 		return nil
 	}
-	wanted := newDataSource(s.cron, s.last)
+	wanted := newDataSource(s)
 	if s.source != nil && s.source.DeletionTimestamp == nil && leads(s.source, wanted) {
 		return nil
 	}
-	log.FromContext(ctx).Info("Writing the DataSource", "DataSource", wanted.Name, "claim", s.last)
+	log.FromContext(ctx).Info("Writing the DataSource", "DataSource", wanted.Name, "import", s.last, "format", s.lastFormat)
+	s.moved = true
 	if err := apply.Object(ctx, r.Client, wanted, manager); err != nil {
 		return fmt.Errorf("writing DataSource %s: %w", wanted.Name, err)
+	}
+	others := beside(s.source, wanted)
+	if others == "" {
+		return nil
+	}
+	if err := r.Patch(ctx, wanted, client.RawPatch(types.MergePatchType, []byte(others)), client.FieldOwner(manager)); err != nil {
+		return fmt.Errorf("removing from DataSource %s what it named before: %w", wanted.Name, err)
 	}
 	return nil
 }
 
-func newDataSource(cron *cdiv1.DataImportCron, claim *cdiv1.DataVolumeSourcePVC) *cdiv1.DataSource {
+// newDataSource returns the DataSource that names the last import. As long as there is none it names what it did before.
+func newDataSource(s *scope) *cdiv1.DataSource {
 	source := &cdiv1.DataSource{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: cron.Namespace, Name: cron.Spec.ManagedDataSource,
-			Labels: clonesource.Defaults(cron.Labels), OwnerReferences: owners(cron),
+			Namespace: s.cron.Namespace, Name: s.cron.Spec.ManagedDataSource,
+			Labels: defaults(s), OwnerReferences: owners(s.cron),
 		},
-		Spec: cdiv1.DataSourceSpec{Source: cdiv1.DataSourceSource{PVC: claim.DeepCopy()}},
+	}
+	switch {
+	case s.last == nil && s.source != nil:
+		source.Spec = *s.source.Spec.DeepCopy()
+	case s.last == nil:
+	case s.lastFormat == cdiv1.DataImportCronSourceFormatSnapshot:
+		source.Spec.Source.Snapshot = &cdiv1.DataVolumeSourceSnapshot{Namespace: s.last.Namespace, Name: s.last.Name}
+	default:
+		source.Spec.Source.PVC = s.last.DeepCopy()
 	}
 	maps.Copy(source.Labels, map[string]string{names.LabelManagedBy: names.ManagedBy, names.LabelComponent: "storage"})
-	maps.Copy(source.Labels, labels(cron))
+	maps.Copy(source.Labels, labels(s.cron))
 	return source
+}
+
+// defaults are the labels that say what instance type and preference suit the image: the DataImportCron's, and those
+// that a snapshot has from its image. Those of claims are read from the claims.
+func defaults(s *scope) map[string]string {
+	all := map[string]string{}
+	switch {
+	case s.lastFormat != cdiv1.DataImportCronSourceFormatSnapshot:
+	case s.snapshotted():
+		all = clonesource.Defaults(s.snapshot.Labels)
+	case s.source != nil:
+		all = clonesource.Defaults(s.source.Labels)
+	}
+	maps.Copy(all, clonesource.Defaults(s.cron.Labels))
+	return all
+}
+
+// beside is a merge patch that removes from there what it names beside wanted, whoever wrote that; empty when it is nothing.
+func beside(there, wanted *cdiv1.DataSource) string {
+	if there == nil {
+		return ""
+	}
+	var fields []string
+	for name, isBeside := range map[string]bool{
+		"pvc":        there.Spec.Source.PVC != nil && wanted.Spec.Source.PVC == nil,
+		"snapshot":   there.Spec.Source.Snapshot != nil && wanted.Spec.Source.Snapshot == nil,
+		"dataSource": there.Spec.Source.DataSource != nil && wanted.Spec.Source.DataSource == nil,
+	} {
+		if isBeside {
+			fields = append(fields, `"`+name+`":null`)
+		}
+	}
+	if len(fields) == 0 {
+		return ""
+	}
+	return `{"spec":{"source":{` + strings.Join(fields, ",") + `}}}`
 }
 
 // leads reports whether there says what wanted does.
@@ -57,7 +113,7 @@ func leads(there, wanted *cdiv1.DataSource) bool {
 			return false
 		}
 	}
-	return equality.Semantic.DeepEqual(there.Spec.Source.PVC, wanted.Spec.Source.PVC)
+	return equality.Semantic.DeepEqual(there.Spec.Source, wanted.Spec.Source)
 }
 
 func hasOwner(there *cdiv1.DataSource, owner metav1.OwnerReference) bool {

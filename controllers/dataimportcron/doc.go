@@ -1,5 +1,6 @@
 // Package dataimportcron looks for new images when DataImportCrons say so, imports them by
-// DataVolumes, and keeps a DataSource on the last one that is whole.
+// DataVolumes, and keeps a DataSource on the last one that is whole: on its claim, or on a
+// snapshot of that, as the StorageProfile of the claim's class has it.
 //
 // The controller polls by itself: a request for one byte of a file, or for the digest of an
 // image in a registry. There is no CronJob and no pod for it.
@@ -9,7 +10,7 @@ import "time"
 
 // Labels and annotations of the field.
 const (
-	// LabelCron is on DataVolumes, claims and DataSources: the DataImportCron that they are of.
+	// LabelCron is on DataVolumes, claims, snapshots and DataSources: the DataImportCron that they are of.
 	LabelCron = "cdi.kubevirt.io/dataImportCron"
 	// LabelCleanup is on those that go with it.
 	LabelCleanup = "cdi.kubevirt.io/dataImportCron.cleanup"
@@ -18,13 +19,14 @@ const (
 	// AnnotationLastPoll and AnnotationNextPoll on a DataImportCron are when it was polled last and is next.
 	AnnotationLastPoll = "cdi.kubevirt.io/storage.import.lastCronTime"
 	AnnotationNextPoll = "cdi.kubevirt.io/storage.import.nextCronTime"
-	// AnnotationLastUse on a claim is when it became what the DataSource names. What was used longest ago goes first.
+	// AnnotationLastUse on a claim or snapshot is when it became what the DataSource names. What was used longest ago goes first.
 	AnnotationLastUse = "cdi.kubevirt.io/storage.import.lastUseTime"
 
 	annotationRetainPod = "cdi.kubevirt.io/storage.pod.retainAfterCompletion"
 	manager             = "dataimportcron-controller" // of fields; others have status and annotations of the same objects
 	eventAction         = "Reconcile"
 	valueTrue           = "true"
+	kindDataVolume      = "DataVolume"
 )
 
 // Reasons of conditions and events, in the field's words.
@@ -36,6 +38,7 @@ const (
 	reasonProgress  = "ImportProgressing"
 	reasonFailed    = "ImportFailed"
 	reasonUpToDate  = "UpToDate"
+	reasonUnkept    = "SnapshotNotReady"
 	reasonManaged   = "ErrDataSourceAlreadyManaged"
 	reasonTaken     = "ErrResourceExists"
 	reasonPollError = "PollFailed"
@@ -58,4 +61,11 @@ const (
 	// busyRetry is how long a poll waits that is one too many, goneRetry how long a deletion is given.
 	busyRetry = time.Second
 	goneRetry = 2 * time.Second
+	// snapshotRetry is how often a snapshot is looked at that is not ready: its kind is not watched.
+	snapshotRetry = 5 * time.Second
+	// snapshotPatience is how long a snapshot may say nothing before a newer image is imported in its place. One of a large
+	// disk, which storage copies away before it is ready, takes minutes.
+	snapshotPatience = 15 * time.Minute
+	// neededRetry is how often it is looked whether a claim is needed that is kept as a snapshot.
+	neededRetry = time.Minute
 )

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,46 +21,55 @@ import (
 	"github.com/slipway-vm/slipway/internal/names"
 )
 
-// noteUse writes onto the claim of a new import when it became what the DataSource names.
+// noteUse writes onto the claim or snapshot of a new import when it became what the DataSource names.
 func (r *Reconciler) noteUse(ctx context.Context, s *scope) error {
-	last := s.cron.Status.LastImportedPVC
-	if !s.imported() || s.claim.Annotations[AnnotationLastUse] != "" && last != nil && last.Name == s.claim.Name {
+	whole, last := s.whole(), s.cron.Status.LastImportedPVC
+	if whole == nil || whole.GetAnnotations()[AnnotationLastUse] != "" && last != nil && last.Name == whole.GetName() {
 		return nil
 	}
 	at := r.now().UTC().Format(time.RFC3339Nano)
 	meta := map[string]any{"annotations": map[string]string{AnnotationLastUse: at}, "labels": labels(s.cron)}
-	if err := apply.Fields(ctx, r.Client, s.claim, manager, map[string]any{"metadata": meta}); err != nil {
-		return fmt.Errorf("noting that claim %s is the newest image: %w", s.claim.Name, err)
+	if err := apply.Fields(ctx, r.Client, whole, manager, map[string]any{"metadata": meta}); err != nil {
+		return fmt.Errorf("noting that %T %s is the newest image: %w", whole, whole.GetName(), err)
 	}
-	if s.claim.Annotations == nil {
-		s.claim.Annotations = map[string]string{}
+	notes := maps.Clone(whole.GetAnnotations())
+	if notes == nil {
+		notes = map[string]string{}
 	}
-	s.claim.Annotations[AnnotationLastUse] = at
+	notes[AnnotationLastUse] = at
+	whole.SetAnnotations(notes)
 	return nil
 }
 
 // startImport makes the DataVolume of an image that was not imported yet, one at a time. An
-// import that cannot succeed makes way: for another image at once, for the same one at the next poll.
+// import that cannot succeed makes way: for another image at once, for the same one at the next poll. One of which
+// there is no snapshot makes way for another image.
 func (r *Reconciler) startImport(ctx context.Context, s *scope) error {
 	again := s.polled && s.dv != nil && s.dv.Status.Phase == cdiv1.Failed
 	if !s.outdated() && !again {
 		return nil
 	}
 	if s.current != nil && !s.imported() {
-		if !again && !erroneous(s.dv) {
-			return nil
+		if goesOn, err := r.makeWay(ctx, s, again); err != nil || !goesOn {
+			return err
 		}
-		return r.giveUp(ctx, s)
 	}
 	dv, err := newDataVolume(s.cron, s.digest)
 	if err != nil {
 		s.taken = err.Error()
 		return nil
 	}
-	if made, err := r.create(ctx, s, dv); err != nil || !made {
+	kept, err := r.keptBefore(ctx, s, dv.Name)
+	if err != nil {
 		return err
 	}
-	s.current, s.dv, s.claim = &cdiv1.ImportStatus{DataVolumeName: dv.Name, Digest: s.digest}, dv, nil
+	if kept {
+		dv = nil
+	} else if made, err := r.create(ctx, s, dv); err != nil || !made {
+		return err
+	}
+	s.current = &cdiv1.ImportStatus{DataVolumeName: nameOfImport(s.cron, s.digest), Digest: s.digest}
+	s.dv, s.claim, s.snapshot = dv, nil, nil
 	return nil
 }
 
@@ -112,15 +122,58 @@ func erroneous(dv *cdiv1.DataVolume) bool {
 	return false
 }
 
-// giveUp deletes the DataVolume of an import that did not succeed; the pass after it is gone begins anew.
+// makeWay gives the current import up that has failed, or of which there is no snapshot, and says whether another one
+// may begin in this pass. What the DataSource names stays until a newer image is whole.
+func (r *Reconciler) makeWay(ctx context.Context, s *scope, failed bool) (bool, error) {
+	switch {
+	case failed || erroneous(s.dv):
+		return false, r.giveUp(ctx, s)
+	case s.unkept == "" && s.taken == "":
+		return false, nil
+	}
+	named, err := r.namedNow(ctx, s)
+	if err != nil {
+		return false, err
+	}
+	s.unkept, s.taken = "", ""
+	if named.claim || named.snapshot {
+		return true, nil
+	}
+	return false, r.giveUp(ctx, s)
+}
+
+// naming is what a DataSource names of an import.
+type naming struct{ claim, snapshot bool }
+
+// namedNow finds what the DataSource names of the current import. It reads past the cache, for what it does not name goes.
+func (r *Reconciler) namedNow(ctx context.Context, s *scope) (naming, error) {
+	source, err := get(ctx, r.live, types.NamespacedName{Namespace: s.cron.Namespace, Name: s.cron.Spec.ManagedDataSource}, &cdiv1.DataSource{})
+	if err != nil || source == nil {
+		return naming{}, err
+	}
+	from, name := source.Spec.Source, s.current.DataVolumeName
+	return naming{claim: from.PVC != nil && from.PVC.Name == name, snapshot: from.Snapshot != nil && from.Snapshot.Name == name}, nil
+}
+
+// giveUp deletes what there is of an import that did not succeed, or is not kept; the pass after it is gone begins anew.
 func (r *Reconciler) giveUp(ctx context.Context, s *scope) error {
+	if s.snapshot != nil && s.snapshot.DeletionTimestamp == nil {
+		if err := r.discard(ctx, s.snapshot); err != nil {
+			return err
+		}
+	}
+	if s.dv == nil && s.claim != nil && s.claim.DeletionTimestamp == nil { // which has outlived its DataVolume
+		if err := r.discard(ctx, s.claim); err != nil {
+			return err
+		}
+	}
 	if s.dv != nil && s.dv.DeletionTimestamp == nil {
 		log.FromContext(ctx).Info("Giving an import up", "DataVolume", s.dv.Name, "phase", s.dv.Status.Phase)
 		if err := r.Delete(ctx, s.dv, client.Preconditions{UID: &s.dv.UID}); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("deleting DataVolume %s, whose import failed: %w", s.dv.Name, err)
 		}
 	}
-	s.current, s.dv, s.claim = nil, nil, nil
+	s.current, s.dv, s.claim, s.snapshot = nil, nil, nil, nil
 	s.sooner(goneRetry)
 	return nil
 }
@@ -149,15 +202,33 @@ func owners(cron *cdiv1.DataImportCron) []metav1.OwnerReference {
 	}}
 }
 
+// nameOfImport is what the DataVolume of an image is named, its claim and its snapshot. The digest is a whole one.
+func nameOfImport(cron *cdiv1.DataImportCron, digest string) string {
+	return cron.Spec.ManagedDataSource + "-" + digest[len(digestPrefix):][:digestInName]
+}
+
+// next is what the import of the image is named that is wanted; empty when there is none.
+func (s *scope) next() string {
+	if !isWhole(s.digest) {
+		return ""
+	}
+	return nameOfImport(s.cron, s.digest)
+}
+
+// isWhole reports whether a digest is one that names can be made of.
+func isWhole(digest string) bool {
+	return len(digest) >= len(digestPrefix)+digestInName && strings.HasPrefix(digest, digestPrefix)
+}
+
 // newDataVolume returns the DataVolume that imports the image of a digest.
 func newDataVolume(cron *cdiv1.DataImportCron, digest string) (*cdiv1.DataVolume, error) {
-	if len(digest) < len(digestPrefix)+digestInName || digest[:len(digestPrefix)] != digestPrefix {
+	if !isWhole(digest) {
 		return nil, fmt.Errorf("annotation %s is %q; it must be %s and hexadecimal digits", AnnotationDesired, digest, digestPrefix)
 	}
 	template := cron.Spec.Template.DeepCopy()
 	dv := &cdiv1.DataVolume{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: cron.Namespace, Name: cron.Spec.ManagedDataSource + "-" + digest[len(digestPrefix):][:digestInName],
+			Namespace: cron.Namespace, Name: nameOfImport(cron, digest),
 			Labels: clonesource.Defaults(cron.Labels), Annotations: template.Annotations, OwnerReferences: owners(cron),
 		},
 		Spec: template.Spec,

@@ -12,8 +12,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/slipway-vm/slipway/controllers/cdiconfig"
 	"github.com/slipway-vm/slipway/internal/importschedule"
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/registries"
 )
 
 // poll asks the source for its image when that is due: at once for a new DataImportCron, then by
@@ -45,11 +47,11 @@ func (r *Reconciler) poll(ctx context.Context, s *scope) error {
 		s.sooner(busyRetry)
 		return nil
 	}
-	insecure, err := r.insecureRegistries(ctx)
+	settings, err := r.registries(ctx)
 	if err != nil {
 		return err
 	}
-	digest, err := r.source.digest(ctx, s.cron, insecure)
+	digest, err := r.source.digest(ctx, s.cron, settings)
 	if err != nil {
 		r.pollFailed(s, before, schedule.Next(now), err)
 		return nil
@@ -80,12 +82,16 @@ func (r *Reconciler) pollFailed(s *scope, before attempt, next time.Time, cause 
 	}
 }
 
-func (r *Reconciler) insecureRegistries(ctx context.Context) ([]string, error) {
+// registries says where images are looked for.
+func (r *Reconciler) registries(ctx context.Context) (registries.Settings, error) {
 	config, err := get(ctx, r.Client, types.NamespacedName{Name: names.CDIConfigName}, &cdiv1.CDIConfig{})
-	if err != nil || config == nil {
-		return nil, err
+	if err != nil {
+		return registries.Settings{}, err
 	}
-	return config.Spec.InsecureRegistries, nil
+	if config == nil {
+		config = &cdiv1.CDIConfig{}
+	}
+	return cdiconfig.Registries(ctx, r.Client, r.live, r.namespace, config.Spec.InsecureRegistries)
 }
 
 // attempt is what came of the last poll.

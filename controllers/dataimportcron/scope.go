@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"time"
 
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,11 +34,23 @@ type scope struct {
 	current *cdiv1.ImportStatus
 	dv      *cdiv1.DataVolume             // of current; nil when it is gone. By read
 	claim   *corev1.PersistentVolumeClaim // of current; nil when it is gone. By read
-	// last is the claim of the last import that is whole, nil when there is none. By read.
-	last *cdiv1.DataVolumeSourcePVC
+	// snapshot is what current is kept as where it is no claim, nil when there is none or it does not count.
+	// By read, then takeSnapshot.
+	snapshot *snapshotv1.VolumeSnapshot
+	// format is what current is to be kept as, profile that of its claim's class; nil when there is none. By read.
+	format  cdiv1.DataImportCronSourceFormat
+	profile *cdiv1.StorageProfile
+	// unkept says why there is no snapshot of what was imported. By takeSnapshot.
+	unkept string
+	// last is the claim of the last import that is whole, nil when there is none; the snapshot of that name where
+	// lastFormat says so. By read.
+	last       *cdiv1.DataVolumeSourcePVC
+	lastFormat cdiv1.DataImportCronSourceFormat
 	// source is the DataSource, nil when there is none. By read.
 	source *cdiv1.DataSource
-	// taken says that somebody else's DataVolume has the name of the one to be made. By startImport.
+	// moved says that the DataSource was written in this pass: others may not have seen it yet. By ensureDataSource.
+	moved bool
+	// taken says that something of somebody else has the name of what is to be made. By read, takeSnapshot and startImport.
 	taken  string
 	result ctrl.Result
 }
@@ -53,25 +68,77 @@ func (r *Reconciler) read(ctx context.Context, cron *cdiv1.DataImportCron) (*sco
 	if s.source, err = get(ctx, r.Client, key, &cdiv1.DataSource{}); err != nil {
 		return nil, err
 	}
-	s.last = cron.Status.LastImportedPVC
+	s.last, s.lastFormat = cron.Status.LastImportedPVC, ptr.Deref(cron.Status.SourceFormat, cdiv1.DataImportCronSourceFormatPvc)
 	if len(cron.Status.CurrentImports) == 0 {
 		return s, nil
 	}
 	s.current = cron.Status.CurrentImports[0].DeepCopy()
-	key.Name = s.current.DataVolumeName
+	return s, r.readCurrent(ctx, s)
+}
+
+// readCurrent gathers what there is of the current import.
+func (r *Reconciler) readCurrent(ctx context.Context, s *scope) error {
+	var err error
+	key := types.NamespacedName{Namespace: s.cron.Namespace, Name: s.current.DataVolumeName}
 	if s.dv, err = get(ctx, r.Client, key, &cdiv1.DataVolume{}); err != nil {
-		return nil, err
+		return err
 	}
 	if s.claim, err = get(ctx, r.Client, key, &corev1.PersistentVolumeClaim{}); err != nil {
-		return nil, err
+		return err
 	}
-	if s.dv == nil && s.claim == nil {
+	s.leaveOthers()
+	if err := r.readFormat(ctx, s); err != nil {
+		return err
+	}
+	if s.mayBeSnapshot() {
+		if s.snapshot, err = r.snapshotOf(ctx, s.cron, key.Name); err != nil {
+			return err
+		}
+	}
+	if s.dv == nil && s.claim == nil && s.snapshot == nil {
 		s.current = nil // somebody has deleted it
 	}
-	if s.imported() {
-		s.last = &cdiv1.DataVolumeSourcePVC{Namespace: cron.Namespace, Name: s.claim.Name}
+	if whole := s.whole(); whole != nil {
+		s.last = &cdiv1.DataVolumeSourcePVC{Namespace: s.cron.Namespace, Name: whole.GetName()}
+		s.lastFormat = cdiv1.DataImportCronSourceFormatPvc
+		if s.snapshotted() {
+			s.lastFormat = cdiv1.DataImportCronSourceFormatSnapshot
+		}
 	}
-	return s, nil
+	return nil
+}
+
+// leaveOthers drops what has the name of the current import and is somebody else's, such as a disk that was made from its
+// snapshot: nothing of that is read, labelled or deleted. A claim that keeps ours from being made is told of.
+func (s *scope) leaveOthers() {
+	claim := s.claim
+	var by *metav1.OwnerReference
+	if claim != nil {
+		by = metav1.GetControllerOf(claim)
+	}
+	if theirs := s.dv; theirs != nil && theirs.Labels[LabelCron] != s.cron.Name {
+		s.dv = nil
+		if by != nil && by.UID == theirs.UID {
+			s.claim = nil
+			return
+		}
+	}
+	if claim == nil || s.owns(claim, by) {
+		return
+	}
+	s.claim = nil
+	if s.dv != nil && s.dv.DeletionTimestamp == nil && s.dv.Status.Phase != cdiv1.Succeeded && claim.Labels[LabelCron] != s.cron.Name {
+		s.taken = fmt.Sprintf("PersistentVolumeClaim %s exists and is not of this DataImportCron; delete it", claim.Name)
+	}
+}
+
+// owns reports whether a claim is the current import's: that of its DataVolume, or one that has outlived this. By is what
+// controls the claim, nil for nothing.
+func (s *scope) owns(claim *corev1.PersistentVolumeClaim, by *metav1.OwnerReference) bool {
+	if s.dv != nil {
+		return by != nil && by.UID == s.dv.UID
+	}
+	return claim.Labels[LabelCron] == s.cron.Name && (by == nil || by.Kind == kindDataVolume)
 }
 
 // timeOf reads a time of an annotation; zero when it is none.
@@ -94,13 +161,43 @@ func get[T client.Object](ctx context.Context, c client.Reader, key types.Namesp
 	return into, nil
 }
 
-// imported reports whether the current import is whole. Its claim may have outlived its DataVolume.
-func (s *scope) imported() bool {
+// imported reports whether the current import is whole, and kept as it is to be.
+func (s *scope) imported() bool { return s.whole() != nil }
+
+// whole returns what has the current import, nil while it is not imported: its snapshot, or its claim. One that was
+// kept as a snapshot stays so, whatever others are kept as.
+func (s *scope) whole() client.Object {
+	switch {
+	case s.snapshotted():
+		return s.snapshot
+	case s.filled() && s.format != cdiv1.DataImportCronSourceFormatSnapshot:
+		return s.claim
+	}
+	return nil
+}
+
+// snapshotted reports whether the current import is in a snapshot that is ready.
+func (s *scope) snapshotted() bool {
+	return s.current != nil && s.snapshot != nil && s.snapshot.DeletionTimestamp == nil && ready(s.snapshot)
+}
+
+// mayBeSnapshot reports whether a snapshot of the current import counts: not while it is imported, nor where it
+// is in a claim that is to stay.
+func (s *scope) mayBeSnapshot() bool {
+	underWay := s.dv != nil && s.dv.DeletionTimestamp == nil && s.dv.Status.Phase != cdiv1.Succeeded
+	return !underWay && (!s.filled() || s.format == cdiv1.DataImportCronSourceFormatSnapshot)
+}
+
+// filled reports whether the claim of the current import is whole. It may have outlived its DataVolume, but not one by
+// which it still is controlled: then it is about to go.
+func (s *scope) filled() bool {
 	switch {
 	case s.current == nil || s.claim == nil || s.claim.DeletionTimestamp != nil:
 		return false
 	case s.dv != nil:
 		return s.dv.Status.Phase == cdiv1.Succeeded && s.dv.DeletionTimestamp == nil
+	case metav1.GetControllerOf(s.claim) != nil:
+		return false
 	}
 	return s.claim.Annotations[datavolume.AnnotationPodPhase] == "Succeeded"
 }

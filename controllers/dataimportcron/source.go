@@ -23,6 +23,8 @@ import (
 	"k8s.io/utils/ptr"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/slipway-vm/slipway/internal/registries"
 )
 
 // sources polls web servers and registries.
@@ -43,7 +45,7 @@ func public(address netip.Addr) bool {
 // errAddress is the answer for an address that is not allowed.
 var errAddress = errors.New("its address is of this machine or its link only, which is not asked")
 
-func (s *sources) digest(ctx context.Context, cron *cdiv1.DataImportCron, insecure []string) (string, error) {
+func (s *sources) digest(ctx context.Context, cron *cdiv1.DataImportCron, settings registries.Settings) (string, error) {
 	ctx, stop := context.WithTimeout(ctx, pollBound)
 	defer stop()
 	source := cron.Spec.Template.Spec.Source
@@ -51,7 +53,7 @@ func (s *sources) digest(ctx context.Context, cron *cdiv1.DataImportCron, insecu
 	case source != nil && source.HTTP != nil:
 		return s.file(ctx, cron.Namespace, source.HTTP)
 	case source != nil && source.Registry != nil && source.Registry.URL != nil:
-		return s.image(ctx, source.Registry, insecure)
+		return s.image(ctx, cron.Namespace, source.Registry, settings, cron.Annotations[AnnotationDesired] != "")
 	}
 	return "", errors.New("spec.template.spec.source is neither http nor registry, and others are not polled")
 }
@@ -65,7 +67,7 @@ func (s *sources) file(ctx context.Context, namespace string, from *cdiv1.DataVo
 		}
 		return digestOf(checksum), nil
 	}
-	transport, err := s.transport(ctx, namespace, from)
+	transport, err := s.transport(ctx, namespace, from.CertConfigMap, ptr.Deref(from.InsecureSkipVerify, false))
 	if err != nil {
 		return "", err
 	}
@@ -112,7 +114,25 @@ func reached(err error) error {
 	case strings.Contains(failed.Err.Error(), "malformed"):
 		return errors.New("the server does not speak HTTP")
 	}
-	return failed.Err
+	return unreached(failed.Err)
+}
+
+// unreached words a failure of the network without what is another at each try: ports of ours, and
+// the addresses that a name has by turns. A cluster without a network hears of it once, not at each try.
+func unreached(err error) error {
+	if lookup, is := errors.AsType[*net.DNSError](err); is {
+		switch {
+		case lookup.IsNotFound:
+			return fmt.Errorf("no name server knows %s", lookup.Name)
+		case lookup.IsTimeout:
+			return fmt.Errorf("no name server answers for %s in time", lookup.Name)
+		}
+		return fmt.Errorf("the name server does not answer for %s as it should", lookup.Name)
+	}
+	if broken, is := errors.AsType[*net.OpError](err); is {
+		return fmt.Errorf("no connection to it: %w", broken.Err)
+	}
+	return err
 }
 
 // versionOf is what a server says of a file's version: its tag, or else when it was changed, and its length.
@@ -136,31 +156,29 @@ func digestOf(version string) string {
 	return digestPrefix + hex.EncodeToString(sum[:])
 }
 
-// transport connects to addresses that are allowed, and trusts whom the template trusts.
-func (s *sources) transport(ctx context.Context, namespace string, from *cdiv1.DataVolumeSourceHTTP) (*http.Transport, error) {
+// transport connects to addresses that are allowed, whoever names them, and trusts whom the certificates of a
+// ConfigMap say, too, where one is named; everyone when it is insecure.
+func (s *sources) transport(ctx context.Context, namespace, certConfigMap string, insecure bool) (*http.Transport, error) {
 	dialer := &net.Dialer{Timeout: pollBound / 2, Control: func(_, address string, _ syscall.RawConn) error { return s.check(address) }}
 	transport := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, ForceAttemptHTTP2: true,
 		TLSHandshakeTimeout: pollBound / 2, ResponseHeaderTimeout: pollBound, IdleConnTimeout: time.Second, MaxResponseHeaderBytes: 64 << 10,
 	}
-	if ptr.Deref(from.InsecureSkipVerify, false) {
-		transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // as the import itself is asked to
+	if insecure {
+		transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // as the import itself is asked to, or the registry is listed
 	}
-	if from.CertConfigMap == "" {
+	if certConfigMap == "" {
 		return transport, nil
 	}
-	certificates, err := get(ctx, s.live, types.NamespacedName{Namespace: namespace, Name: from.CertConfigMap}, &corev1.ConfigMap{})
+	certificates, err := s.authorities(ctx, namespace, certConfigMap)
 	if err != nil {
 		return nil, err
-	}
-	if certificates == nil {
-		return nil, fmt.Errorf("ConfigMap %s, which certConfigMap names, does not exist; create it", from.CertConfigMap)
 	}
 	trusted, err := x509.SystemCertPool()
 	if err != nil {
 		trusted = x509.NewCertPool() // an image without authorities of its own
 	}
-	for _, pem := range certificates.Data {
+	for _, pem := range certificates {
 		trusted.AppendCertsFromPEM([]byte(pem))
 	}
 	if transport.TLSClientConfig == nil {
@@ -168,6 +186,18 @@ func (s *sources) transport(ctx context.Context, namespace string, from *cdiv1.D
 	}
 	transport.TLSClientConfig.RootCAs = trusted
 	return transport, nil
+}
+
+// authorities returns the certificates in a ConfigMap, by its keys.
+func (s *sources) authorities(ctx context.Context, namespace, name string) (map[string]string, error) {
+	certificates, err := get(ctx, s.live, types.NamespacedName{Namespace: namespace, Name: name}, &corev1.ConfigMap{})
+	if err != nil {
+		return nil, err
+	}
+	if certificates == nil {
+		return nil, fmt.Errorf("ConfigMap %s, which certConfigMap names, does not exist; create it", name)
+	}
+	return certificates.Data, nil
 }
 
 // check refuses an address, as host:port, that is not allowed.

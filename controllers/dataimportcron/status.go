@@ -14,16 +14,17 @@ import (
 	"github.com/slipway-vm/slipway/internal/apply"
 )
 
-// writeStatus writes what the pass has found, onto the object itself: the kind has no status subresource.
+// writeStatus writes what the pass has found, onto the object itself: the kind has no status subresource. It answers
+// Conflict when somebody has written the object since it was read: a pass with an old cache knows an older image.
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	status := newStatus(s, metav1.NewTime(r.now().Truncate(time.Second)))
 	notes := annotations(s)
 	if equality.Semantic.DeepEqual(status, s.cron.Status) && noted(s.cron, notes) {
 		return nil
 	}
-	fields := map[string]any{"status": status, "metadata": map[string]any{"annotations": notes}}
-	err := apply.Fields(ctx, r.Client, s.cron, manager, fields)
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+	meta := map[string]any{"annotations": notes, "resourceVersion": s.cron.ResourceVersion}
+	err := apply.Fields(ctx, r.Client, s.cron, manager, map[string]any{"status": status, "metadata": meta})
+	if apierrors.IsNotFound(err) {
 		return nil // gone meanwhile
 	}
 	if err != nil {
@@ -70,7 +71,7 @@ func newStatus(s *scope, now metav1.Time) cdiv1.DataImportCronStatus {
 		status.CurrentImports = []cdiv1.ImportStatus{*s.current}
 	}
 	if s.last != nil {
-		status.SourceFormat = new(cdiv1.DataImportCronSourceFormatPvc)
+		status.SourceFormat = new(s.lastFormat)
 		if before.LastImportedPVC == nil || *before.LastImportedPVC != *s.last {
 			status.LastImportTimestamp = &now
 		}
@@ -88,8 +89,11 @@ func newStatus(s *scope, now metav1.Time) cdiv1.DataImportCronStatus {
 
 // progressing says whether an image is being imported.
 func progressing(s *scope) cdiv1.ConditionState {
-	if s.current == nil || s.imported() || s.dv == nil {
+	switch {
+	case s.current == nil || s.imported() || s.dv == nil && !s.filled():
 		return state(false, reasonNoImport, "No current import")
+	case s.filled():
+		return state(s.unkept == "", reasonProgress, snapshotProgress)
 	}
 	switch phase := s.dv.Status.Phase; phase {
 	case cdiv1.ImportScheduled:
@@ -116,15 +120,22 @@ func upToDate(s *scope) cdiv1.ConditionState {
 		return state(false, reasonNoDigest, "No source digest, and no schedule to look for it; set annotation "+AnnotationDesired)
 	case s.digest == "":
 		return state(false, reasonNoDigest, "No source digest")
+	case s.unkept != "":
+		return state(false, reasonUnkept, s.unkept)
 	case s.outdated():
 		return state(false, reasonOutdated, "Source digest updated since last import")
 	case s.imported():
 		return state(true, reasonUpToDate, "Latest import is up to date")
+	case s.filled():
+		return state(false, reasonProgress, snapshotProgress)
 	case s.dv != nil && s.dv.Status.Phase == cdiv1.Failed:
 		return state(false, reasonFailed, fmt.Sprintf("Import DataVolume %s failed: %s; it is tried again at the next poll", s.dv.Name, failureOf(s.dv)))
 	}
 	return state(false, reasonProgress, "Import is progressing")
 }
+
+// snapshotProgress is said of an import that has ended, while the snapshot of it is not ready.
+const snapshotProgress = "Snapshot of imported data is progressing"
 
 func managed(s *scope) string {
 	return fmt.Sprintf("DataSource %s is already managed by DataImportCron %s", s.cron.Spec.ManagedDataSource, s.rival)

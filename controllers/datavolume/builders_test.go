@@ -8,23 +8,29 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containers/image/v5/docker/reference"
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-vm/slipway/internal/registries"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
 // input is a case's file: a DataVolume and what the controller knows beside it.
 type input struct {
-	DataVolume cdiv1.DataVolume              `json:"dataVolume"`
-	Class      *storagev1.StorageClass       `json:"class,omitempty"`
-	Profile    *cdiv1.StorageProfile         `json:"profile,omitempty"`
-	Config     cdiv1.CDIConfigStatus         `json:"config"`
-	Insecure   []string                      `json:"insecure,omitempty"`
-	Source     *corev1.PersistentVolumeClaim `json:"source,omitempty"`
+	DataVolume cdiv1.DataVolume        `json:"dataVolume"`
+	Class      *storagev1.StorageClass `json:"class,omitempty"`
+	Profile    *cdiv1.StorageProfile   `json:"profile,omitempty"`
+	Config     cdiv1.CDIConfigStatus   `json:"config"`
+	// Insecure and Registries, a registries.conf, say where images are read from.
+	Insecure   []string `json:"insecure,omitempty"`
+	Registries string   `json:"registries,omitempty"`
+
+	Source *corev1.PersistentVolumeClaim `json:"source,omitempty"`
 	// Snapshot is what is cloned instead of Source, Content what holds it.
 	Snapshot *snapshotv1.VolumeSnapshot        `json:"snapshot,omitempty"`
 	Content  *snapshotv1.VolumeSnapshotContent `json:"content,omitempty"`
@@ -95,9 +101,19 @@ func TestPods(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
+		var places []registries.Place
+		if source := in.DataVolume.Spec.Source; source != nil && source.Registry != nil {
+			image, err := reference.ParseNormalizedNamed(strings.TrimPrefix(*source.Registry.URL, schemeDocker))
+			if err != nil {
+				return nil, err
+			}
+			if places, err = (registries.Settings{Insecure: in.Insecure, Conf: in.Registries}).Places(image); err != nil {
+				return nil, err
+			}
+		}
 		return buildPod(podInput{
 			DataVolume: &in.DataVolume, Claim: claim, Image: "registry.local/slipway:test", Token: "token",
-			Config: in.Config, Insecure: in.Insecure, Affinity: in.Affinity, Binder: in.Binder, Upload: in.Upload,
+			Config: in.Config, Places: places, Affinity: in.Affinity, Binder: in.Binder, Upload: in.Upload,
 		}), nil
 	})
 }

@@ -28,6 +28,8 @@ type claimInput struct {
 	Config cdiv1.CDIConfigStatus
 	// Source is what is cloned, nil when nothing is.
 	Source *origin
+	// Grow says that a claim of spec.storage asks for as much as Source needs, where what is asked for is less.
+	Grow bool
 	// Labels come from the source: what instance type and preference suit the disk.
 	Labels map[string]string
 }
@@ -50,7 +52,7 @@ func buildClaim(in claimInput) (*corev1.PersistentVolumeClaim, error) {
 	delete(claim.Labels, keep.LabelFor) // it is the DataVolume that is kept; what is copied from the claim is not
 	setAll(&claim.Labels, in.Labels)
 	setAll(&claim.Labels, map[string]string{labelApp: labelAppValue})
-	for _, name := range []string{annotationLastApplied, AnnotationPodPhase, AnnotationFailure, AnnotationRestarts, names.AnnotationDigest, annotationBroughtFrom, upload.AnnotationReady, population.AnnotationUse, population.AnnotationFilledBy} {
+	for _, name := range []string{annotationLastApplied, AnnotationPodPhase, AnnotationFailure, AnnotationRestarts, names.AnnotationDigest, annotationBroughtFrom, AnnotationSnapshotOf, upload.AnnotationReady, population.AnnotationUse, population.AnnotationFilledBy} {
 		delete(claim.Annotations, name) // what an earlier claim had reached, this one has not
 	}
 	setAll(&claim.Annotations, map[string]string{annotationFillingAlert: "disabled", AnnotationContentType: string(contentType(dv))})
@@ -121,7 +123,7 @@ func cloneFrom(in claimInput, claim *corev1.PersistentVolumeClaim) error {
 		claim.Spec.StorageClassName = source.class
 	}
 	have, need := claim.Spec.Resources.Requests.Storage(), &source.size
-	if have.IsZero() {
+	if have.IsZero() || in.Grow && in.DataVolume.Spec.Storage != nil && have.Cmp(*need) < 0 {
 		claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: *need}
 	} else if have.Cmp(*need) < 0 {
 		return fmt.Errorf("target resources requests storage size is smaller than the source: %s < %s; ask for at least %s", have, need, need)

@@ -45,10 +45,8 @@ func (r *Reconciler) ensureClaim(ctx context.Context, s *scope) error {
 		}
 		return steps.ErrDone
 	}
-	if input.Source != nil && input.Source.Key().Namespace != s.dv.Namespace {
-		if err := r.bringVolume(ctx, s, input.Source, claim); err != nil {
-			return err
-		}
+	if claim, err = r.bringAbout(ctx, s, &input, claim); err != nil {
+		return err
 	}
 	log.FromContext(ctx).Info("Creating the claim", "size", claim.Spec.Resources.Requests.Storage())
 	if err := r.create(ctx, s, claim); err != nil {
@@ -60,6 +58,28 @@ func (r *Reconciler) ensureClaim(ctx context.Context, s *scope) error {
 		s.class, err = r.classOf(ctx, s)
 	}
 	return err
+}
+
+// bringAbout returns the claim to create when what it is cloned from stands: a snapshot of the source where clones
+// are made through one, and the volume itself where the source is in another namespace.
+func (r *Reconciler) bringAbout(ctx context.Context, s *scope, input *claimInput, claim *corev1.PersistentVolumeClaim) (*corev1.PersistentVolumeClaim, error) {
+	if input.Source == nil {
+		return claim, nil
+	}
+	if input.Source.Key().Namespace == s.dv.Namespace {
+		return r.throughSnapshot(ctx, s, input, claim)
+	}
+	w, err := r.onTheWay(ctx, s, input.Source)
+	if err != nil {
+		return nil, err
+	}
+	if w.begun() { // it goes on as it began
+		input.Source = w.source(input.Source)
+		s.origin = input.Source
+	} else if claim, err = r.throughSnapshot(ctx, s, input, claim); err != nil {
+		return nil, err
+	}
+	return claim, r.bringVolume(ctx, s, input.Source, claim, w)
 }
 
 // checkClaim ends the pass on a claim that is not the DataVolume's, unless it may take it over, and
@@ -81,7 +101,7 @@ func (r *Reconciler) checkClaim(ctx context.Context, s *scope) error {
 			"Resource %q already exists and is yet to be filled by its %s; delete it, or take its disk over once it is whole", s.claim.Name, population.Source(s.claim))}
 		return steps.ErrDone
 	}
-	allowed := s.claim.Annotations[AnnotationAdopt] == valueTrue || s.dv.Annotations[AnnotationAdopt] == valueTrue
+	allowed := s.claim.Name == s.dv.Name && (s.claim.Annotations[AnnotationAdopt] == valueTrue || s.dv.Annotations[AnnotationAdopt] == valueTrue)
 	if metav1.GetControllerOf(s.claim) != nil || !allowed {
 		s.waiting = &obstacle{reasonExists, fmt.Sprintf(
 			"Resource %q already exists and is not managed by DataVolume; delete it, or annotate it with %s=true to take its disk over", s.claim.Name, AnnotationAdopt)}

@@ -38,6 +38,7 @@ func TestController(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *world){
 		"an import succeeds":                                 importSucceeds,
 		"an import from a registry gives its labels":         importsLabels,
+		"an image is looked for where registries.conf says":  looksWhereRegistriesConfSays,
 		"a failed import is tried again, a fatal one is not": importFails,
 		"a claim that waits for its consumer gets no pod":    waitsForConsumer,
 		"a claim of another is not touched until it may be":  foreignClaim,
@@ -55,8 +56,8 @@ func TestController(t *testing.T) {
 
 func start(t *testing.T) client.Client {
 	t.Helper()
-	config := apiserver.Start(t, crds)
-	c := newClient(t, config)
+	config := apiserver.Start(t, apiserver.Only(t, crds, "cdi.kubevirt.io", "snapshot.storage.k8s.io")...)
+	c := apiserver.Player(t, config)
 	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: installed}}); err != nil {
 		t.Fatal(err)
 	}
@@ -71,6 +72,9 @@ func start(t *testing.T) client.Client {
 		t.Fatal(err)
 	}
 	if err := datasource.SetupWithManager(mgr, datasource.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := datavolume.SetupSnapshots(mgr, mgr); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

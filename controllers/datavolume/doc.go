@@ -13,7 +13,8 @@ import (
 
 // Annotations of the field on DataVolumes and claims.
 const (
-	// AnnotationPodPhase on a claim is Succeeded or Failed when its filling has ended.
+	// AnnotationPodPhase on a claim is Succeeded or Failed when its filling has ended; while an image is awaited, Pending
+	// or Running.
 	AnnotationPodPhase = "cdi.kubevirt.io/storage.pod.phase"
 	// AnnotationRestarts on a claim is how often the importer was restarted.
 	AnnotationRestarts = "cdi.kubevirt.io/storage.pod.restarts"
@@ -66,4 +67,5 @@ const (
 	reasonSourceUnready   = "CloneSourceNotReady"
 	reasonCloning         = "CloneInProgress"
 	reasonUnauthorized    = "CloneNotAuthorized"
+	reasonNoSnapshotClass = "NoVolumeSnapshotClass"
 )

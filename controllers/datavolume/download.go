@@ -3,9 +3,7 @@ package datavolume
 import (
 	"fmt"
 	"path"
-	"slices"
 	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
@@ -40,8 +38,8 @@ func refuseArchive(dv *cdiv1.DataVolume) string {
 	if contentType(dv) != cdiv1.DataVolumeArchive {
 		return ""
 	}
-	if !downloads(spec.Source) {
-		return "spec.contentType archive is supported with source http, s3 and gcs only; use one of them"
+	if !downloads(spec.Source) && !isUpload(dv) {
+		return "spec.contentType archive is supported with source http, s3, gcs and upload only; use one of them"
 	}
 	var mode *corev1.PersistentVolumeMode
 	if spec.PVC != nil {
@@ -95,27 +93,11 @@ func addSource(in podInput, pod *corev1.Pod, container *corev1.Container) {
 		addCertificates(source.S3.CertConfigMap, pod, container)
 		addCredentials(source.S3.SecretRef, pod, container)
 	case source.Registry != nil:
-		addRegistry(source.Registry, in.Insecure, pod, container)
+		addRegistry(source.Registry, in.Places, pod, container)
 	case source.GCS != nil:
 		container.Args = append(container.Args, "--url="+source.GCS.URL, "--source="+transfer.SourceGCS)
 		addCredentials(source.GCS.SecretRef, pod, container)
 	}
-}
-
-// addRegistry tells the container its image and mounts what it needs to read it. Of the insecure
-// registries no certificate is checked, and they are spoken to without TLS when they have none.
-func addRegistry(registry *cdiv1.DataVolumeSourceRegistry, insecure []string, pod *corev1.Pod, container *corev1.Container) {
-	address := ptr.Deref(registry.URL, "")
-	container.Args = append(container.Args, "--url="+address)
-	host, _, _ := strings.Cut(strings.TrimPrefix(address, schemeDocker), "/")
-	if slices.Contains(insecure, host) {
-		container.Args = append(container.Args, "--insecure-skip-verify")
-	}
-	if registry.Platform != nil && registry.Platform.Architecture != "" {
-		container.Args = append(container.Args, "--architecture="+registry.Platform.Architecture)
-	}
-	addCertificates(ptr.Deref(registry.CertConfigMap, ""), pod, container)
-	addCredentials(ptr.Deref(registry.SecretRef, ""), pod, container)
 }
 
 // addHTTP tells the container its URL and mounts what it needs to read it.

@@ -15,6 +15,7 @@ var phaseEvents = map[cdiv1.DataVolumePhase]struct{ reason, text string }{
 	cdiv1.UploadScheduled:                   {"UploadScheduled", "Upload into %s scheduled"},
 	cdiv1.UploadReady:                       {"UploadReady", "Upload into %s ready"},
 	cdiv1.CSICloneInProgress:                {"CSICloneInProgress", "CSI Volume clone in progress (for pvc %s)"},
+	cdiv1.SnapshotForSmartCloneInProgress:   {"SnapshotForSmartCloneInProgress", "Snapshot to clone into %s in progress"},
 	cdiv1.CloneFromSnapshotSourceInProgress: {"CloneFromSnapshotSourceInProgress", "Clone from a snapshot into %s in progress"},
 }
 

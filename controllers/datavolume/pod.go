@@ -12,6 +12,7 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/registries"
 	"github.com/slipway-vm/slipway/internal/transfer"
 )
 
@@ -35,8 +36,8 @@ type podInput struct {
 	Image      string
 	// Config is what holds for all DataVolumes: what the pod asks for and may have, and preallocation.
 	Config cdiv1.CDIConfigStatus
-	// Insecure are registries, as host or host:port, whose certificates are not checked.
-	Insecure []string
+	// Places are where the image of a registry is looked for, in this order; none for other sources.
+	Places []registries.Place
 	// Token is the password of the pod's progress.
 	Token string
 	// Affinity places a pod whose only work is that its claim gets bound; it imports nothing.

@@ -44,11 +44,15 @@ func (r *Reconciler) noteEnd(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// cloned returns the result of a clone: the source's content, when it is of the same size.
+// cloned returns the result of a clone: the source's content, when it is of the same size. A source that was cloned
+// through a snapshot may be another disk by now: what it was is noted on the snapshot.
 func (r *Reconciler) cloned(ctx context.Context, s *scope) transfer.Result {
 	source := s.originOfClaim()
-	if source == nil || source.InSnapshot() {
-		return transfer.Result{} // what a claim held when its snapshot was taken, nobody has written down
+	switch {
+	case source == nil:
+		return transfer.Result{}
+	case source.InSnapshot():
+		return r.clonedSnapshot(ctx, s, source.Snapshot)
 	}
 	from, err := get(ctx, r.Client, source.Claim, &corev1.PersistentVolumeClaim{})
 	if err != nil || from == nil || from.Status.Capacity.Storage().Cmp(*s.claim.Status.Capacity.Storage()) != 0 {
@@ -137,7 +141,7 @@ func (r *Reconciler) ensurePod(ctx context.Context, s *scope) error {
 	if s.pod != nil || s.waitsForConsumer() || s.claim.Status.Phase == corev1.ClaimLost {
 		return nil
 	}
-	input := podInput{DataVolume: s.dv, Claim: s.claim, Image: r.options.ImporterImage, Config: s.config, Insecure: s.insecure, Token: rand.Text()}
+	input := podInput{DataVolume: s.dv, Claim: s.claim, Image: r.options.ImporterImage, Config: s.config, Token: rand.Text()}
 	if !s.plan.pods() {
 		if s.claim.Status.Phase == corev1.ClaimBound || s.claim.Spec.VolumeName != "" || !s.immediate() {
 			return nil // its provisioner works, or its volume is there
@@ -152,6 +156,9 @@ func (r *Reconciler) ensurePod(ctx context.Context, s *scope) error {
 		}
 	}
 	if err := r.checkUnfilled(ctx, s); err != nil {
+		return err
+	}
+	if err := r.findPlaces(ctx, s, &input); err != nil {
 		return err
 	}
 	if err := r.prepareUpload(ctx, s, &input); err != nil {

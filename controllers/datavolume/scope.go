@@ -31,8 +31,12 @@ type scope struct {
 	// waiting says why the pass ended early, and failed why it can never succeed.
 	waiting, failed *obstacle
 	origin          *origin // by ensureClaim: what is cloned, while there is no claim
-	// cloning says how far the clone is that is made in the source's namespace.
+	// cloning says how far the clone is that is made in the source's namespace, or its snapshot;
+	// taking that it is a snapshot.
 	cloning *obstacle
+	taking  bool
+	// missed is the snapshot that the claim is to be made from, when that is gone. By missSnapshot.
+	missed string
 	// last is what the importer's last run ended with; nil when none has ended. By read.
 	last     *transfer.Result
 	progress transfer.Progress // by read, from the listener

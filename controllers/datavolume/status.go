@@ -61,9 +61,12 @@ func importPhase(s *scope) cdiv1.DataVolumePhase {
 	return cdiv1.ImportScheduled
 }
 
-// cloningPhase is the phase in which a driver clones a claim or restores a snapshot.
+// cloningPhase is the phase in which a driver clones a claim, takes a snapshot of it or restores one.
 func cloningPhase(s *scope) cdiv1.DataVolumePhase {
-	if s.restores() {
+	switch {
+	case s.taking:
+		return cdiv1.SnapshotForSmartCloneInProgress
+	case s.restores():
 		return cdiv1.CloneFromSnapshotSourceInProgress
 	}
 	return cdiv1.CSICloneInProgress
@@ -100,6 +103,9 @@ func boundCondition(s *scope) cdiv1.DataVolumeCondition {
 			c.Message += fmt.Sprintf(": storage class %s does not exist", *name)
 		} else if s.class == nil && name == nil {
 			c.Message += ": it names no storage class and the cluster has no default one"
+		}
+		if s.missed != "" {
+			c.Message += fmt.Sprintf(": %s, from which it is to be made, is gone; delete the DataVolume and create it again", s.missed)
 		}
 	}
 	return c

@@ -117,6 +117,13 @@ func TestPhasesAndConditions(t *testing.T) {
 			func(s *scope) { s.plan.kind = kindClone; s.claim.Status.Phase = corev1.ClaimPending; s.class = nil },
 			cdiv1.CSICloneInProgress, "N/A", "False/Pending", "False/", "False/", "",
 		},
+		"a snapshot that is taken to clone it": {
+			func(s *scope) {
+				s.plan.kind, s.claim = kindClone, nil
+				s.takes("Taking VolumeSnapshot ns/clone-dv", 0)
+			},
+			cdiv1.SnapshotForSmartCloneInProgress, "N/A", "False/NotFound", "False/", "False/CloneInProgress", "Taking",
+		},
 		"a clone of a snapshot under way": {
 			func(s *scope) {
 				s.plan.kind = kindClone
@@ -164,18 +171,18 @@ func TestPlansThatAreRefused(t *testing.T) {
 	http := &cdiv1.DataVolumeSource{HTTP: &cdiv1.DataVolumeSourceHTTP{}}
 	source := func(s cdiv1.DataVolumeSource) cdiv1.DataVolumeSpec { return cdiv1.DataVolumeSpec{PVC: pvc, Source: &s} }
 	for want, spec := range map[string]cdiv1.DataVolumeSpec{
-		"set one of them":       {Source: &cdiv1.DataVolumeSource{Blank: &cdiv1.DataVolumeBlankImage{}}},
-		"keep one of them":      {PVC: pvc, Storage: &cdiv1.StorageSpec{}},
-		"spec.source.registry":  source(cdiv1.DataVolumeSource{Registry: &cdiv1.DataVolumeSourceRegistry{}}),
-		"spec.source.imageio":   source(cdiv1.DataVolumeSource{Imageio: &cdiv1.DataVolumeSourceImageIO{}}),
-		"spec.source.vddk":      source(cdiv1.DataVolumeSource{VDDK: &cdiv1.DataVolumeSourceVDDK{}}),
-		"names no source":       source(cdiv1.DataVolumeSource{}),
-		"has no source":         {PVC: pvc},
-		"http, s3 and gcs only": {PVC: pvc, ContentType: cdiv1.DataVolumeArchive},
-		"needs a file system":   {PVC: block, Source: http, ContentType: cdiv1.DataVolumeArchive},
-		"spec.preallocation":    {PVC: pvc, Source: http, ContentType: cdiv1.DataVolumeArchive, Preallocation: new(true)},
-		"spec.checkpoints":      {PVC: pvc, Checkpoints: []cdiv1.DataVolumeCheckpoint{{}}},
-		"spec.sourceRef.kind":   {PVC: pvc, SourceRef: &cdiv1.DataVolumeSourceRef{Kind: "Other"}},
+		"set one of them":               {Source: &cdiv1.DataVolumeSource{Blank: &cdiv1.DataVolumeBlankImage{}}},
+		"keep one of them":              {PVC: pvc, Storage: &cdiv1.StorageSpec{}},
+		"spec.source.registry":          source(cdiv1.DataVolumeSource{Registry: &cdiv1.DataVolumeSourceRegistry{}}),
+		"spec.source.imageio":           source(cdiv1.DataVolumeSource{Imageio: &cdiv1.DataVolumeSourceImageIO{}}),
+		"spec.source.vddk":              source(cdiv1.DataVolumeSource{VDDK: &cdiv1.DataVolumeSourceVDDK{}}),
+		"names no source":               source(cdiv1.DataVolumeSource{}),
+		"has no source":                 {PVC: pvc},
+		"http, s3, gcs and upload only": {PVC: pvc, ContentType: cdiv1.DataVolumeArchive},
+		"needs a file system":           {PVC: block, Source: http, ContentType: cdiv1.DataVolumeArchive},
+		"spec.preallocation":            {PVC: pvc, Source: http, ContentType: cdiv1.DataVolumeArchive, Preallocation: new(true)},
+		"spec.checkpoints":              {PVC: pvc, Checkpoints: []cdiv1.DataVolumeCheckpoint{{}}},
+		"spec.sourceRef.kind":           {PVC: pvc, SourceRef: &cdiv1.DataVolumeSourceRef{Kind: "Other"}},
 	} {
 		if _, refused := newPlan(&cdiv1.DataVolume{Spec: spec}); !strings.Contains(refused, want) {
 			t.Errorf("got %q, want %q in it", refused, want)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -51,7 +52,7 @@ func (r *Reconciler) prepareUpload(ctx context.Context, s *scope, input *podInpu
 }
 
 // serveUpload lets the upload server be reached: it gets a certificate and a Service, and the claim
-// says when an image may come. A server whose authority was replaced is replaced, too, unless an
+// says how far its pod is and when an image may come, which clients of CDI wait for. A server whose authority was replaced is replaced, too, unless an
 // image is coming.
 func (r *Reconciler) serveUpload(ctx context.Context, s *scope) error {
 	if s.plan.kind != kindUpload || s.pod == nil {
@@ -71,11 +72,18 @@ func (r *Reconciler) serveUpload(ctx context.Context, s *scope) error {
 			return err
 		}
 	}
-	value := map[bool]string{true: valueTrue, false: "false"}[ready]
-	if s.claim.Annotations[upload.AnnotationReady] == value {
+	return r.noteServer(ctx, s, ready)
+}
+
+// noteServer notes on the claim how far the upload server is, and whether an image may come.
+func (r *Reconciler) noteServer(ctx context.Context, s *scope, ready bool) error {
+	notes := map[string]string{upload.AnnotationReady: strconv.FormatBool(ready), AnnotationPodPhase: string(corev1.PodPending)}
+	if s.pod != nil && s.pod.Status.Phase == corev1.PodRunning { // how it ends noteEnd says
+		notes[AnnotationPodPhase] = string(corev1.PodRunning)
+	}
+	if s.claim.Annotations[upload.AnnotationReady] == notes[upload.AnnotationReady] && s.claim.Annotations[AnnotationPodPhase] == notes[AnnotationPodPhase] {
 		return nil
 	}
-	notes := map[string]string{upload.AnnotationReady: value}
 	err := apply.Fields(ctx, r.Client, s.claim, managerImporter, map[string]any{"metadata": map[string]any{"annotations": notes}})
 	if err != nil {
 		return fmt.Errorf("noting on claim %s whether an image may come: %w", s.claim.Name, err)

@@ -5,11 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	sspv1beta3 "github.com/slipway-vm/slipway/internal/api/ssp/v1beta3"
 )
@@ -54,14 +50,12 @@ func (r *Reconciler) presentNamespaces(ctx context.Context, s *scope, asked []st
 	slices.Sort(asked)
 	var present []string
 	for _, name := range slices.Compact(asked) {
-		namespace := &metav1.PartialObjectMetadata{}
-		namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-		err := r.Client.Get(ctx, client.ObjectKey{Name: name}, namespace)
+		state, err := r.namespaceState(ctx, name)
 		switch {
-		case apierrors.IsNotFound(err) || err == nil && namespace.DeletionTimestamp != nil:
-			s.waiting = append(s.waiting, fmt.Sprintf("namespace %s, which gets tasks or pipelines, does not exist", name))
 		case err != nil:
-			return nil, fmt.Errorf("reading namespace %s: %w", name, err)
+			return nil, err
+		case state != namespaceThere:
+			s.waiting = append(s.waiting, fmt.Sprintf("namespace %s, which gets tasks or pipelines, does not exist", name))
 		default:
 			present = append(present, name)
 		}

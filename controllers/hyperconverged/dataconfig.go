@@ -13,6 +13,7 @@ import (
 
 	"github.com/slipway-vm/slipway/controllers/cdiconfig"
 	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
+	"github.com/slipway-vm/slipway/internal/names"
 )
 
 // actedOfCDI are the paths of the CDI object that a patch may set.
@@ -57,6 +58,16 @@ func dataConfig(hco *hcov1.HyperConverged) (map[string]any, error) {
 		config["insecureRegistries"] = registries
 	}
 	return config, nil
+}
+
+// nameRegistries has the CDI object name the ConfigMap with a registries.conf that hco names; the field's API has no place for it.
+func nameRegistries(hco *hcov1.HyperConverged, cdi *unstructured.Unstructured) error {
+	name := hco.Annotations[names.AnnotationRegistries]
+	if name == "" {
+		return nil
+	}
+	cdi.SetAnnotations(map[string]string{names.AnnotationRegistries: name})
+	return cdiconfig.ValidateRegistries(name)
 }
 
 func asMap(value any) (map[string]any, error) {

@@ -2,6 +2,7 @@ package hyperconverged
 
 import (
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -24,7 +25,32 @@ func Planned(options Options) ([]*unstructured.Unstructured, error) {
 		wanted = append(wanted, objects...)
 	}
 	sizes, err := planSizes(options.Sizes, options.Version)
-	return append(wanted, sizes...), err
+	if err != nil {
+		return nil, err
+	}
+	sources, err := plannedSources(options)
+	return slices.Concat(wanted, sizes, sources), err
+}
+
+// plannedSources are the DataImportCrons of the common boot images, with the rights to these.
+func plannedSources(options Options) ([]*unstructured.Unstructured, error) {
+	planned, err := planRights(hcov1.CommonBootImageNamespace, options.Values())
+	if err != nil {
+		return nil, err
+	}
+	shipped, err := shippedSources(options.BootSources)
+	if err != nil {
+		return nil, err
+	}
+	sources := bootSources(&hcov1.HyperConverged{}, shipped)
+	for i := range sources {
+		cron, err := planCron(&sources[i], options.Version)
+		if err != nil {
+			return nil, err
+		}
+		planned = append(planned, cron)
+	}
+	return planned, nil
 }
 
 // Definition returns the CustomResourceDefinition of HyperConverged as it is before the

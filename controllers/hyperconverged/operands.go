@@ -98,6 +98,9 @@ func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Un
 	if err := checkDataConfig(objects[1]); err != nil {
 		return nil, fmt.Errorf("HyperConverged %s: %w", hco.Name, err)
 	}
+	if err := nameRegistries(hco, objects[1]); err != nil {
+		return nil, fmt.Errorf("HyperConverged %s: %w", hco.Name, err)
+	}
 	mark(objects, "operands", base.Version)
 	return objects, nil
 }

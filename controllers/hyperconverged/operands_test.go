@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
+	"github.com/slipway-vm/slipway/internal/names"
 )
 
 func TestOperandsArePatchedByAnnotation(t *testing.T) {
@@ -53,6 +54,25 @@ func TestOperandsArePatchedByAnnotation(t *testing.T) {
 				t.Errorf("useEmulation: got %v (%v), want %v", emulation, err, c.patch != "")
 			}
 		})
+	}
+}
+
+func TestTheCDIObjectNamesTheRegistriesConf(t *testing.T) {
+	for name, want := range map[string]string{"": "", "mirrors": "mirrors", "Mirrors!": "no name of a ConfigMap"} {
+		hco := &hcov1.HyperConverged{}
+		hco.Annotations = map[string]string{names.AnnotationRegistries: name}
+		objects, err := operands(hco, testOptions().Values())
+		if err != nil {
+			if want == "" || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), names.AnnotationRegistries) {
+				t.Errorf("%q: %v", name, err)
+			}
+			continue
+		}
+		for _, object := range objects {
+			if got := object.GetAnnotations()[names.AnnotationRegistries]; got != "" && object.GetKind() != "CDI" || object.GetKind() == "CDI" && got != want {
+				t.Errorf("%q: %s names %q", name, object.GetKind(), got)
+			}
+		}
 	}
 }
 

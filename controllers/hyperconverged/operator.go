@@ -291,6 +291,9 @@ func eventsOf(kind schema.GroupVersionKind) []predicate.Predicate {
 	if kind == virtv1.VirtualMachineInstanceGroupVersionKind {
 		return []predicate.Predicate{comesAndGoes()}
 	}
+	if kind == cronKind { // whose generation grows with its status
+		return []predicate.Predicate{predicate.Or[client.Object](predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})}
+	}
 	if kind.Group == virtv1.GroupVersion.Group || kind.Group == cdiv1.SchemeGroupVersion.Group || kind == sspKind {
 		return []predicate.Predicate{asked()}
 	}

@@ -35,7 +35,7 @@ import (
 	hcov1beta1 "github.com/slipway-vm/slipway/internal/api/hco/v1beta1"
 	"github.com/slipway-vm/slipway/internal/await"
 	"github.com/slipway-vm/slipway/internal/names"
-	"github.com/slipway-vm/slipway/internal/scheme"
+	"github.com/slipway-vm/slipway/tests/fixture/apiserver"
 	"github.com/slipway-vm/slipway/tests/fixture/need"
 )
 
@@ -340,11 +340,14 @@ func startOperator(t *testing.T) (client.WithWatch, Options) {
 	return c, options
 }
 
-// startAPIServer starts an API server with the operator's namespace.
-func startAPIServer(t *testing.T) (client.WithWatch, *rest.Config, Options) {
+// startAPIServer starts an API server, as prepared, with the operator's namespace.
+func startAPIServer(t *testing.T, prepare ...func(*envtest.Environment)) (client.WithWatch, *rest.Config, Options) {
 	t.Helper()
 	need.APIServer(t)
 	server := &envtest.Environment{ControlPlaneStartTimeout: 3 * time.Minute, ControlPlaneStopTimeout: time.Minute}
+	for _, change := range prepare {
+		change(server)
+	}
 	config, err := server.Start()
 	if err != nil {
 		t.Fatal(err)
@@ -354,10 +357,7 @@ func startAPIServer(t *testing.T) (client.WithWatch, *rest.Config, Options) {
 			t.Logf("stopping the API server: %v", err)
 		}
 	})
-	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme.New()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := apiserver.Player(t, config)
 	options := testOptions()
 	options.HealthAddress, options.MetricsAddress = "0", "0"
 	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: options.Namespace}}); err != nil {

@@ -32,6 +32,8 @@ type Options struct {
 	Bundles []Bundle
 	// Sizes are the files of the common instance types and preferences, plain YAML too; nil for none.
 	Sizes fs.FS
+	// BootSources are the files of the common boot images, DataImportCrons; nil for none.
+	BootSources fs.FS
 	// WebhookURL is where the API server reaches the operator's webhooks, without a path.
 	// Empty: through Service virt-operator-webhook, for an operator that runs in a pod.
 	WebhookURL string

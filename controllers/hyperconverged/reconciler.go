@@ -49,7 +49,8 @@ type Reconciler struct {
 	applied ledger
 	pruned  string // fingerprint of the set of objects after the last prune
 
-	sizes []*unstructured.Unstructured // shippedSizes: what is shipped of instance types and preferences
+	sizes   []*unstructured.Unstructured   // shippedSizes: what is shipped of instance types and preferences
+	sources []hcov1.DataImportCronTemplate // commonSources: the boot images that are shipped
 
 	mu      sync.Mutex
 	watched map[schema.GroupVersionKind]bool
@@ -69,7 +70,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		if !s.removed {
 			err = errors.Join(err, r.writeStatus(ctx, s))
 		}
-		result, err = r.verdictOn(s, err)
+		result, err = r.verdictOn(s, errors.Join(err, s.unplanned, s.unsourced))
 	}()
 	if hco.DeletionTimestamp != nil {
 		return reconcile.Result{}, r.remove(ctx, s)
@@ -92,7 +93,9 @@ type step func(context.Context, *scope) error
 // steps lists what a pass does, in this order: nothing is written where another
 // installation is; rights before those who use them; operands before the components that read
 // them, and SSP before the tasks that it asks for; instance types and preferences, which nothing
-// waits for, behind the rest; what is no longer wanted goes last, when its successor is there.
+// waits for, behind the rest; boot sources when it is known whether there is who admits them, and after those that
+// are left out, whose DataSources may be theirs now; all else that is no longer wanted goes last, when its successor
+// is there.
 func (r *Reconciler) steps() []step {
 	return []step{
 		r.refuseConflicts,
@@ -101,8 +104,12 @@ func (r *Reconciler) steps() []step {
 		r.applyOperands,
 		r.countOutdated,
 		r.planBundles,
+		r.planSources,
 		r.addSizes,
+		r.nameWanted,
 		r.applyAndObserve,
+		r.dropSources,
+		r.applySources,
 		r.prune,
 	}
 }
@@ -120,7 +127,7 @@ func (r *Reconciler) planComponents(ctx context.Context, s *scope) error {
 	return err
 }
 
-// applyAndObserve applies the components also when instance types and preferences failed, and reads how far the components are even when one could not be applied: the status is to tell both.
+// applyAndObserve applies the components also when instance types or preferences failed, and reads how far the components are even when one could not be applied: the status is to tell both.
 func (r *Reconciler) applyAndObserve(ctx context.Context, s *scope) error {
 	return errors.Join(s.unsized, r.applyComponents(ctx, s), r.observe(ctx, s))
 }
@@ -135,6 +142,8 @@ func (r *Reconciler) verdictOn(s *scope, err error) (reconcile.Result, error) {
 		return reconcile.Result{RequeueAfter: time.Minute}, nil // the condition tells; no event comes from deployments elsewhere
 	case len(s.blockers) > 0:
 		return reconcile.Result{RequeueAfter: retryBlocked}, nil
+	case s.later && err == nil:
+		return reconcile.Result{RequeueAfter: retryAdmission}, nil
 	}
 	return reconcile.Result{}, err
 }

@@ -33,9 +33,20 @@ type scope struct {
 	taken   []string // addSizes: objects of others with the names of common instance types and preferences
 	unsized error    // addSizes: why common instance types and preferences could not be looked at
 
+	sources    []hcov1.DataImportCronTemplateStatus // planSources: the boot sources that are asked for
+	crons      []*unstructured.Unstructured         // planSources: their DataImportCrons, where there is a namespace
+	homeless   []string                             // planSources: namespaces of boot images that are missing
+	undeployed map[string]verdict                   // planSources, applySources: why boot sources have no DataImportCron, by name
+	unplanned  error                                // planSources: why boot sources could not be planned
+	unsourced  error                                // applySources: why some have no DataImportCron
+	sourced    bool                                 // applySources: it is known which names are taken
+	later      bool                                 // applySources: some could not be admitted, and are tried again
+
+	fingerprint string // nameWanted: of the set of wanted objects
+
 	outdated  *int       // countOutdated: VMIs with a former launcher; nil when they were not counted
 	workloads []workload // observe
 	removed   bool       // remove: nothing is left
 
-	err error // Reconcile: what went wrong, nil when every step was done
+	err error // Reconcile: what went wrong, nil when every step was done; of boot sources their own fields tell
 }

@@ -137,9 +137,9 @@ func isSize(object client.Object) bool {
 }
 
 // isCopy says whether object only has the labels of what the operator installed: users make
-// their own instance types from copies of the shipped ones.
+// their own instance types and boot sources from copies of the shipped ones.
 func isCopy(object client.Object) bool {
-	if !isSize(object) {
+	if !isSize(object) && object.GetObjectKind().GroupVersionKind().GroupKind() != cronKind.GroupKind() {
 		return false
 	}
 	for _, entry := range object.GetManagedFields() {

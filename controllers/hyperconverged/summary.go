@@ -47,8 +47,8 @@ func summarize(s *scope) summary {
 	if missing != "" {
 		sum.Available = verdict{false, ReasonDeploying, missing}
 		sum.Progressing = verdict{true, ReasonDeploying, missing}
-	} else if len(s.waiting) > 0 {
-		sum.Progressing = verdict{true, ReasonWaiting, strings.Join(s.waiting, "; ")}
+	} else if waits := s.waits(); waits != "" {
+		sum.Progressing = verdict{true, ReasonWaiting, waits}
 	}
 	if failing != "" {
 		sum.Available = verdict{false, ReasonFailing, failing}

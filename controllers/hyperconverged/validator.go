@@ -2,6 +2,7 @@ package hyperconverged
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -9,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/slipway-vm/slipway/controllers/cdiconfig"
 	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
 	"github.com/slipway-vm/slipway/internal/names"
 )
@@ -36,6 +38,28 @@ func (v *validator) Handle(ctx context.Context, request admission.Request) admis
 	if err := validate(hco, v.options); err != nil {
 		return admission.Denied(err.Error())
 	}
+	return v.registries(ctx, request, hco)
+}
+
+// registries checks the registries.conf that an annotation names anew. One that does not exist may be on its way.
+func (v *validator) registries(ctx context.Context, request admission.Request, hco *hcov1.HyperConverged) admission.Response {
+	var before client.Object
+	if request.Operation == admissionv1.Update {
+		old := &hcov1.HyperConverged{}
+		if err := v.decoder.DecodeRaw(request.OldObject, old); err != nil {
+			return admission.Errored(http.StatusBadRequest, fmt.Errorf("decoding what HyperConverged %s was: %w", request.Name, err))
+		}
+		before = old
+	}
+	problem, err := cdiconfig.CheckRegistries(ctx, v.reader, v.options.Namespace, hco, before)
+	switch {
+	case err != nil:
+		return admission.Errored(http.StatusInternalServerError, err)
+	case errors.Is(problem, cdiconfig.ErrNoConfigMap):
+		return admission.Allowed("").WithWarnings(problem.Error() + "; images of registries are not imported before")
+	case problem != nil:
+		return admission.Denied(problem.Error())
+	}
 	return admission.Allowed("")
 }
 
@@ -46,6 +70,9 @@ func validate(hco *hcov1.HyperConverged, options Options) error {
 	}
 	if hco.Namespace != options.Namespace {
 		return fmt.Errorf("metadata.namespace: %q: the operator looks at namespace %s only; create the object there", hco.Namespace, options.Namespace)
+	}
+	if err := checkSources(hco); err != nil {
+		return err
 	}
 	wanted, err := operands(hco, options.Values())
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 
 // choose decides how the claim is filled, and notes it: by another claim, whose volume it gets, where
 // its storage is a CSI driver's, which leave such a claim alone; in place where it is not. A copy of
-// another claim's annotations counts for nothing.
+// another claim's annotations counts for nothing. The target of an upload is filled in place, whatever its storage.
 func (r *Reconciler) choose(ctx context.Context, s *scope) error {
 	if s.chosen {
 		return nil
@@ -43,7 +43,7 @@ func (r *Reconciler) choose(ctx context.Context, s *scope) error {
 	s.claim.Annotations = withoutRecord(s.claim.Annotations)
 	s.claim.Annotations[population.AnnotationUse] = map[bool]string{true: valueTrue, false: "false"}[waits]
 	s.claim.Annotations[population.AnnotationFilledBy] = population.PrimeName(s.claim)
-	log.FromContext(ctx).Info("Filling the claim", "source", s.claim.Spec.DataSourceRef.Name, "inPlace", !waits)
+	log.FromContext(ctx).Info("Filling the claim", "source", s.kind, "inPlace", !waits)
 	err = r.Patch(ctx, s.claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(manager))
 	if err != nil {
 		return fmt.Errorf("noting how claim %s is filled: %w", s.claim.Name, err)
@@ -52,8 +52,11 @@ func (r *Reconciler) choose(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// driverWaits reports whether the claim's storage is a CSI driver's.
+// driverWaits reports whether the claim's storage is a CSI driver's, which leaves it alone.
 func (r *Reconciler) driverWaits(ctx context.Context, s *scope) (bool, error) {
+	if s.kind == population.Target {
+		return false, nil // its storage gives it an empty volume at once: it knows nothing of uploads
+	}
 	driver := s.claim.Annotations[annotationMigratedTo]
 	if driver == "" && s.class != nil {
 		driver = s.class.Provisioner
@@ -71,7 +74,7 @@ func (r *Reconciler) checkStorage(ctx context.Context, s *scope, waits bool) err
 	if !waits && s.kind == cdiv1.VolumeCloneSourceRef {
 		return s.refuse(reasonUnsupported, "the claim's storage has no CSI driver, which clones are made by; name a storage class that has one")
 	}
-	if !s.bound() {
+	if !s.bound() || s.kind == population.Target { // of that its user says that it is written over
 		return nil
 	}
 	if waits { // somebody who does not wait although he should
@@ -84,7 +87,8 @@ func (r *Reconciler) checkStorage(ctx context.Context, s *scope, waits bool) err
 	return err
 }
 
-// user names a pod that has, or had, the claim mounted, past the cache; but not what fills it. A pod without a node does not count.
+// user names a pod that has, or had, the claim mounted, past the cache; but not what fills it. A pod without a node has
+// written nothing.
 func (r *Reconciler) user(ctx context.Context, s *scope) (string, error) {
 	var pods corev1.PodList
 	if err := r.live.List(ctx, &pods, client.InNamespace(s.claim.Namespace)); err != nil {
@@ -95,11 +99,8 @@ func (r *Reconciler) user(ctx context.Context, s *scope) (string, error) {
 		if pod.Spec.NodeName == "" || s.prime != nil && metav1.IsControlledBy(pod, s.prime) {
 			continue
 		}
-		for _, volume := range pod.Spec.Volumes {
-			source := volume.PersistentVolumeClaim
-			if source != nil && source.ClaimName == s.claim.Name || volume.Ephemeral != nil && metav1.IsControlledBy(s.claim, pod) {
-				return pod.Name, nil
-			}
+		if population.Uses(pod, s.claim) {
+			return pod.Name, nil
 		}
 	}
 	return "", nil

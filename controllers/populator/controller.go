@@ -56,6 +56,7 @@ func SetupWithManager(mgr ctrl.Manager) error {
 func (r *Reconciler) steps() []func(context.Context, *scope) error {
 	return []func(context.Context, *scope) error{
 		r.release,
+		r.passOver,
 		r.finish,
 		r.awaitBinding,
 		r.refuse,
@@ -75,8 +76,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	} else if err != nil {
 		return ctrl.Result{}, fmt.Errorf("reading claim %s: %w", req.NamespacedName, err)
 	}
-	if population.Source(claim) == "" {
-		return ctrl.Result{}, nil
+	if population.Source(claim) == "" || population.Withdrawn(claim) {
+		return r.withdraw(ctx, claim)
 	}
 	if another, err := r.ofDataVolume(ctx, claim); err != nil || another {
 		return ctrl.Result{}, err
@@ -97,7 +98,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return s.result, failure
 }
 
-// populated requests a claim that has a source.
+// populated requests a claim that has a source, or had one until now.
 func populated(_ context.Context, object client.Object) []reconcile.Request {
 	if claim, ok := object.(*corev1.PersistentVolumeClaim); ok && population.Source(claim) != "" {
 		return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(claim)}}

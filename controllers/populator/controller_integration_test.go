@@ -58,6 +58,12 @@ func TestClaimsAreFilled(t *testing.T) {
 		"what is yet to be filled is not taken over":        takenOverUnfilled,
 		"a DataVolume's own claim is not looked at":         claimOfImport,
 		"a DataVolume of a claim that is not filled ends":   externalOfBound,
+		"a target of an upload is filled in place":          targetIsFilled,
+		"a target of an upload waits for its consumer":      targetWaitsForConsumer,
+		"a target of an upload waits until nobody uses it":  targetInUse,
+		"no image is written below its target's consumer":   targetOfConsumer,
+		"a target of an upload is one no longer":            targetIsWithdrawn,
+		"what is no target of an upload is left alone":      targetsThatAreNone,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, newWorld(t, c)) })
 	}
@@ -206,20 +212,9 @@ func uploadIsHandedOver(t *testing.T, w *world) {
 	claim := w.create("fast", cdiv1.VolumeUploadSourceRef, nil)
 	dv := w.prime(claim)
 	volume := w.bind(dv.Name, nil)
-	pod := &corev1.Pod{}
-	w.until("there is an upload server", func() bool {
-		return w.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: upload.ServerName(dv.Name)}, pod) == nil
-	})
-	pod.Status.Phase, pod.Status.Conditions = corev1.PodRunning, []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "cdi-upload-server", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
-	w.must(w.Status().Update(t.Context(), pod))
-	w.note("disk", upload.AnnotationReady, "true")
+	pod := w.serve(dv)
 	w.note("disk", annotationPhase, "Running")
-	message, err := filled().Encode()
-	w.must(err)
-	pod.Status.Phase, pod.Status.Conditions = corev1.PodSucceeded, nil
-	pod.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: string(message)}}
-	w.must(w.Status().Update(t.Context(), pod))
+	w.take(pod)
 	w.handedOver(volume, claim)
 	w.bind("disk", volume)
 	w.gone(dv)

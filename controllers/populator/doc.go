@@ -1,9 +1,10 @@
-// Package populator fills PersistentVolumeClaims whose dataSourceRef names one of CDI's sources.
+// Package populator fills PersistentVolumeClaims whose dataSourceRef names one of CDI's sources, and those that an
+// annotation makes the target of an upload.
 //
 // It does not fill anything itself: it makes a DataVolume, prime-<uid of the claim>, which the claim
 // controls. Where the storage waits for populators, the DataVolume has a claim of its own, and once
 // that is whole its volume is given to the user's. Where the storage binds the user's claim whatever
-// its dataSourceRef says, the DataVolume fills that one.
+// its dataSourceRef says, the DataVolume fills that one, as it does with a target of an upload.
 //
 // What is decided and reached is noted on the claim. Everything else is computed from what is there
 // in every pass, so that one that is cut off between two writes is taken up by the next.
@@ -36,6 +37,8 @@ const (
 	phaseSucceeded = "Succeeded"
 	phaseFailed    = "Failed"
 	progressDone   = "100.0%"
+	// progressUnknown is that of an upload of which nothing has come.
+	progressUnknown = "N/A"
 )
 
 // Reasons of events and of what a claim waits for, in the field's words where it has some.
@@ -52,6 +55,7 @@ const (
 	reasonUnsupported = "NotSupported"
 	reasonExists      = "ErrResourceExists"
 	reasonOverlooked  = "NotPopulated"
+	reasonWithdrawn   = "UploadWithdrawn"
 	reasonError       = "Error"
 	reasonCompleted   = "Completed"
 )
@@ -60,6 +64,7 @@ const (
 const (
 	clonePending   = "Pending"
 	cloneVolume    = "CSIClone"
+	cloneTaking    = "Snapshot"
 	cloneSnapshot  = "SnapshotClone"
 	cloneError     = "Error"
 	cloneSucceeded = "Succeeded"

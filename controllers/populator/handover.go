@@ -84,7 +84,7 @@ func (r *Reconciler) checkBoth(ctx context.Context, s *scope) error {
 func (r *Reconciler) worker(ctx context.Context, from client.Reader, s *scope) (*corev1.Pod, error) {
 	prime := population.PrimeName(s.claim)
 	key := types.NamespacedName{Namespace: s.claim.Namespace, Name: datavolume.PodName(prime)}
-	if s.kind == cdiv1.VolumeUploadSourceRef {
+	if s.kind == cdiv1.VolumeUploadSourceRef || s.kind == population.Target {
 		key.Name = upload.ServerName(prime)
 	}
 	return get(ctx, from, key, &corev1.Pod{})

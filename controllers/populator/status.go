@@ -77,7 +77,7 @@ func running(s *scope, n map[string]string) {
 		if c.Type == cdiv1.DataVolumeRunning {
 			n[annotationRunning] = strconv.FormatBool(c.Status == corev1.ConditionTrue)
 			n[annotationRunningReason] = c.Reason
-			if !s.inPlace {
+			if !s.inPlace || c.Reason == datavolume.ReasonInUse {
 				n[datavolume.AnnotationFailure] = c.Message
 			}
 		}
@@ -108,7 +108,8 @@ func record(s *scope, n map[string]string) {
 	n[annotationRunningReason] = reasonCompleted
 	n[names.AnnotationDigest] = s.prime.Annotations[names.AnnotationDigest]
 	n[annotationSelectedNode] = s.node
-	if source := s.prime.Spec.Source; source != nil && source.Snapshot != nil {
+	through := s.other != nil && s.other.Annotations[datavolume.AnnotationSnapshotOf] != ""
+	if source := s.prime.Spec.Source; source != nil && (source.Snapshot != nil || through) {
 		n[annotationCloneType] = string(cdiv1.CloneStrategySnapshot)
 	} else if source != nil && source.PVC != nil {
 		n[annotationCloneType] = string(cdiv1.CloneStrategyCsiClone)
@@ -124,6 +125,8 @@ func clonePhase(s *scope) string {
 		return cloneError
 	case s.phase() == cdiv1.CSICloneInProgress:
 		return cloneVolume
+	case s.phase() == cdiv1.SnapshotForSmartCloneInProgress:
+		return cloneTaking
 	case s.phase() == cdiv1.CloneFromSnapshotSourceInProgress:
 		return cloneSnapshot
 	}
@@ -203,6 +206,10 @@ func (r *Reconciler) tell(s *scope, now map[string]string) {
 		if changed(annotationRunningReason) || changed(datavolume.AnnotationFailure) {
 			emit(kind, s.waiting.reason, "%s", s.waiting.message)
 		}
+	case now[annotationRunningReason] == datavolume.ReasonInUse:
+		if changed(annotationRunningReason) || changed(datavolume.AnnotationFailure) {
+			emit(corev1.EventTypeWarning, datavolume.ReasonInUse, "%s", now[datavolume.AnnotationFailure])
+		}
 	case s.whole && changed(population.AnnotationProgress):
 		emit(corev1.EventTypeNormal, words.done, words.doneText, s.claim.Name)
 	case s.phase() == cdiv1.Failed && changed(annotationRunningReason):
@@ -214,6 +221,7 @@ func (r *Reconciler) tell(s *scope, now map[string]string) {
 var wordsOf = map[string]struct{ done, doneText, failed, failedText string }{
 	cdiv1.VolumeImportSourceRef: {reasonImported, "Successfully imported into %s", reasonNotImported, "import into %s failed: %s"},
 	cdiv1.VolumeUploadSourceRef: {reasonUploaded, "Successfully uploaded into %s", reasonNotUploaded, "Upload into %s failed: %s"},
+	population.Target:           {reasonUploaded, "Successfully uploaded into %s", reasonNotUploaded, "Upload into %s failed: %s"},
 	cdiv1.VolumeCloneSourceRef:  {reasonCloned, "Successfully cloned into %s", reasonNotCloned, "Cloning into %s failed: %s"},
 }
 

@@ -5,8 +5,10 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
+	"github.com/slipway-vm/slipway/controllers/datavolume"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/population"
 )
@@ -48,6 +50,7 @@ func TestNotesSayWhatAClaimHasReached(t *testing.T) {
 		"its maker is gone":      {ofImport(cdiv1.Succeeded, func(s *scope) { s.inPlace, s.whole, s.prime = true, true, nil }), map[string]string{progress: "100.0%"}},
 		"it waits":               {ofImport("", func(s *scope) { s.prime, s.chosen, s.waiting = nil, false, &obstacle{"Pending", "for a class"} }), map[string]string{message: "for a class", annotationRunning: "false", population.AnnotationUse: ""}},
 		"a clone runs":           {ofImport(cdiv1.CSICloneInProgress, ofClone), map[string]string{clone: "CSIClone", phase: ""}},
+		"a snapshot is taken":    {ofImport(cdiv1.SnapshotForSmartCloneInProgress, ofClone), map[string]string{clone: "Snapshot", phase: ""}},
 		"a snapshot is restored": {ofImport(cdiv1.CloneFromSnapshotSourceInProgress, ofClone), map[string]string{clone: "SnapshotClone"}},
 		"a clone waits": {ofImport("", func(s *scope) {
 			ofClone(s)
@@ -61,6 +64,11 @@ func TestNotesSayWhatAClaimHasReached(t *testing.T) {
 			ofClone(s)
 			s.whole, s.prime.Spec.Source = true, &cdiv1.DataVolumeSource{Snapshot: &cdiv1.DataVolumeSourceSnapshot{}}
 		}), map[string]string{clone: "Succeeded", annotationCloneType: "snapshot", phase: "Succeeded"}},
+		"a clone through a snapshot is done": {ofImport(cdiv1.Succeeded, func(s *scope) {
+			ofClone(s)
+			s.whole, s.prime.Spec.Source = true, &cdiv1.DataVolumeSource{PVC: &cdiv1.DataVolumeSourcePVC{}}
+			s.other = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{datavolume.AnnotationSnapshotOf: "ns/base"}}}
+		}), map[string]string{clone: "Succeeded", annotationCloneType: "snapshot"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := notes(c.scope)

@@ -3,6 +3,7 @@ package populator
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,7 +35,7 @@ func (r *Reconciler) finish(ctx context.Context, s *scope) error {
 		return nil
 	case s.overlooked():
 		return r.end(ctx, s)
-	case !s.chosen && (!population.Late(s.claim, r.now()) || s.phase() == cdiv1.Succeeded):
+	case !s.chosen && s.settled(r.now()):
 		s.quiet = true
 		return steps.ErrDone
 	case !s.chosen:
@@ -54,6 +55,11 @@ func (r *Reconciler) finish(ctx context.Context, s *scope) error {
 		return steps.ErrDone
 	}
 	return r.end(ctx, s)
+}
+
+// settled reports whether the volume that the claim has is left alone, although nobody decided how it is filled: it may hold data.
+func (s *scope) settled(now time.Time) bool {
+	return s.kind != population.Target && (!population.Late(s.claim, now) || s.phase() == cdiv1.Succeeded)
 }
 
 // overlooked reports whether it is noted on the claim that somebody else was first.
@@ -102,9 +108,9 @@ func (r *Reconciler) removePrime(ctx context.Context, s *scope) error {
 
 // refuse ends the pass on what cannot be filled.
 func (r *Reconciler) refuse(_ context.Context, s *scope) error {
-	ref := s.claim.Spec.DataSourceRef
+	ref := s.claim.Spec.DataSourceRef // none of the target of an upload
 	switch {
-	case ref.Namespace != nil && *ref.Namespace != s.claim.Namespace:
+	case ref != nil && ref.Namespace != nil && *ref.Namespace != s.claim.Namespace:
 		return s.refuse(reasonUnsupported, fmt.Sprintf("spec.dataSourceRef.namespace %s is not supported; name a %s of the claim's own namespace", *ref.Namespace, s.kind))
 	case s.waiting != nil:
 		return s.refuse(s.waiting.reason, s.waiting.message)
@@ -167,8 +173,11 @@ func (r *Reconciler) createPrime(ctx context.Context, s *scope, prime *cdiv1.Dat
 	return nil
 }
 
-// source reads what the claim's dataSourceRef names.
+// source reads what the claim's dataSourceRef names; of the target of an upload, what its annotations say.
 func (r *Reconciler) source(ctx context.Context, s *scope, input *primeInput) error {
+	if s.kind == population.Target {
+		return r.target(ctx, s, input)
+	}
 	key := types.NamespacedName{Namespace: s.claim.Namespace, Name: s.claim.Spec.DataSourceRef.Name}
 	var err error
 	switch s.kind {

@@ -27,6 +27,8 @@ type knowledge struct {
 	Sets []string `json:"sets"`
 	// CloneStrategy is empty where snapshots are best, if there are any.
 	CloneStrategy cdiv1.CDICloneStrategy `json:"cloneStrategy,omitempty"`
+	// SourceFormat is what DataImportCrons best keep of an import, empty for claims.
+	SourceFormat cdiv1.DataImportCronSourceFormat `json:"sourceFormat,omitempty"`
 	// MinimumSize is the least size of a volume, empty when there is none.
 	MinimumSize string `json:"minimumSize,omitempty"`
 
@@ -76,6 +78,9 @@ func (k *knowledge) complete() error {
 	if k.CloneStrategy != "" && !slices.Contains(cloneStrategies, k.CloneStrategy) {
 		return fmt.Errorf("clone strategy %q is none of %v", k.CloneStrategy, cloneStrategies)
 	}
+	if k.SourceFormat != "" && !slices.Contains(sourceFormats, k.SourceFormat) {
+		return fmt.Errorf("source format %q is none of %v", k.SourceFormat, sourceFormats)
+	}
 	if k.MinimumSize != "" {
 		if _, err := resource.ParseQuantity(k.MinimumSize); err != nil {
 			return fmt.Errorf("minimum size %q: %w", k.MinimumSize, err)
@@ -89,6 +94,7 @@ var (
 	accessModes     = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce, corev1.ReadOnlyMany, corev1.ReadWriteMany, corev1.ReadWriteOncePod}
 	volumeModes     = []corev1.PersistentVolumeMode{corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem}
 	cloneStrategies = []cdiv1.CDICloneStrategy{cdiv1.CloneStrategyHostAssisted, cdiv1.CloneStrategySnapshot, cdiv1.CloneStrategyCsiClone}
+	sourceFormats   = []cdiv1.DataImportCronSourceFormat{cdiv1.DataImportCronSourceFormatPvc, cdiv1.DataImportCronSourceFormatSnapshot}
 )
 
 // known returns the row that fits class, nil when there is none.

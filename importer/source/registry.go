@@ -6,10 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"time"
 
-	"github.com/containers/image/v5/docker"
 	containerimage "github.com/containers/image/v5/image"
 	"github.com/containers/image/v5/manifest"
 	"github.com/containers/image/v5/types"
@@ -36,6 +34,8 @@ type RegistryOptions struct {
 	CertScratch string
 	// SkipVerify takes any certificate, and also a registry that has no TLS.
 	SkipVerify bool
+	// Places are where the image is looked for instead, the first that gives it. Empty: at URL alone.
+	Places []Place
 	// BytesPerSecond, IdleTimeout and RetryFor are as in Options.
 	BytesPerSecond        int64
 	IdleTimeout, RetryFor time.Duration
@@ -44,6 +44,9 @@ type RegistryOptions struct {
 // Registry is an image in a registry. It belongs to one goroutine, but for Progress.
 type Registry struct {
 	options RegistryOptions
+	at      Place   // which is read from
+	rest    []Place // after at
+	before  error   // of the places before at; nil when it is the first
 	source  types.ImageSource
 	layers  []types.BlobInfo // the lowest first
 	labels  map[string]string
@@ -62,28 +65,20 @@ func OpenRegistry(ctx context.Context, options RegistryOptions) (*Registry, erro
 		options.RetryFor = 2 * time.Minute
 	}
 	r := &Registry{options: options, limit: newLimit(options.BytesPerSecond)}
-	name, ok := strings.CutPrefix(options.URL, SchemeDocker)
-	if !ok {
-		return nil, transfer.Errorf(transfer.BadRequest, "the URL does not begin with %s", SchemeDocker)
-	}
-	reference, err := docker.ParseReference("//" + name)
-	if err != nil {
-		return nil, transfer.Errorf(transfer.BadRequest, "the URL names no image: %w; write docker://host/name:tag or docker://host/name@sha256:…", err)
-	}
 	defer func() { _ = os.RemoveAll(options.CertScratch) }() // it holds nothing secret, and the next attempt makes it anew
-	system, err := options.system()
+	places, err := options.openers()
 	if err != nil {
 		return nil, err
 	}
-	err = retry(ctx, time.Now(), options.RetryFor, func() error { return r.open(ctx, reference, system) })
+	err = retry(ctx, time.Now(), options.RetryFor, func() error { return r.openFirst(ctx, places) })
 	if err != nil {
 		return nil, err
 	}
 	return r, nil
 }
 
-// Name is the image's address, for messages.
-func (r *Registry) Name() string { return r.options.URL }
+// Name is the image's address where it is read from, for messages.
+func (r *Registry) Name() string { return r.at.URL }
 
 // Labels are those that the image asks for its disk's claim, as its environment says.
 func (r *Registry) Labels() map[string]string { return r.labels }
@@ -101,13 +96,13 @@ func (r *Registry) Close() error {
 	return nil
 }
 
-// system are the options in the library's words. What it would look for in the home of a user is replaced.
+// system are the options in the library's words, but for what a place says. What it would look for in the home of a user is replaced.
 func (o RegistryOptions) system() (*types.SystemContext, error) {
 	system := &types.SystemContext{
 		OSChoice: "linux", ArchitectureChoice: o.Architecture, DockerRegistryUserAgent: "slipway-importer",
-		DockerAuthConfig:            &types.DockerAuthConfig{Username: o.Username, Password: o.Password},
-		DockerInsecureSkipTLSVerify: types.NewOptionalBool(o.SkipVerify),
+		DockerAuthConfig: &types.DockerAuthConfig{Username: o.Username, Password: o.Password},
 	}
+	noRegistriesConf(system)
 	if system.ArchitectureChoice == "" {
 		system.ArchitectureChoice = runtime.GOARCH
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -19,12 +20,16 @@ import (
 // file as a disk; a later attempt begins anew over it.
 const PartialSuffix = ".partial"
 
+// devices is where the operating system has its devices, which may be named by links there.
+const devices = "/dev/"
+
 // sector is the unit of a disk's size.
 const sector = 512
 
 // Options say where a disk goes and how large it must be.
 type Options struct {
-	// Path is a block device, or the disk's file (which need not exist, its directory must).
+	// Path is a block device, or the disk's file (which need not exist, its directory must). A link to a device is one
+	// below /dev alone.
 	Path string
 	// Size is the size asked for in bytes; 0 is that of the image, or of the whole device.
 	Size int64
@@ -48,7 +53,11 @@ type Disk struct {
 // Open looks at the volume and writes nothing.
 func Open(options Options) (*Disk, error) {
 	d := &Disk{path: options.Path, options: options}
-	info, err := os.Stat(options.Path)
+	look := os.Lstat // what somebody has put on the volume leads nowhere
+	if strings.HasPrefix(filepath.Clean(options.Path), devices) {
+		look = os.Stat
+	}
+	info, err := look(options.Path)
 	switch {
 	case err == nil && info.Mode()&os.ModeDevice != 0:
 		d.block = true
@@ -85,13 +94,20 @@ func (d *Disk) Begin(virtual int64) error {
 	}
 	name, flags := d.path, os.O_RDWR
 	if !d.block {
-		name, flags = d.path+PartialSuffix, os.O_RDWR|os.O_CREATE|os.O_TRUNC
+		name, flags = d.path+PartialSuffix, os.O_RDWR|os.O_CREATE|os.O_EXCL
 	}
-	var err error
+	err := d.clearWay()
+	if err != nil {
+		return err
+	}
 	if d.buffered, err = os.OpenFile(name, flags, 0o660); err != nil {
 		return failed(err, "opening %s", name)
 	}
-	if d.direct, err = os.OpenFile(name, os.O_RDWR|unix.O_DIRECT, 0); err != nil {
+	nofollow := unix.O_NOFOLLOW
+	if d.block {
+		nofollow = 0 // a device may be named by a link of the operating system's
+	}
+	if d.direct, err = os.OpenFile(name, os.O_RDWR|unix.O_DIRECT|nofollow, 0); err != nil {
 		d.direct = nil // tmpfs and some network file systems: the page cache does it
 	}
 	if d.block {
@@ -103,6 +119,20 @@ func (d *Disk) Begin(virtual int64) error {
 	if d.options.Preallocate {
 		if err := unix.Fallocate(int(d.buffered.Fd()), 0, 0, d.size); err != nil {
 			return failed(err, "reserving %s for %s", bytesText(d.size), name)
+		}
+	}
+	return nil
+}
+
+// clearWay removes what an earlier attempt left, and the disk that the volume held before, whose room the new one takes.
+// The volume may have been anybody's: of a link itself goes, not what it leads to.
+func (d *Disk) clearWay() error {
+	if d.block {
+		return nil
+	}
+	for _, name := range []string{d.path, d.path + PartialSuffix} {
+		if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return failed(err, "removing what was on the volume before")
 		}
 	}
 	return nil

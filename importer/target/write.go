@@ -158,7 +158,7 @@ func Room(dir string, size int64) (int64, error) {
 }
 
 // fileCapacity is the largest disk that the file system takes: the room there, where that is not the
-// whole size asked for with what an earlier attempt took.
+// whole size asked for with what an earlier disk or attempt took.
 func fileCapacity(options Options) (int64, error) {
 	free, err := Room(filepath.Dir(options.Path), options.Size)
 	if err != nil || free == options.Size {
@@ -166,7 +166,7 @@ func fileCapacity(options Options) (int64, error) {
 	}
 	for _, name := range []string{options.Path, options.Path + PartialSuffix} {
 		var st unix.Stat_t
-		if err := unix.Stat(name, &st); err == nil {
+		if err := unix.Lstat(name, &st); err == nil {
 			free += st.Blocks * sector
 		}
 	}

@@ -2,12 +2,12 @@ package uploadproxy
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,7 +26,7 @@ const annotationPhase = "cdi.kubevirt.io/storage.pod.phase"
 type Cluster struct{ Client client.WithWatch }
 
 // AwaitReady returns once the claim's upload server takes an image, and errs when it will not, or not soon. That of
-// a claim with a VolumeUploadSource is of what fills it; the claim says when it is ready.
+// a claim that no DataVolume has is of what fills it; the claim says when it is ready.
 func (c *Cluster) AwaitReady(ctx context.Context, wanted upload.Target) (upload.Target, error) {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
@@ -57,7 +57,8 @@ func (c *Cluster) read(ctx context.Context, wanted upload.Target) (*corev1.Persi
 
 // populated says whether a populator has the claim filled by an upload.
 func populated(claim *corev1.PersistentVolumeClaim) bool {
-	return population.Source(claim) == cdiv1.VolumeUploadSourceRef
+	source := population.Source(claim)
+	return source == cdiv1.VolumeUploadSourceRef || source == population.Target && !population.Withdrawn(claim)
 }
 
 func filled(claim *corev1.PersistentVolumeClaim) bool {
@@ -96,8 +97,13 @@ func (c *Cluster) await(ctx context.Context, claim *corev1.PersistentVolumeClaim
 
 // takes says whether the claim's upload server takes an image, and errs when it never will.
 func takes(claim *corev1.PersistentVolumeClaim) (bool, error) {
-	if _, target := claim.Annotations[upload.AnnotationTarget]; !target && !populated(claim) {
-		return false, errors.New("PVC " + claim.Name + " is not an upload target; create a DataVolume with the source upload, or a claim with a VolumeUploadSource")
+	_, target := claim.Annotations[upload.AnnotationTarget]
+	switch {
+	case populated(claim):
+	case !target:
+		return false, fmt.Errorf("PVC %s is not an upload target; create a DataVolume with the source upload, or a claim with a VolumeUploadSource or the annotation %s", claim.Name, upload.AnnotationTarget)
+	case metav1.GetControllerOf(claim) == nil:
+		return false, fmt.Errorf("PVC %s has a dataSource, which fills it; send the image to a claim without one", claim.Name)
 	}
 	if filled(claim) {
 		return false, fmt.Errorf("rejecting Upload Request for PVC %s that already finished uploading", claim.Name)

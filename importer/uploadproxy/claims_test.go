@@ -2,6 +2,7 @@ package uploadproxy_test
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"testing"
 
@@ -18,11 +19,12 @@ import (
 	"github.com/slipway-vm/slipway/internal/upload"
 )
 
-// waiting is a claim that says what annotations do; with a source it is filled by an upload.
+// waiting is a claim that says what annotations do; with a source it is filled by an upload, else it is a DataVolume's.
 func waiting(name string, source bool, annotations map[string]string) *corev1.PersistentVolumeClaim {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: name, Annotations: annotations}}
+	claim.OwnerReferences = []metav1.OwnerReference{{Kind: "DataVolume", Name: name, UID: "2", Controller: new(true)}}
 	if source {
-		claim.UID = "1"
+		claim.UID, claim.OwnerReferences = "1", nil
 		claim.Spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: new("cdi.kubevirt.io"), Kind: "VolumeUploadSource", Name: "s"}
 	}
 	return claim
@@ -34,16 +36,26 @@ func TestAnImageGoesToWhatIsFilledForItsClaim(t *testing.T) {
 		return map[string]string{population.AnnotationFilledBy: "prime-1", population.AnnotationUse: use, upload.AnnotationReady: ready}
 	}
 	ready := map[string]string{upload.AnnotationTarget: "", upload.AnnotationReady: "true"}
+	plain := func(reached map[string]string) *corev1.PersistentVolumeClaim {
+		claim := waiting("disk", true, maps.Clone(reached))
+		claim.Annotations[upload.AnnotationTarget], claim.Spec.DataSourceRef = "", nil
+		return claim
+	}
+	restored := plain(ready)
+	restored.Spec.DataSource = &corev1.TypedLocalObjectReference{APIGroup: new("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: "s"}
 	for name, c := range map[string]struct {
 		claims   []client.Object
 		to, fail string
 	}{
-		"a DataVolume's":                  {[]client.Object{waiting("disk", false, ready)}, "disk", ""},
-		"another for it":                  {[]client.Object{waiting("disk", true, chosen("true", "true"))}, "prime-1", ""},
-		"the claim itself, by its server": {[]client.Object{waiting("disk", true, chosen("false", "true"))}, "prime-1", ""},
-		"it is filled":                    {[]client.Object{waiting("disk", true, map[string]string{phase: "Succeeded"})}, "", "already finished uploading"},
-		"nothing":                         {nil, "", "doesn't exist"},
-		"no upload":                       {[]client.Object{waiting("disk", false, nil)}, "", "is not an upload target"},
+		"a DataVolume's":                    {[]client.Object{waiting("disk", false, ready)}, "disk", ""},
+		"another for it":                    {[]client.Object{waiting("disk", true, chosen("true", "true"))}, "prime-1", ""},
+		"the claim itself, by its server":   {[]client.Object{waiting("disk", true, chosen("false", "true"))}, "prime-1", ""},
+		"it is filled":                      {[]client.Object{waiting("disk", true, map[string]string{phase: "Succeeded"})}, "", "already finished uploading"},
+		"an annotated claim, by its server": {[]client.Object{plain(chosen("false", "true"))}, "prime-1", ""},
+		"an annotated claim is filled":      {[]client.Object{plain(map[string]string{phase: "Succeeded"})}, "", "already finished uploading"},
+		"an annotated claim of a snapshot":  {[]client.Object{restored}, "", "has a dataSource"},
+		"nothing":                           {nil, "", "doesn't exist"},
+		"no upload":                         {[]client.Object{waiting("disk", false, nil)}, "", "is not an upload target"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := &uploadproxy.Cluster{Client: fake.NewClientBuilder().WithScheme(scheme.New()).WithObjects(c.claims...).Build()}

@@ -173,6 +173,7 @@ func crossOrigin(w http.ResponseWriter, r *http.Request) bool {
 	}
 	if r.Header.Get("Origin") != "" {
 		header.Set("Access-Control-Allow-Origin", "*")
+		header.Set("Access-Control-Expose-Headers", upload.HeaderOffset)
 	}
 	return false
 }

@@ -1,6 +1,7 @@
 // Package uploadserver is what runs in the pod of a claim that waits for an upload: it takes one
-// image, from cdi-uploadproxy alone, and writes it onto the claim as it comes. A failed upload leaves
-// nothing on the claim, and may be tried again; the server ends when an image is whole.
+// image, from cdi-uploadproxy alone, and writes it onto the claim as it comes; or an archive, which it
+// unpacks there. A failed upload leaves nothing on the claim, and may be tried again; the server ends
+// when an image is whole.
 package uploadserver
 
 import (
@@ -39,15 +40,29 @@ type Server struct {
 	// Record writes the result of an image that is whole, before its sender is told.
 	Record func(transfer.Result) error
 
+	keepFor time.Duration // for how long an upload is kept whose sender went away
+
 	mu       sync.Mutex
 	state    state
-	sender   *sender              // of the image that comes
+	coming   incoming             // the image that comes
+	kept     *kept                // the last upload that may be resumed, while it comes or is whole
+	leaving  bool                 // no other image is taken
+	over     chan struct{}        // closed when nothing is written of the image that came last; nil before the first
+	abandon  context.CancelFunc   // ends the writing of it
 	finished chan transfer.Result // of one element
+}
+
+// incoming is an image that comes.
+type incoming interface {
+	// dismiss ends it for the sake of another if its sender is silent, and says whether it has.
+	dismiss() bool
+	// cut ends it at once, unless all of it has come.
+	cut()
 }
 
 // New returns a server that writes to where options say, for the client of that name.
 func New(options importer.Options, client string, progress *importer.Progress, record func(transfer.Result) error) *Server {
-	return &Server{Import: options, Client: client, Progress: progress, Record: record, finished: make(chan transfer.Result, 1)}
+	return &Server{Import: options, Client: client, Progress: progress, Record: record, keepFor: keepFor, finished: make(chan transfer.Result, 1)}
 }
 
 // Finished gives the result of the image that is whole.
@@ -63,19 +78,38 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	found, form, async := upload.IsPath(r.URL.Path)
-	switch {
-	case found && async && r.Method == http.MethodHead:
-		return // yes, it can be sent there
+	switch head := r.Method == http.MethodHead; {
+	case found && head && !form && r.Header.Get(upload.HeaderUpload) != "":
+		s.tellOffset(w, r)
+	case found && head && async: // yes, it can be sent there
 	case !found || r.Method != http.MethodPost:
 		upload.Refuse(w, r, http.StatusNotFound, "images are taken by POST")
-		return
 	case !s.known(r):
 		upload.Refuse(w, r, http.StatusUnauthorized, "images are taken from cdi-uploadproxy alone")
-		return
+	default:
+		s.take(w, r, form, async)
+	}
+}
+
+// take takes an image, or a part of one, as its headers say.
+func (s *Server) take(w http.ResponseWriter, r *http.Request, form, async bool) {
+	switch named := r.Header.Get(upload.HeaderUpload) != ""; {
 	case r.Header.Get("X-Cdi-Content-Type") != "":
 		upload.Refuse(w, r, http.StatusBadRequest, "the header x-cdi-content-type is not supported; send a disk image without it")
-		return
+	case named && form:
+		upload.Refuse(w, r, http.StatusBadRequest, "a form cannot be resumed; send the image without one, or leave the header "+upload.HeaderUpload+" out")
+	case named:
+		s.serveKept(w, r, async)
+	case r.Header.Get(upload.HeaderOffset) != "":
+		upload.Refuse(w, r, http.StatusBadRequest, "the header "+upload.HeaderOffset+" needs "+upload.HeaderUpload+", which says of what upload; write both or none")
+	default:
+		s.serveOnce(w, r, form, async)
 	}
+}
+
+// serveOnce takes an image from a sender whose connection must not break.
+func (s *Server) serveOnce(w http.ResponseWriter, r *http.Request, form, async bool) {
+	control := http.NewResponseController(w)
 	from := &sender{body: r.Body, control: control}
 	if code, why := s.begin(from); code != http.StatusOK {
 		upload.Refuse(w, r, code, why)
@@ -85,16 +119,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if async {
 		from.whole = func() {
 			answered = true
-			w.Header().Set("Content-Length", "0")
-			w.WriteHeader(http.StatusOK)
-			_ = control.Flush() // who asked may be gone
+			accept(w, control)
 		}
 	}
 	result, err := s.receive(r, form, from)
 	if err == nil {
 		err = s.Record(result)
 	}
-	s.end(err == nil)
+	s.end(result, err)
 	switch {
 	case err != nil:
 		log.FromContext(r.Context()).Error(err, "upload failed", "reason", transfer.ReasonOf(err))
@@ -105,7 +137,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !answered:
 		w.WriteHeader(http.StatusOK)
 	}
-	s.finished <- result
+}
+
+// accept answers that an image has come, before it is written.
+func accept(w http.ResponseWriter, control *http.ResponseController) {
+	w.Header().Set("Content-Length", "0")
+	w.WriteHeader(http.StatusOK)
+	_ = control.Flush() // who asked may be gone
 }
 
 // known says whether r comes from the one client. That its certificate is of our authority was verified with TLS.
@@ -113,30 +151,74 @@ func (s *Server) known(r *http.Request) bool {
 	return r.TLS != nil && len(r.TLS.VerifiedChains) > 0 && r.TLS.PeerCertificates[0].Subject.CommonName == s.Client
 }
 
-func (s *Server) begin(from *sender) (code int, why string) {
+func (s *Server) begin(coming incoming) (code int, why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
+	case s.leaving:
+		return http.StatusServiceUnavailable, "the upload server goes; try again when the claim has another"
 	case s.state == done:
 		return http.StatusConflict, "the claim is filled already"
-	case s.state == receiving && s.sender.dismiss():
+	case s.state == receiving && s.coming.dismiss():
 		return http.StatusServiceUnavailable, "another upload to the claim has fallen silent and is being ended; try again"
 	case s.state == receiving:
 		return http.StatusServiceUnavailable, "another upload to the claim is under way; wait for its end"
 	}
-	s.state, s.sender = receiving, from
+	s.state, s.coming, s.kept, s.over = receiving, coming, nil, make(chan struct{})
 	return http.StatusOK, ""
 }
 
-func (s *Server) end(whole bool) {
+// end notes how the image that came has ended, of which nothing is written any more.
+func (s *Server) end(result transfer.Result, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if whole {
+	defer close(s.over)
+	if err == nil {
 		s.state = done
+		s.finished <- result
 		return
 	}
-	s.state = waiting
+	s.state, s.kept = waiting, nil
 	s.Progress.Reset()
+}
+
+// outliving is ctx for the writing of an image, which goes on without its sender until cancel is called or the server must
+// go.
+func (s *Server) outliving(ctx context.Context) (longer context.Context, cancel context.CancelFunc) {
+	longer, cancel = context.WithCancel(context.WithoutCancel(ctx))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.abandon = cancel
+	return longer, cancel
+}
+
+// leave takes no other image, ends the one that comes, and waits until what was written of it is gone. One that has come
+// gets half of the time to be finished.
+func (s *Server) leave() {
+	s.mu.Lock()
+	s.leaving = true
+	if s.state == receiving {
+		s.coming.cut()
+	}
+	over := s.over
+	s.mu.Unlock()
+	if over == nil {
+		return
+	}
+	select {
+	case <-over:
+		return
+	case <-time.After(leaveWithin / 2):
+	}
+	s.mu.Lock()
+	if s.abandon != nil {
+		s.abandon()
+	}
+	s.mu.Unlock()
+	select {
+	case <-over:
+	case <-time.After(leaveWithin / 2):
+	}
 }
 
 // receive writes what r brings onto the claim. A sender that goes away while his image comes ends
@@ -154,7 +236,9 @@ func (s *Server) receive(r *http.Request, form bool, from *sender) (transfer.Res
 	}
 	options := s.Import
 	options.Stream = &stream
-	result, err := importer.Run(context.WithoutCancel(r.Context()), options, s.Progress)
+	ctx, cancel := s.outliving(r.Context())
+	defer cancel()
+	result, err := importer.Run(ctx, options, s.Progress)
 	if err != nil {
 		return result, fmt.Errorf("receiving an image: %w", err)
 	}

@@ -74,6 +74,9 @@ const (
 	// AnnotationBandwidth of a DataVolume is how many bytes are downloaded for it in a second, at most:
 	// a quantity, such as 50Mi.
 	AnnotationBandwidth = Domain + "bandwidth-limit"
+	// AnnotationRegistries of the HyperConverged and of the CDI object names a ConfigMap in Slipway's
+	// namespace with a registries.conf, which says where images of registries are read from.
+	AnnotationRegistries = Domain + "registries-conf"
 	// LabelPod says what a pod of Slipway is for: launcher, provisioner or importer.
 	LabelPod = Domain + "pod"
 	// AnnotationVolume names, on an attachment pod, the VMI's volume that it holds.

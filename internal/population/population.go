@@ -1,15 +1,22 @@
 // Package population holds what a claim says of the populator that fills it: a claim whose
-// dataSourceRef names one of CDI's sources. virt-controller writes it, and whoever uses claims reads it.
+// dataSourceRef names one of CDI's sources, or one that an annotation makes the target of an upload.
+// virt-controller writes it, and whoever uses claims reads it.
 package population
 
 import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/upload"
 )
+
+// Target is the source of a claim that gets its disk by an upload because its annotation upload.AnnotationTarget
+// says so: there is no object behind it. It is filled in place.
+const Target = "upload"
 
 // Annotations of a claim that is filled so; those of names.Domain are Slipway's, the others the field's.
 const (
@@ -46,8 +53,11 @@ const (
 // binds a claim within moments; an older one may be in use.
 const lateness = 2 * time.Minute
 
-// Source returns the kind of the source that fills claim, "" when none of CDI's does.
+// Source returns the kind of the source that fills claim, or Target; "" when none of CDI's does.
 func Source(claim *corev1.PersistentVolumeClaim) string {
+	if isTarget(claim) {
+		return Target
+	}
 	ref := claim.Spec.DataSourceRef
 	if ref == nil || ref.APIGroup == nil || *ref.APIGroup != cdiv1.CDIGroupVersionKind.Group {
 		return ""
@@ -58,6 +68,27 @@ func Source(claim *corev1.PersistentVolumeClaim) string {
 	}
 	return ""
 }
+
+// isTarget reports whether claim asks by its annotation alone for an upload, or has done so and may still be written to.
+// One of a DataVolume, which sees to it, does not, nor one that is made for another claim, nor one that gets its content
+// from elsewhere.
+func isTarget(claim *corev1.PersistentVolumeClaim) bool {
+	begun := claim.Annotations[AnnotationFilledBy] == PrimeName(claim) && claim.Annotations[annotationPhase] != phaseSucceeded
+	if !marked(claim) && !begun || claim.Spec.DataSource != nil || claim.Spec.DataSourceRef != nil {
+		return false
+	}
+	by := metav1.GetControllerOf(claim)
+	return by == nil || by.Kind != "DataVolume" && by.Kind != "PersistentVolumeClaim"
+}
+
+func marked(claim *corev1.PersistentVolumeClaim) bool {
+	_, is := claim.Annotations[upload.AnnotationTarget]
+	return is
+}
+
+// Withdrawn reports whether claim asks for an upload no longer, and is not whole. Its Source is Target until what was to
+// fill it is gone.
+func Withdrawn(claim *corev1.PersistentVolumeClaim) bool { return !marked(claim) && isTarget(claim) }
 
 // PrimeName is the name of the DataVolume that fills claim or its other claim, and of that.
 func PrimeName(claim *corev1.PersistentVolumeClaim) string { return "prime-" + string(claim.UID) }
@@ -71,9 +102,20 @@ func Late(claim *corev1.PersistentVolumeClaim, now time.Time) bool {
 }
 
 // Undecided reports whether claim has a source, and nobody has seen to it yet: it has no volume, or
-// an empty one since a moment ago.
+// an empty one since a moment ago. A target of an upload may have its volume for long.
 func Undecided(claim *corev1.PersistentVolumeClaim) bool {
-	return Source(claim) != "" && !Chosen(claim) && (claim.Spec.VolumeName == "" || Late(claim, time.Now()))
+	switch source := Source(claim); {
+	case source == "", Chosen(claim):
+		return false
+	case source == Target:
+		return !Uploaded(claim)
+	}
+	return claim.Spec.VolumeName == "" || Late(claim, time.Now())
+}
+
+// Uploaded reports whether claim is the target of an upload that was whole, whoever took it.
+func Uploaded(claim *corev1.PersistentVolumeClaim) bool {
+	return Source(claim) == Target && claim.Annotations[annotationPhase] == phaseSucceeded
 }
 
 // Chosen reports whether it is decided how claim is filled.
@@ -88,7 +130,7 @@ func InPlace(claim *corev1.PersistentVolumeClaim) bool {
 
 // Awaited reports whether claim is yet to be filled, in whichever way.
 func Awaited(claim *corev1.PersistentVolumeClaim) bool {
-	return Source(claim) != "" && (claim.Spec.VolumeName == "" || Undecided(claim) || Unfilled(claim) || Refused(claim))
+	return Source(claim) != "" && !Uploaded(claim) && (claim.Spec.VolumeName == "" || Undecided(claim) || Unfilled(claim) || Refused(claim))
 }
 
 // Refused reports whether claim is not filled as it is; bound or not, it has no disk.

@@ -1,6 +1,7 @@
 package population_test
 
 import (
+	"maps"
 	"testing"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-vm/slipway/internal/population"
+	"github.com/slipway-vm/slipway/internal/upload"
 )
 
 // claim has a source of CDI's, and what change makes of it.
@@ -85,6 +87,66 @@ func TestWhoeverUsesAClaimWaitsUntilItIsFilled(t *testing.T) {
 			got := claim(c.change)
 			if population.Awaited(got) != c.awaited || population.Refused(got) != c.refused || population.Failed(got) != c.failed {
 				t.Errorf("awaited %t, refused %t, failed %t", population.Awaited(got), population.Refused(got), population.Failed(got))
+			}
+		})
+	}
+}
+
+// A claim is the target of an upload by its annotation alone, when nobody else fills it.
+func TestTargetsOfUploads(t *testing.T) {
+	const phase = "cdi.kubevirt.io/storage.pod.phase"
+	by := func(kind string) func(*corev1.PersistentVolumeClaim) {
+		return func(c *corev1.PersistentVolumeClaim) {
+			c.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: "x", UID: "2", Controller: new(true)}}
+		}
+	}
+	noted := func(notes map[string]string) func(*corev1.PersistentVolumeClaim) {
+		return func(c *corev1.PersistentVolumeClaim) { maps.Copy(c.Annotations, notes) }
+	}
+	chosen := map[string]string{population.AnnotationFilledBy: "prime-1", population.AnnotationUse: "false"}
+	for name, c := range map[string]struct {
+		change                       func(*corev1.PersistentVolumeClaim)
+		source                       string
+		undecided, unfilled, awaited bool
+	}{
+		"it has no volume":     {noted(nil), population.Target, true, false, true},
+		"it is bound for long": {func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "v" }, population.Target, true, false, true},
+		"it is looked at":      {noted(chosen), population.Target, false, true, true},
+		"it is whole": {func(c *corev1.PersistentVolumeClaim) {
+			noted(chosen)(c)
+			c.Annotations[phase] = "Succeeded"
+		}, population.Target, false, false, false},
+		"CDI has filled it":    {noted(map[string]string{phase: "Succeeded"}), population.Target, false, false, false},
+		"CDI had begun":        {noted(map[string]string{phase: "Running"}), population.Target, true, false, true},
+		"a StatefulSet has it": {by("StatefulSet"), population.Target, true, false, true},
+		"a DataVolume has it":  {by("DataVolume"), "", false, false, false},
+		"another claim has it": {by("PersistentVolumeClaim"), "", false, false, false},
+		"it is a clone": {func(c *corev1.PersistentVolumeClaim) {
+			c.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "x"}
+		}, "", false, false, false},
+		"it has another source": {func(c *corev1.PersistentVolumeClaim) {
+			c.Spec.DataSourceRef = claim(func(*corev1.PersistentVolumeClaim) {}).Spec.DataSourceRef
+		}, "VolumeImportSource", true, false, true},
+		"it is none any more": {func(c *corev1.PersistentVolumeClaim) { c.Annotations = maps.Clone(chosen) }, population.Target, false, true, true},
+		"it never was one":    {func(c *corev1.PersistentVolumeClaim) { c.Annotations = nil }, "", false, false, false},
+		"its copy is none":    {func(c *corev1.PersistentVolumeClaim) { c.Annotations, c.UID = maps.Clone(chosen), "2" }, "", false, false, false},
+		"it was whole before": {func(c *corev1.PersistentVolumeClaim) {
+			c.Annotations = map[string]string{population.AnnotationFilledBy: "prime-1", population.AnnotationUse: "false", phase: "Succeeded"}
+		}, "", false, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := claim(func(made *corev1.PersistentVolumeClaim) {
+				made.Spec.DataSourceRef, made.Annotations = nil, map[string]string{upload.AnnotationTarget: ""}
+				c.change(made)
+			})
+			if s := population.Source(got); s != c.source {
+				t.Errorf("its source is %q, want %q", s, c.source)
+			}
+			if population.Undecided(got) != c.undecided || population.Unfilled(got) != c.unfilled || population.Awaited(got) != c.awaited {
+				t.Errorf("undecided %t, unfilled %t, awaited %t", population.Undecided(got), population.Unfilled(got), population.Awaited(got))
+			}
+			if population.Withdrawn(got) != (name == "it is none any more") {
+				t.Errorf("withdrawn %t", population.Withdrawn(got))
 			}
 		})
 	}

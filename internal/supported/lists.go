@@ -20,7 +20,7 @@ func lists() map[string][]Field {
 		DataImportCron:         below("spec.", join(cronFields, below("template.spec.", dataVolumeFields))),
 		CDI:                    below("spec.", cdiFields),
 		VolumeImportSource:     below("spec.", join(importFields, fillFields)),
-		VolumeUploadSource:     below("spec.", []Field{{Path: "contentType", Only: []string{"kubevirt"}}, {Path: "preallocation"}}),
+		VolumeUploadSource:     below("spec.", []Field{{Path: "contentType", Only: []string{"kubevirt", "archive"}}, {Path: "preallocation"}}),
 		VolumeCloneSource:      below("spec.", volumeCloneFields),
 	}
 }
@@ -162,7 +162,7 @@ var importFields = join(
 
 // fillFields are how a disk is written.
 var fillFields = []Field{
-	{Path: "contentType", Only: []string{"kubevirt", "archive"}, Note: "archive: a tar archive from source http, s3 or gcs, unpacked into the file system."},
+	{Path: "contentType", Only: []string{"kubevirt", "archive"}, Note: "archive: a tar archive from source http, s3, gcs or upload, unpacked into the file system."},
 	{Path: "preallocation"},
 }
 

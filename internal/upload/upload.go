@@ -79,6 +79,13 @@ func IsPath(path string) (found, form, async bool) {
 	return true, name == PathForm || name == PathFormAsync, name == PathAsync || name == PathFormAsync
 }
 
+// Headers of an upload that may be resumed, which is Slipway's own: what the sender calls it, and how many of its bytes
+// have come.
+const (
+	HeaderUpload = "Slipway-Upload"
+	HeaderOffset = "Slipway-Upload-Offset"
+)
+
 // maxName is how long the name of a Service may be.
 const maxName = 63
 

@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -71,9 +72,14 @@ func (c *Cluster) Install(ctx context.Context, out io.Writer) error {
 			Namespace: names.InstallNamespace, Name: names.HyperConvergedName,
 			Annotations: map[string]string{hcov1.AnnotationKubeVirtPatch: allowEmulation},
 		},
-		Spec: hcov1.HyperConvergedSpec{WorkloadSources: hcov1.WorkloadSources{
-			TektonNamespaces: tektonNamespaces,
-		}},
+		Spec: hcov1.HyperConvergedSpec{WorkloadSources: hcov1.WorkloadSources{TektonNamespaces: tektonNamespaces}},
+	}
+	bringsImages, err := c.bringsBootImages(ctx)
+	if err != nil {
+		return err
+	}
+	if bringsImages {
+		hco.Spec.WorkloadSources.EnableCommonBootImageImport = new(false) // nothing is fetched from the internet
 	}
 	if err := c.retryApply(ctx, out, hco, boundInstall); err != nil {
 		return fmt.Errorf("asking the operator for Slipway: %w", err)
@@ -81,7 +87,7 @@ func (c *Cluster) Install(ctx context.Context, out io.Writer) error {
 	if err := c.replaced(ctx, out); err != nil {
 		return fmt.Errorf("upgrading Slipway: %w", err)
 	}
-	err := c.Await(ctx, out, hco, boundInstall, func(obj client.Object) (string, bool, error) {
+	err = c.Await(ctx, out, hco, boundInstall, func(obj client.Object) (string, bool, error) {
 		found := obj.(*hcov1.HyperConverged)
 		current := found.Status.ObservedGeneration == found.Generation
 		words := summary(found.Status.Conditions, "Available", "Progressing", "Degraded")
@@ -93,6 +99,25 @@ func (c *Cluster) Install(ctx context.Context, out io.Writer) error {
 		return fmt.Errorf("installing Slipway: %w", err)
 	}
 	return c.installStorage(ctx, out)
+}
+
+// bringsBootImages says whether the build whose manifest was applied has common boot images to
+// switch off. A former one, which is installed to be upgraded, may refuse to hear of them.
+func (c *Cluster) bringsBootImages(ctx context.Context) (bool, error) {
+	definition := &apiextensionsv1.CustomResourceDefinition{}
+	if err := c.Client.Get(ctx, client.ObjectKey{Name: "hyperconvergeds." + hcov1.GroupVersion.Group}, definition); err != nil {
+		return false, fmt.Errorf("reading the definition of HyperConverged: %w", err)
+	}
+	for _, version := range definition.Spec.Versions {
+		if version.Name != hcov1.GroupVersion.Version || version.Schema == nil {
+			continue
+		}
+		sources := version.Schema.OpenAPIV3Schema.Properties["spec"].Properties["workloadSources"].Properties
+		if _, known := sources["enableCommonBootImageImport"]; known {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // retryApply applies obj as soon as the API server knows its kind, which the operator teaches it.

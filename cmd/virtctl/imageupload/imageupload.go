@@ -1,4 +1,4 @@
-// Package imageupload has the verb that sends a disk image of this machine to a claim.
+// Package imageupload has the verb that sends a disk image, or an archive of files, of this machine to a claim.
 package imageupload
 
 import (
@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
-	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -39,17 +38,23 @@ type options struct {
 // defaults are what instance type and preference suit the disk.
 type defaults struct{ instancetype, instancetypeKind, preference, preferenceKind string }
 
-const description = `Sends a disk image of this machine to a DataVolume, whose claim it fills. Without --no-create the DataVolume is made
-when there is none. The image is raw, qcow2, VMDK, VHD, VHDX or VDI, which may be packed with gzip, xz, zstd or bzip2 and
-lie in a tar archive, as in an OVA; it is written as it comes.
+const description = `Sends a disk image of this machine to a DataVolume, whose claim it fills, or to a PersistentVolumeClaim alone. Without
+--no-create that is made when there is none; with it a claim that is no target of uploads is made one, and what it holds is
+written over. The image is raw, qcow2, VMDK, VHD, VHDX or VDI, which may be packed with gzip, xz, zstd or bzip2 and
+lie in a tar archive, as in an OVA; it is written as it comes. With --archive-path the files of a tar archive, packed or
+not, are unpacked into the claim's file system instead.
 
-The image goes to cdi-uploadproxy: at --uploadproxy-url; without that flag where CDIConfig says, where there is one; and
+What is sent goes to cdi-uploadproxy: at --uploadproxy-url; without that flag where CDIConfig says, where there is one; and
 otherwise through the API server, which needs the right to forward ports of pods in Slipway's namespace.`
 
 const examples = `  # Send an image to a new DataVolume:
   virtctl image-upload dv debian --size=10Gi --image-path=debian-12.qcow2
   # To one that is there:
   virtctl image-upload dv debian --no-create --image-path=debian-12.qcow2
+  # To a new claim without a DataVolume:
+  virtctl image-upload pvc debian --size=10Gi --image-path=debian-12.qcow2
+  # The files of an archive:
+  virtctl image-upload dv site --size=1Gi --archive-path=site.tar.gz
   # By way of an Ingress, onto storage that binds at the first consumer:
   virtctl image-upload dv debian --size=10Gi --image-path=debian-12.qcow2 --uploadproxy-url=https://upload.example.com --force-bind`
 
@@ -60,28 +65,28 @@ const processed = 10 * time.Minute
 func NewCommand(cluster Cluster) *cobra.Command {
 	o := &options{}
 	command := &cobra.Command{
-		Use: "image-upload dv NAME", Short: "Sends a disk image to a DataVolume", Long: description, Example: examples,
+		Use: "image-upload dv|pvc NAME", Short: "Sends a disk image to a DataVolume or a claim", Long: description, Example: examples,
 		Args: cobra.ExactArgs(2), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.validate(args[0]); err != nil {
 				return err
 			}
-			return o.run(cmd, cluster, args[1])
+			return o.run(cmd, cluster, args[0], args[1])
 		},
 	}
 	set := command.Flags()
 	set.StringVar(&o.image, "image-path", "", "File with the image.")
-	set.StringVar(&o.archive, "archive-path", "", "Tar archive to unpack onto the claim; not built yet.")
+	set.StringVar(&o.archive, "archive-path", "", "Tar archive to unpack onto the claim, in the place of an image.")
 	set.StringVar(&o.size, "size", "", "Size of the new disk, such as 10Gi.")
-	set.StringVar(&o.class, "storage-class", "", "Storage class of the new DataVolume; the cluster's default when left out.")
-	set.StringVar(&o.access, "access-mode", "", "Access mode of the new DataVolume, such as ReadWriteMany; as the class's StorageProfile has it when left out.")
-	set.StringVar(&o.mode, "volume-mode", "", "Volume mode of the new DataVolume: filesystem or block; as the class's StorageProfile has it when left out.")
+	set.StringVar(&o.class, "storage-class", "", "Storage class of the new disk; the cluster's default when left out.")
+	set.StringVar(&o.access, "access-mode", "", "Access mode of the new disk, such as ReadWriteMany; when left out a DataVolume's is as the class's StorageProfile has it, a claim's ReadWriteOnce.")
+	set.StringVar(&o.mode, "volume-mode", "", "Volume mode of the new disk: filesystem or block; when left out a DataVolume's is as the class's StorageProfile has it, a claim's filesystem.")
 	set.BoolVar(&o.block, "block-volume", false, "The same as --volume-mode=block.")
-	set.BoolVar(&o.noCreate, "no-create", false, "Make no DataVolume: it is there.")
+	set.BoolVar(&o.noCreate, "no-create", false, "Make no DataVolume or claim: it is there.")
 	set.BoolVar(&o.forceBind, "force-bind", false, "Bind the new claim at once, where its class waits for a first consumer.")
 	set.StringVar(&o.proxyURL, "uploadproxy-url", "", "Address of cdi-uploadproxy.")
 	set.BoolVar(&o.insecure, "insecure", false, "Take any certificate of cdi-uploadproxy.")
-	set.UintVar(&o.waitSeconds, "wait-secs", 300, "Seconds to wait until the DataVolume takes an image.")
+	set.UintVar(&o.waitSeconds, "wait-secs", 300, "Seconds to wait until an image is taken.")
 	set.UintVar(&o.retries, "retry", 5, "How often to send the image again when the connection broke or the upload server was busy.")
 	set.BoolVar(&o.dataSource, "datasource", false, "Make a DataSource of the same name that names the claim.")
 	set.StringVar(&o.defaults.instancetype, "default-instancetype", "", "Instance type that VMs with the disk get when they name none.")
@@ -98,15 +103,15 @@ func (o *options) validate(kind string) error {
 		wrong bool
 		what  string
 	}{
-		{strings.EqualFold(kind, "pvc"), "sending an image to a PersistentVolumeClaim alone is not built yet: send it to a DataVolume (image-upload dv NAME); its claim has the same name"},
-		{!strings.EqualFold(kind, "dv") && !strings.EqualFold(kind, "pvc"), fmt.Sprintf("invalid resource type %s: write dv", kind)},
-		{o.archive != "", "--archive-path is not built yet: publish the files as a disk image and use --image-path"},
-		{o.image == "", "--image-path is missing: name the file with the image"},
+		{!strings.EqualFold(kind, kindVolume) && !strings.EqualFold(kind, kindClaim), fmt.Sprintf("invalid resource type %s: write dv or pvc", kind)},
+		{o.image != "" && o.archive != "", "--image-path and --archive-path exclude each other: give one of them"},
+		{o.path() == "", "--image-path is missing: name the file with the image, or give --archive-path"},
+		{o.archive != "" && (o.block || o.mode == "block"), "In archive upload the volume mode should always be filesystem: leave out --volume-mode and --block-volume"},
 		{o.mode != "" && o.mode != "block" && o.mode != "filesystem", fmt.Sprintf("invalid volume mode %q: write block or filesystem", o.mode)},
 		{o.block && o.mode == "filesystem", "--block-volume and --volume-mode=filesystem contradict each other"},
 		{o.defaults.instancetypeKind != "" && o.defaults.instancetype == "", "--default-instancetype-kind needs --default-instancetype"},
 		{o.defaults.preferenceKind != "" && o.defaults.preference == "", "--default-preference-kind needs --default-preference"},
-		{o.noCreate && o.describesNew(), "--no-create takes the DataVolume as it is: leave out the flags about a new one"},
+		{o.noCreate && o.describesNew(), "--no-create takes the DataVolume or claim as it is: leave out the flags about a new one"},
 	} {
 		if problem.wrong {
 			return errors.New(problem.what)
@@ -115,10 +120,32 @@ func (o *options) validate(kind string) error {
 	return nil
 }
 
-// describesNew says whether a flag is about a DataVolume that is made.
+// path is the file that is sent.
+func (o *options) path() string {
+	if o.archive != "" {
+		return o.archive
+	}
+	return o.image
+}
+
+// noun is what that file is.
+func (o *options) noun() string {
+	if o.archive != "" {
+		return "archive"
+	}
+	return "image"
+}
+
+// describesNew says whether a flag is about a DataVolume or claim that is made.
 func (o *options) describesNew() bool {
 	return o.size != "" || o.class != "" || o.access != "" || o.mode != "" || o.block || o.forceBind || o.defaults != (defaults{}) || o.dataSource
 }
+
+// What an image is sent to, as users write it.
+const (
+	kindVolume = "dv"
+	kindClaim  = "pvc"
+)
 
 // upload is one upload under way.
 type upload struct {
@@ -126,14 +153,20 @@ type upload struct {
 	cmd       *cobra.Command
 	cluster   Cluster
 	client    client.WithWatch
+	target    target
 	namespace string
 	name      string
 	file      *os.File
 	bytes     int64
+	patience  time.Duration // for how long nothing of the file need be taken
 }
 
-func (o *options) run(cmd *cobra.Command, cluster Cluster, name string) error {
-	u := &upload{options: o, cmd: cmd, cluster: cluster, name: name}
+func (o *options) run(cmd *cobra.Command, cluster Cluster, kind, name string) error {
+	u := &upload{options: o, cmd: cmd, cluster: cluster, name: name, patience: stalledAfter}
+	u.target = &volume{upload: u}
+	if strings.EqualFold(kind, kindClaim) {
+		u.target = &claim{upload: u}
+	}
 	if err := u.open(); err != nil {
 		return err
 	}
@@ -146,49 +179,53 @@ func (o *options) run(cmd *cobra.Command, cluster Cluster, name string) error {
 		return err //nolint:wrapcheck // as above
 	}
 	ctx := cmd.Context()
-	dv, err := u.target(ctx)
+	if err := u.target.prepare(ctx); err != nil {
+		return err
+	}
+	to, err := u.reach(ctx)
 	if err != nil {
-		return err
+		return u.target.giveUp(ctx, false, err)
 	}
-	if err := u.await(ctx, dv, cdiv1.UploadReady, time.Duration(o.waitSeconds)*time.Second); err != nil {
-		return err
-	}
-	to, err := u.findProxy(ctx)
-	if err != nil {
-		return err
-	}
-	defer to.close()
+	defer func() { to.close() }() // it may be another one by then
 	u.say("Uploading data to %s", to.shown)
 	if err := u.sendRepeatedly(ctx, to); err != nil {
-		return err
+		return u.target.giveUp(ctx, true, err)
 	}
 	u.say("Uploading data completed successfully, waiting for processing to complete, you can hit ctrl-c without interrupting the progress")
-	if err := u.await(ctx, dv, cdiv1.Succeeded, processed); err != nil {
+	if err := u.await(ctx, whole, processed); err != nil {
 		return err
 	}
 	u.say("Processing completed successfully")
-	u.say("Uploading %s completed successfully", o.image)
+	u.say("Uploading %s completed successfully", o.path())
 	return nil
+}
+
+// reach waits until an image is taken, and finds where to send it.
+func (u *upload) reach(ctx context.Context) (*proxy, error) {
+	if err := u.await(ctx, ready, time.Duration(u.waitSeconds)*time.Second); err != nil {
+		return nil, err
+	}
+	return u.findProxy(ctx)
 }
 
 func (u *upload) say(format string, args ...any) {
 	fmt.Fprintf(u.cmd.OutOrStdout(), format+"\n", args...)
 }
 
-// open opens the image, which must be a file: its size is told before it is sent, and it may be sent again.
+// open opens what is sent, which must be a file: its size is told before it is sent, and it may be sent again.
 func (u *upload) open() error {
-	file, err := os.Open(u.image)
+	file, err := os.Open(u.path())
 	if err != nil {
-		return fmt.Errorf("opening the image: %w", err)
+		return fmt.Errorf("opening the %s: %w", u.noun(), err)
 	}
 	info, err := file.Stat()
 	switch {
 	case err != nil:
-		err = fmt.Errorf("opening the image: %w", err)
+		err = fmt.Errorf("opening the %s: %w", u.noun(), err)
 	case !info.Mode().IsRegular():
-		err = fmt.Errorf("the image %s is no file: write it to one first", u.image)
+		err = fmt.Errorf("the %s %s is no file: write it to one first", u.noun(), u.path())
 	case info.Size() == 0:
-		err = fmt.Errorf("the image %s is empty", u.image)
+		err = fmt.Errorf("the %s %s is empty", u.noun(), u.path())
 	default:
 		u.file, u.bytes = file, info.Size()
 		return nil

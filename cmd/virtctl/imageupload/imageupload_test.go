@@ -31,19 +31,21 @@ func TestWhatCannotBeIsToldBeforeAnythingIsDone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for line, want := range map[string]string{
-		"dv":                       "accepts 2 arg",
-		"pvc disk --image-path=x":  "not built yet",
-		"vm disk --image-path=x":   "invalid resource type vm",
-		"dv disk":                  "--image-path is missing",
-		"dv disk --archive-path=x": "--archive-path is not built yet",
+		"dv":                     "accepts 2 arg",
+		"vm disk --image-path=x": "invalid resource type vm",
+		"dv disk":                "--image-path is missing",
+		"dv disk --archive-path=x --image-path=x":                        "exclude each other",
+		"pvc disk --archive-path=x --volume-mode=block":                  "In archive upload the volume mode should always be filesystem",
+		"pvc disk --archive-path=x --block-volume":                       "In archive upload the volume mode should always be filesystem",
 		"dv disk --image-path=x --volume-mode=raw":                       `invalid volume mode "raw"`,
-		"dv disk --image-path=x --no-create --size=1Gi":                  "--no-create takes the DataVolume as it is",
+		"dv disk --image-path=x --no-create --size=1Gi":                  "--no-create takes the DataVolume or claim as it is",
 		"dv disk --image-path=x --block-volume --volume-mode=filesystem": "contradict",
 		"dv disk --image-path=x --default-preference-kind=Kind":          "needs --default-preference",
 		"dv disk --image-path=x --default-instancetype-kind=Kind":        "needs --default-instancetype",
 		"dv disk --size=1Gi --image-path=/does/not/exist":                "no such file",
 		"dv disk --size=1Gi --image-path=/dev/null":                      "is no file",
-		"dv disk --size=1Gi --image-path=" + empty:                       "is empty",
+		"dv disk --size=1Gi --image-path=" + empty:                       "the image " + empty + " is empty",
+		"pvc disk --size=1Gi --archive-path=" + empty:                    "the archive " + empty + " is empty",
 	} {
 		if out, err := run(t, line); err == nil || !strings.Contains(err.Error(), want) || out != "" {
 			t.Errorf("%s: %v, want %s; it printed %q", line, err, want, out)
@@ -56,7 +58,7 @@ func TestTheDataVolumeIsAsTheFlagsSay(t *testing.T) {
 		size: "10Gi", class: "fast", access: "ReadWriteMany", mode: "block", forceBind: true,
 		defaults: defaults{instancetype: "u1.small", preference: "debian", preferenceKind: "VirtualMachinePreference"},
 	}}
-	dv, err := u.build()
+	dv, err := (&volume{upload: u}).build()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +93,7 @@ status: {}
 	}
 	for _, size := range []string{"", "large", "-1Gi", "0"} {
 		u.size = size
-		if _, err := u.build(); err == nil || !strings.Contains(err.Error(), "size") {
+		if _, err := (&volume{upload: u}).build(); err == nil || !strings.Contains(err.Error(), "size") {
 			t.Errorf("--size=%s: %v", size, err)
 		}
 	}

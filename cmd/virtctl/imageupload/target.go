@@ -15,85 +15,170 @@ import (
 	"kubevirt.io/api/instancetype"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/slipway-vm/slipway/internal/names"
 )
 
-// target returns the DataVolume that the image is sent to, and makes it when it may.
-func (u *upload) target(ctx context.Context) (*cdiv1.DataVolume, error) {
-	dv := &cdiv1.DataVolume{}
-	err := u.client.Get(ctx, u.key(), dv)
-	switch {
-	case apierrors.IsNotFound(err) && u.noCreate:
-		return nil, fmt.Errorf("DataVolume %s/%s does not exist: leave out --no-create and give its --size", u.namespace, u.name)
-	case apierrors.IsNotFound(err):
-		return u.create(ctx)
-	case err != nil:
-		return nil, fmt.Errorf("reading DataVolume %s: %w", u.name, err)
-	case dv.Spec.Source == nil || dv.Spec.Source.Upload == nil:
-		return nil, fmt.Errorf("DataVolume %s/%s does not have the source upload: no image can be sent to it", u.namespace, u.name)
-	case dv.Status.Phase == cdiv1.Succeeded:
-		return nil, fmt.Errorf("PVC %s already successfully imported/cloned/updated", u.name) //nolint:staticcheck // the field's own words
-	}
-	u.say("Using existing DataVolume %s/%s", u.namespace, u.name)
-	return dv, nil
+// goal is what is waited for.
+type goal int
+
+const (
+	ready goal = iota // an image is taken
+	whole             // it was written
+)
+
+// target is what is sent to: a DataVolume or a claim. Its state is what prepare and next have read.
+type target interface {
+	// title is what users call it.
+	title() string
+	// prepare finds it, or makes it when it may, and errs when nothing can be sent to it.
+	prepare(ctx context.Context) error
+	// reached says whether it is as far as goal, and errs when it never will be, or when ctx is over.
+	reached(ctx context.Context, goal goal) (bool, error)
+	// next waits for another state; when ctx is over it keeps the last one.
+	next(ctx context.Context) error
+	// filled says whether it has its disk by now.
+	filled(ctx context.Context) bool
+	// giveUp makes it what it was before prepare, unless something was sent. It returns why it is given up, with what of
+	// that is left to the user.
+	giveUp(ctx context.Context, sent bool, why error) error
 }
 
-func (u *upload) create(ctx context.Context) (*cdiv1.DataVolume, error) {
-	dv, err := u.build()
-	if err != nil {
-		return nil, err
+// What a user may have to know of a file of another kind than the target takes.
+const (
+	takesFiles = "%s takes an archive: give --archive-path"
+	takesImage = "%s doesn't have archive contentType: give --image-path, or send the archive to another"
+	hasDisk    = "PVC %s already successfully imported/cloned/updated"
+	needsSize  = "when creating a resource, the size must be specified: give --size"
+	unbound    = "cannot upload to %s in WaitForFirstConsumer state, make sure the PVC is Bound, or use force-bind flag"
+)
+
+// await returns once the target is as far as goal, and errs when it will not be, or not in time.
+func (u *upload) await(ctx context.Context, goal goal, bound time.Duration) error {
+	ctx, cancel := within(ctx, bound)
+	defer cancel()
+	told := false
+	for {
+		done, err := u.target.reached(ctx, goal)
+		if done || err != nil {
+			return err
+		}
+		if !told && goal == ready {
+			u.say("Waiting for PVC %s upload pod to be ready...", u.name)
+			told = true
+		}
+		if err := u.target.next(ctx); err != nil {
+			return err
+		}
 	}
-	if err := u.client.Create(ctx, dv); err != nil {
-		return nil, fmt.Errorf("creating DataVolume %s: %w", u.name, err)
+}
+
+// next waits for the state of the target that follows now, as list has it. When the time is over, it returns now; when
+// the watch ends, it reads it anew into empty; an API server that is away is asked again until then.
+func next[T client.Object](ctx context.Context, u *upload, now, empty T, list client.ObjectList) (T, error) {
+	changes, err := u.client.Watch(ctx, list, &client.ListOptions{
+		Namespace: u.namespace, FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, u.name),
+		Raw: &metav1.ListOptions{ResourceVersion: now.GetResourceVersion()},
+	})
+	switch {
+	case ctx.Err() != nil:
+		return now, nil
+	case apierrors.IsResourceExpired(err), apierrors.IsGone(err):
+		now.SetResourceVersion("") // the next time it begins with how it is by then
+		return now, nil
+	case unanswered(err):
+		pause(ctx)
+		return now, nil
+	case err != nil:
+		return now, fmt.Errorf("following %s: %w", u.target.title(), err)
 	}
-	u.say("DataVolume %s/%s created", u.namespace, u.name)
+	defer changes.Stop()
+	select {
+	case <-ctx.Done():
+		return now, nil
+	case change, ok := <-changes.ResultChan():
+		state, its := change.Object.(T)
+		switch {
+		case ok && change.Type == watch.Deleted:
+			return now, fmt.Errorf("%s was deleted", u.target.title())
+		case ok && its:
+			return state, nil
+		}
+	}
+	err = u.client.Get(ctx, u.key(), empty)
+	switch {
+	case ctx.Err() != nil:
+		return now, nil
+	case unanswered(err):
+		pause(ctx)
+		return now, nil
+	case err != nil:
+		return now, fmt.Errorf("reading %s: %w", u.target.title(), err)
+	}
+	return empty, nil
+}
+
+// pause waits for a moment, or until ctx is over.
+func pause(ctx context.Context) {
+	select {
+	case <-time.After(retryAfter):
+	case <-ctx.Done():
+	}
+}
+
+// wanted is what the flags say of a new disk.
+type wanted struct {
+	requests corev1.ResourceList
+	class    *string
+	access   []corev1.PersistentVolumeAccessMode
+	mode     *corev1.PersistentVolumeMode
+}
+
+// wants reads the flags about a new disk.
+func (u *upload) wants() (wanted, error) {
+	if u.size == "" {
+		return wanted{}, errors.New(needsSize)
+	}
+	size, err := resource.ParseQuantity(u.size)
+	if err != nil || size.Sign() <= 0 {
+		return wanted{}, fmt.Errorf("--size=%s is no size: write it as 10Gi", u.size)
+	}
+	w := wanted{requests: corev1.ResourceList{corev1.ResourceStorage: size}}
+	if u.class != "" {
+		w.class = &u.class
+	}
+	if u.access != "" {
+		w.access = []corev1.PersistentVolumeAccessMode{corev1.PersistentVolumeAccessMode(u.access)}
+	}
+	switch {
+	case u.block || u.mode == "block":
+		w.mode = new(corev1.PersistentVolumeBlock)
+	case u.mode == "filesystem":
+		w.mode = new(corev1.PersistentVolumeFilesystem)
+	}
+	return w, nil
+}
+
+// content is the content type of what is sent.
+func (o *options) content() cdiv1.DataVolumeContentType {
+	if o.archive != "" {
+		return cdiv1.DataVolumeArchive
+	}
+	return cdiv1.DataVolumeKubeVirt
+}
+
+// createDataSource makes the DataSource that names the claim, where that is asked for.
+func (u *upload) createDataSource(ctx context.Context) error {
 	if !u.dataSource {
-		return dv, nil
+		return nil
 	}
 	source := &cdiv1.DataSource{
 		ObjectMeta: metav1.ObjectMeta{Namespace: u.namespace, Name: u.name, Labels: u.defaults.labels()},
 		Spec:       cdiv1.DataSourceSpec{Source: cdiv1.DataSourceSource{PVC: &cdiv1.DataVolumeSourcePVC{Namespace: u.namespace, Name: u.name}}},
 	}
 	if err := u.client.Create(ctx, source); err != nil {
-		return nil, fmt.Errorf("creating DataSource %s: %w", u.name, err)
+		return fmt.Errorf("creating DataSource %s: %w", u.name, err)
 	}
 	u.say("DataSource %s/%s created", u.namespace, u.name)
-	return dv, nil
-}
-
-// build returns the DataVolume that the flags describe.
-func (u *upload) build() (*cdiv1.DataVolume, error) {
-	if u.size == "" {
-		return nil, errors.New("when creating a resource, the size must be specified: give --size") //nolint:revive // the field's own words
-	}
-	size, err := resource.ParseQuantity(u.size)
-	if err != nil || size.Sign() <= 0 {
-		return nil, fmt.Errorf("--size=%s is no size: write it as 10Gi", u.size)
-	}
-	storage := &cdiv1.StorageSpec{Resources: corev1.VolumeResourceRequirements{
-		Requests: corev1.ResourceList{corev1.ResourceStorage: size},
-	}}
-	if u.class != "" {
-		storage.StorageClassName = &u.class
-	}
-	if u.access != "" {
-		storage.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.PersistentVolumeAccessMode(u.access)}
-	}
-	switch {
-	case u.block || u.mode == "block":
-		storage.VolumeMode = new(corev1.PersistentVolumeBlock)
-	case u.mode == "filesystem":
-		storage.VolumeMode = new(corev1.PersistentVolumeFilesystem)
-	}
-	dv := &cdiv1.DataVolume{
-		ObjectMeta: metav1.ObjectMeta{Namespace: u.namespace, Name: u.name, Labels: u.defaults.labels()},
-		Spec:       cdiv1.DataVolumeSpec{Source: &cdiv1.DataVolumeSource{Upload: &cdiv1.DataVolumeSourceUpload{}}, Storage: storage},
-	}
-	if u.forceBind {
-		dv.Annotations = map[string]string{names.AnnotationBind: "true"}
-	}
-	return dv, nil
+	return nil
 }
 
 // labels say of a disk what suits it.
@@ -108,87 +193,4 @@ func (d defaults) labels() map[string]string {
 		}
 	}
 	return labels
-}
-
-// await returns once the DataVolume is in phase, and errs when it will not be, or not in time.
-func (u *upload) await(ctx context.Context, dv *cdiv1.DataVolume, phase cdiv1.DataVolumePhase, bound time.Duration) error {
-	ctx, cancel := within(ctx, bound)
-	defer cancel()
-	told := false
-	for {
-		done, err := u.reached(ctx, dv, phase)
-		if done || err != nil {
-			return err
-		}
-		if !told && phase == cdiv1.UploadReady {
-			u.say("Waiting for PVC %s upload pod to be ready...", u.name)
-			told = true
-		}
-		if dv, err = u.next(ctx, dv); err != nil {
-			return err
-		}
-	}
-}
-
-// reached says whether dv is in phase, and errs when it never will be.
-func (u *upload) reached(ctx context.Context, dv *cdiv1.DataVolume, phase cdiv1.DataVolumePhase) (bool, error) {
-	switch now := dv.Status.Phase; {
-	case now == phase:
-		return true, nil
-	case now == cdiv1.Failed:
-		return false, fmt.Errorf("DataVolume %s has failed: %s", u.name, said(dv))
-	case now == cdiv1.WaitForFirstConsumer:
-		return false, errors.New("cannot upload to DataVolume in WaitForFirstConsumer state, make sure the PVC is Bound, or use force-bind flag") //nolint:revive // the field's own words
-	case ctx.Err() != nil:
-		return false, fmt.Errorf("DataVolume %s is still %s, not %s: %s; raise --wait-secs or look at it with kubectl describe dv %s", u.name, now, phase, said(dv), u.name)
-	}
-	return false, nil
-}
-
-// next waits for the DataVolume's next state. When the time is over, it returns the last one.
-func (u *upload) next(ctx context.Context, dv *cdiv1.DataVolume) (*cdiv1.DataVolume, error) {
-	changes, err := u.client.Watch(ctx, &cdiv1.DataVolumeList{}, &client.ListOptions{
-		Namespace: u.namespace, FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, u.name),
-		Raw: &metav1.ListOptions{ResourceVersion: dv.ResourceVersion},
-	})
-	if ctx.Err() != nil {
-		return dv, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("following DataVolume %s: %w", u.name, err)
-	}
-	defer changes.Stop()
-	select {
-	case <-ctx.Done():
-		return dv, nil
-	case change, ok := <-changes.ResultChan():
-		now, isDV := change.Object.(*cdiv1.DataVolume)
-		switch {
-		case ok && change.Type == watch.Deleted:
-			return nil, fmt.Errorf("DataVolume %s was deleted", u.name)
-		case ok && isDV:
-			return now, nil
-		}
-	}
-	fresh := &cdiv1.DataVolume{} // the watch ended; begin anew
-	err = u.client.Get(ctx, u.key(), fresh)
-	switch {
-	case ctx.Err() != nil:
-		return dv, nil
-	case err != nil:
-		return nil, fmt.Errorf("reading DataVolume %s: %w", u.name, err)
-	}
-	return fresh, nil
-}
-
-// said is what the DataVolume's conditions say of what goes on.
-func said(dv *cdiv1.DataVolume) string {
-	for _, kind := range []cdiv1.DataVolumeConditionType{cdiv1.DataVolumeRunning, cdiv1.DataVolumeBound} {
-		for _, condition := range dv.Status.Conditions {
-			if condition.Type == kind && condition.Message != "" && condition.Status != corev1.ConditionTrue {
-				return condition.Message
-			}
-		}
-	}
-	return "nothing is wrong"
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/term"
@@ -16,12 +17,14 @@ const (
 	everyElsewhere  = 10 * time.Second
 )
 
-// Progress counts bytes, and shows how many there were.
+// Progress counts bytes, and shows how many there were. It may be told of them elsewhere than where it is ended.
 type Progress struct {
+	mu       sync.Mutex
 	out      io.Writer
 	terminal bool
 	total    int64
 	done     int64
+	earlier  int64 // of done, what was there when it began
 	began    time.Time
 	shown    time.Time
 }
@@ -36,8 +39,17 @@ func New(out io.Writer, total int64) *Progress {
 	return p
 }
 
+// From is New for what goes on after done bytes.
+func From(out io.Writer, done, total int64) *Progress {
+	p := New(out, total)
+	p.done, p.earlier = done, done
+	return p
+}
+
 // Write counts. It never errs.
 func (p *Progress) Write(data []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.done += int64(len(data))
 	every := everyElsewhere
 	if p.terminal {
@@ -64,8 +76,8 @@ func (p *Progress) line(took time.Duration) string {
 	if p.total > 0 {
 		text += fmt.Sprintf(" of %s, %d %%", amount(float64(p.total)), p.done*100/p.total)
 	}
-	if seconds := took.Seconds(); seconds > 0 && p.done > 0 {
-		speed := float64(p.done) / seconds
+	if seconds := took.Seconds(); seconds > 0 && p.done > p.earlier {
+		speed := float64(p.done-p.earlier) / seconds
 		text += fmt.Sprintf(", %s/s", amount(speed))
 		if p.total > 0 {
 			left := time.Duration(float64(p.total-p.done) / speed * float64(time.Second)).Round(time.Second)
@@ -77,7 +89,9 @@ func (p *Progress) line(took time.Duration) string {
 
 // End shows how far it came.
 func (p *Progress) End() {
-	if p.done == 0 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.done == p.earlier {
 		return
 	}
 	p.show(time.Now())

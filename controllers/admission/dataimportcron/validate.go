@@ -100,8 +100,5 @@ func registry(from *cdiv1.DataVolumeSourceRegistry, at *field.Path) field.ErrorL
 	if from.SecretRef != nil && *from.SecretRef != "" {
 		errs = append(errs, field.Forbidden(at.Child("secretRef"), noSecrets))
 	}
-	if from.CertConfigMap != nil && *from.CertConfigMap != "" {
-		errs = append(errs, field.Forbidden(at.Child("certConfigMap"), "a DataImportCron cannot use it yet; put the registry on insecureRegistries of the HyperConverged object, or give it a certificate that is trusted"))
-	}
 	return errs
 }

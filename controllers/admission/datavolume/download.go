@@ -31,7 +31,7 @@ func address(text string, at *field.Path, example string, schemes ...string) fie
 	return nil
 }
 
-// archive checks a DataVolume whose source is an archive of files: it comes from a server and
+// archive checks a DataVolume whose source is an archive of files: it comes from a server, or is sent, and
 // is unpacked into a file system.
 func archive(spec *cdiv1.DataVolumeSpec, path *field.Path) field.ErrorList {
 	if spec.ContentType != cdiv1.DataVolumeArchive {
@@ -39,8 +39,8 @@ func archive(spec *cdiv1.DataVolumeSpec, path *field.Path) field.ErrorList {
 	}
 	var errs field.ErrorList
 	at := path.Child("contentType")
-	if s := spec.Source; s == nil || s.HTTP == nil && s.S3 == nil && s.GCS == nil {
-		errs = append(errs, field.Invalid(at, spec.ContentType, "archives come from source http, s3 or gcs; use one of them"))
+	if s := spec.Source; s == nil || s.HTTP == nil && s.S3 == nil && s.GCS == nil && s.Upload == nil {
+		errs = append(errs, field.Invalid(at, spec.ContentType, "archives come from source http, s3, gcs or upload; use one of them"))
 	}
 	block := field.NotSupported(path.Child("storage", "volumeMode"), corev1.PersistentVolumeBlock, []corev1.PersistentVolumeMode{corev1.PersistentVolumeFilesystem})
 	if s := spec.Storage; s != nil && ptr.Deref(s.VolumeMode, "") == corev1.PersistentVolumeBlock {

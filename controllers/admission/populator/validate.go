@@ -34,7 +34,7 @@ func Import(source *cdiv1.VolumeImportSource) field.ErrorList {
 // Upload returns what is wrong with a new VolumeUploadSource.
 func Upload(source *cdiv1.VolumeUploadSource) field.ErrorList {
 	from := cdiv1.DataVolumeSource{Upload: &cdiv1.DataVolumeSourceUpload{}}
-	return datavolume.ValidateSource(&cdiv1.DataVolumeSpec{Source: &from, ContentType: source.Spec.ContentType}, field.NewPath("spec"))
+	return datavolume.ValidateSource(&cdiv1.DataVolumeSpec{Source: &from, ContentType: source.Spec.ContentType, Preallocation: source.Spec.Preallocation}, field.NewPath("spec"))
 }
 
 // Clone returns what is wrong with a new VolumeCloneSource.

@@ -2,6 +2,8 @@
 package storageprofile
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 )
@@ -9,11 +11,11 @@ import (
 // Validate returns what is wrong with a StorageProfile's spec; path is where it is.
 func Validate(spec *cdiv1.StorageProfileSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	if strategy := spec.CloneStrategy; strategy != nil && *strategy != cdiv1.CloneStrategyCsiClone {
-		errs = append(errs, field.NotSupported(path.Child("cloneStrategy"), *strategy, []cdiv1.CDICloneStrategy{cdiv1.CloneStrategyCsiClone}))
+	if strategy := spec.CloneStrategy; strategy != nil {
+		errs = append(errs, cloneStrategy(*strategy, path.Child("cloneStrategy"))...)
 	}
-	if format := spec.DataImportCronSourceFormat; format != nil && *format != cdiv1.DataImportCronSourceFormatPvc {
-		errs = append(errs, field.NotSupported(path.Child("dataImportCronSourceFormat"), *format, []cdiv1.DataImportCronSourceFormat{cdiv1.DataImportCronSourceFormatPvc}))
+	if format := spec.DataImportCronSourceFormat; format != nil && !slices.Contains(sourceFormats, *format) {
+		errs = append(errs, field.NotSupported(path.Child("dataImportCronSourceFormat"), *format, sourceFormats))
 	}
 	for i := range spec.ClaimPropertySets {
 		set, at := &spec.ClaimPropertySets[i], path.Child("claimPropertySets").Index(i)
@@ -25,4 +27,20 @@ func Validate(spec *cdiv1.StorageProfileSpec, path *field.Path) field.ErrorList 
 		}
 	}
 	return errs
+}
+
+// What is acted on.
+var (
+	cloneStrategies = []cdiv1.CDICloneStrategy{cdiv1.CloneStrategyCsiClone, cdiv1.CloneStrategySnapshot}
+	sourceFormats   = []cdiv1.DataImportCronSourceFormat{cdiv1.DataImportCronSourceFormatPvc, cdiv1.DataImportCronSourceFormatSnapshot}
+)
+
+func cloneStrategy(strategy cdiv1.CDICloneStrategy, at *field.Path) field.ErrorList {
+	switch {
+	case strategy == cdiv1.CloneStrategyHostAssisted:
+		return field.ErrorList{field.Forbidden(at, "Slipway does not copy volumes from pod to pod: clones are made by the CSI driver; write csi-clone where it clones volumes, snapshot where it makes volumes of snapshots")}
+	case !slices.Contains(cloneStrategies, strategy):
+		return field.ErrorList{field.NotSupported(at, strategy, cloneStrategies)}
+	}
+	return nil
 }

@@ -11,12 +11,16 @@ import (
 //go:embed crds/*.yaml
 var definitions embed.FS
 
-//go:embed cdi-uploadproxy monitoring populators priority rbac virt-api virt-controller virt-handler
+//go:embed boot-sources cdi-uploadproxy monitoring populators priority rbac virt-api virt-controller virt-handler
 var files embed.FS
 
 // Monitoring is the component of those who watch the others; the rules for Prometheus, which
 // are in catalog/monitoring, belong to it.
 const Monitoring = "monitoring"
+
+// BootSources is the component of boot images and of the rights to them. It is not on the list of
+// all, for its namespaces are others.
+const BootSources = "boot-sources"
 
 // Component is one folder: what is applied together, in the order of its files' names.
 type Component struct {

@@ -27,13 +27,22 @@ func refine(root *apiextensionsv1.JSONSchemaProps) {
 	root.Required = slices.DeleteFunc(root.Required, func(name string) bool { return name == "status" })
 }
 
+// toldElsewhere are fields of types that have a page of kubectl explain of their own: of a pod, or
+// of a DataImportCron.
+var toldElsewhere = map[string]bool{
+	"affinity": true, "tolerations": true, "topologySpreadConstraints": true, "dataImportCronTemplates": true,
+}
+
 func walk(name string, schema *apiextensionsv1.JSONSchemaProps) {
 	if name == "metadata" && schema.Type == "object" && len(schema.Properties) == 0 && schema.AdditionalProperties == nil {
 		keepUnknown(schema)
 		return
 	}
-	if name == "affinity" || name == "tolerations" || name == "topologySpreadConstraints" {
+	if toldElsewhere[name] {
 		dropDescriptionsBelow(schema)
+	}
+	if name == "dataImportCronTemplates" {
+		allowNoSchedule(schema)
 	}
 	if name == "conditions" && isConditionList(schema) {
 		makeMapByType(schema)
@@ -58,12 +67,23 @@ func keepUnknown(schema *apiextensionsv1.JSONSchemaProps) {
 	schema.Nullable = true
 }
 
-// dropDescriptionsBelow keeps the description of a type of Kubernetes itself and drops
-// those of its fields, which kubectl explain pod tells better.
+// dropDescriptionsBelow keeps the description of a type that is told elsewhere and drops
+// those of its fields, which kubectl explain tells better there.
 func dropDescriptionsBelow(schema *apiextensionsv1.JSONSchemaProps) {
 	own := schema.Description
 	crd.TruncateDescription(schema, 0)
 	schema.Description = own
+}
+
+// allowNoSchedule lets a template of a DataImportCron say nothing of when to look: one that changes a
+// common boot image gets the time of that.
+func allowNoSchedule(templates *apiextensionsv1.JSONSchemaProps) {
+	if templates.Items == nil || templates.Items.Schema == nil {
+		return
+	}
+	spec := templates.Items.Schema.Properties["spec"]
+	spec.Required = slices.DeleteFunc(spec.Required, func(name string) bool { return name == "schedule" })
+	templates.Items.Schema.Properties["spec"] = spec
 }
 
 func isConditionList(schema *apiextensionsv1.JSONSchemaProps) bool {

@@ -26,6 +26,7 @@ import (
 
 	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/registries"
 	"github.com/slipway-vm/slipway/tests/e2e/suite"
 	"github.com/slipway-vm/slipway/tests/fixture"
 )
@@ -76,8 +77,40 @@ var _ = Describe("an import from a registry", func() {
 		suite.Create(ctx, fixture.DataVolume(ns, "unchecked", "256Mi", fixture.Registry(address, "")))
 		unchecked := suite.DataVolume(ctx, ns, "unchecked", cdiv1.Succeeded)
 		Expect(unchecked.Annotations).To(HaveKeyWithValue(names.AnnotationDigest, dv.Annotations[names.AnnotationDigest]))
+
+		By("looking for it at the mirrors of a registry that is not there")
+		mirror(ctx, ns, strings.Split(address, "/")[2])
+		suite.Create(ctx, fixture.DataVolume(ns, "mirrored", "256Mi", fixture.Registry("docker://registry.invalid/guests/tiny:v1", "")))
+		mirrored := suite.DataVolume(ctx, ns, "mirrored", cdiv1.Succeeded)
+		Expect(mirrored.Annotations).To(HaveKeyWithValue(names.AnnotationDigest, dv.Annotations[names.AnnotationDigest]))
 	}, SpecTimeout(15*time.Minute))
 })
+
+// mirror makes registry the second mirror of registry.invalid until the spec ends, by a ConfigMap of the given name; the first is not there.
+func mirror(ctx context.Context, name, registry string) {
+	GinkgoHelper()
+	conf := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: names.InstallNamespace, Name: name},
+		Data: map[string]string{registries.Key: fmt.Sprintf(
+			"[[registry]]\nlocation = %q\n[[registry.mirror]]\nlocation = %q\n[[registry.mirror]]\nlocation = %q\ninsecure = true\n",
+			"registry.invalid", "mirror.invalid", registry)},
+	}
+	suite.Create(ctx, conf)
+	DeferCleanup(func(ctx context.Context) { Expect(suite.World.Client.Delete(ctx, conf)).To(Succeed()) })
+	set := func(ctx context.Context, value, want string) {
+		hco := &hcov1.HyperConverged{ObjectMeta: metav1.ObjectMeta{Namespace: names.InstallNamespace, Name: names.HyperConvergedName}}
+		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"`+names.AnnotationRegistries+`":`+value+`}}}`))
+		Expect(suite.World.Client.Patch(ctx, hco, patch)).To(Succeed())
+		cdi := &cdiv1.CDI{ObjectMeta: metav1.ObjectMeta{Name: names.CDIName}}
+		err := suite.World.Await(ctx, GinkgoWriter, cdi, suite.BoundEnd, func(obj client.Object) (string, bool, error) {
+			now := obj.GetAnnotations()[names.AnnotationRegistries]
+			return fmt.Sprintf("the ConfigMap with registries.conf: %q", now), now == want, nil
+		})
+		Expect(err).NotTo(HaveOccurred())
+	}
+	set(ctx, `"`+name+`"`, name)
+	DeferCleanup(func(ctx context.Context) { set(ctx, "null", "") })
+}
 
 // trust makes registry one of the insecure ones until the spec ends.
 func trust(ctx context.Context, registry string) {

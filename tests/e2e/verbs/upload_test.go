@@ -11,7 +11,9 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/internal/digest"
 	"github.com/slipway-vm/slipway/internal/names"
@@ -42,5 +44,26 @@ var _ = Describe("virtctl image-upload", func() {
 		dv := suite.DataVolume(ctx, ns, "tiny", cdiv1.Succeeded)
 		Expect(dv.Annotations).To(HaveKeyWithValue(names.AnnotationDigest, sum))
 		Expect(refused(ctx, ns, "image-upload", "dv", "tiny", "--no-create", "--image-path="+image)).To(ContainSubstring("already successfully"))
+	})
+
+	It("unpacks an archive onto a new claim, without a DataVolume", SpecTimeout(2*time.Minute), func(ctx context.Context) {
+		ns := suite.Namespace(ctx)
+		dir := GinkgoT().TempDir()
+		files := filepath.Join(dir, "files.tar.gz")
+		Expect(os.WriteFile(filepath.Join(dir, "ramp"), []byte("a slipway is a ramp\n"), 0o600)).To(Succeed())
+		out, err := exec.CommandContext(ctx, "tar", "-C", dir, "-czf", files, "ramp").CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), "%s", out)
+
+		Expect(virtctl(ctx, ns, "image-upload", "pvc", "files", "--size=64Mi", "--force-bind", "--archive-path="+files)).
+			To(And(ContainSubstring("PersistentVolumeClaim "+ns+"/files created"), ContainSubstring("completed successfully")))
+		claim := &corev1.PersistentVolumeClaim{}
+		Expect(suite.World.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: "files"}, claim)).To(Succeed())
+		Expect(claim.Annotations).To(And(HaveKeyWithValue("cdi.kubevirt.io/storage.pod.phase", "Succeeded"), HaveKeyWithValue("cdi.kubevirt.io/storage.contentType", "archive")))
+		Expect(claim.OwnerReferences).To(BeEmpty())
+		got := filepath.Join(dir, "got.tar.gz")
+		virtctl(ctx, ns, "vmexport", "download", "files", "--pvc=files", "--format=gzip", "--output="+got, "--port-forward")
+		out, err = exec.CommandContext(ctx, "tar", "-xzOf", got, "--wildcards", "*ramp").CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), "%s", out)
+		Expect(string(out)).To(Equal("a slipway is a ramp\n"))
 	})
 })

@@ -191,6 +191,24 @@ type WorkloadSources struct {
 	// installed. They are when it is left out.
 	// +optional
 	CommonInstancetypesDeployment *virtv1.CommonInstancetypesDeployment `json:"commonInstancetypesDeployment,omitempty"`
+
+	// EnableCommonBootImageImport says whether the common boot images are imported and kept new. They
+	// are when it is left out.
+	// +optional
+	EnableCommonBootImageImport *bool `json:"enableCommonBootImageImport,omitempty"`
+
+	// CommonBootImageNamespace is where the common boot images are imported; kubevirt-os-images when
+	// left out. Another namespace than that is waited for; it is not created.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	CommonBootImageNamespace *string `json:"commonBootImageNamespace,omitempty"`
+
+	// DataImportCronTemplates are further boot sources. One with the name of a common boot image
+	// stands for that, or leaves it out by an annotation.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	// +optional
+	DataImportCronTemplates []DataImportCronTemplate `json:"dataImportCronTemplates,omitempty"`
 }
 
 // Version is the version of one part of the installation.
@@ -227,6 +245,17 @@ type HyperConvergedStatus struct {
 	// SystemHealthStatus sums the conditions up: healthy, warning or error.
 	// +optional
 	SystemHealthStatus string `json:"systemHealthStatus,omitempty"`
+
+	// DataImportSchedule is when the common boot images are looked for, in UTC, as five fields of cron:
+	// twice a day, at a time of this installation's own.
+	// +optional
+	DataImportSchedule string `json:"dataImportSchedule,omitempty"`
+
+	// DataImportCronTemplates are the boot sources that are deployed: the common ones and those of
+	// the spec.
+	// +listType=atomic
+	// +optional
+	DataImportCronTemplates []DataImportCronTemplateStatus `json:"dataImportCronTemplates,omitempty"`
 }
 
 // HyperConverged brings up and configures everything that Slipway runs in a cluster. There

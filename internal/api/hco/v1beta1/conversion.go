@@ -28,6 +28,9 @@ func (h *HyperConverged) ConvertTo(hub conversion.Hub) error {
 			TektonNamespaces:     in.Spec.TektonNamespaces,
 			TektonTasksNamespace: in.Spec.TektonTasksNamespace, TektonPipelinesNamespace: in.Spec.TektonPipelinesNamespace,
 			CommonInstancetypesDeployment: in.Spec.CommonInstancetypesDeployment,
+			EnableCommonBootImageImport:   in.Spec.EnableCommonBootImageImport,
+			CommonBootImageNamespace:      in.Spec.CommonBootImageNamespace,
+			DataImportCronTemplates:       in.Spec.DataImportCronTemplates,
 		},
 		Storage: hcov1.Storage{
 			FilesystemOverhead: in.Spec.FilesystemOverhead, ScratchSpaceStorageClass: in.Spec.ScratchSpaceStorageClass,
@@ -60,6 +63,10 @@ func (h *HyperConverged) ConvertFrom(hub conversion.Hub) error {
 		TektonPipelinesNamespace: in.Spec.WorkloadSources.TektonPipelinesNamespace,
 
 		CommonInstancetypesDeployment: in.Spec.WorkloadSources.CommonInstancetypesDeployment,
+
+		EnableCommonBootImageImport: in.Spec.WorkloadSources.EnableCommonBootImageImport,
+		CommonBootImageNamespace:    in.Spec.WorkloadSources.CommonBootImageNamespace,
+		DataImportCronTemplates:     in.Spec.WorkloadSources.DataImportCronTemplates,
 
 		FilesystemOverhead:       in.Spec.Storage.FilesystemOverhead,
 		ScratchSpaceStorageClass: in.Spec.Storage.ScratchSpaceStorageClass,

@@ -60,6 +60,24 @@ type HyperConvergedSpec struct {
 	// +optional
 	CommonInstancetypesDeployment *virtv1.CommonInstancetypesDeployment `json:"commonInstancetypesDeployment,omitempty"`
 
+	// EnableCommonBootImageImport says whether the common boot images are imported and kept new. They
+	// are when it is left out.
+	// +optional
+	EnableCommonBootImageImport *bool `json:"enableCommonBootImageImport,omitempty"`
+
+	// CommonBootImageNamespace is where the common boot images are imported; kubevirt-os-images when
+	// left out. Another namespace than that is waited for; it is not created.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	CommonBootImageNamespace *string `json:"commonBootImageNamespace,omitempty"`
+
+	// DataImportCronTemplates are further boot sources. One with the name of a common boot image
+	// stands for that, or leaves it out by an annotation.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	// +optional
+	DataImportCronTemplates []hcov1.DataImportCronTemplate `json:"dataImportCronTemplates,omitempty"`
+
 	// FilesystemOverhead is the part of a file system's size that a disk in it cannot have, from 0 to
 	// below 1, for all storage classes and for each; 0.06 when left out.
 	// +optional

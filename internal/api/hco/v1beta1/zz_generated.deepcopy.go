@@ -111,6 +111,23 @@ func (in *HyperConvergedSpec) DeepCopyInto(out *HyperConvergedSpec) {
 		*out = new(corev1.CommonInstancetypesDeployment)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.EnableCommonBootImageImport != nil {
+		in, out := &in.EnableCommonBootImageImport, &out.EnableCommonBootImageImport
+		*out = new(bool)
+		**out = **in
+	}
+	if in.CommonBootImageNamespace != nil {
+		in, out := &in.CommonBootImageNamespace, &out.CommonBootImageNamespace
+		*out = new(string)
+		**out = **in
+	}
+	if in.DataImportCronTemplates != nil {
+		in, out := &in.DataImportCronTemplates, &out.DataImportCronTemplates
+		*out = make([]v1.DataImportCronTemplate, len(*in))
+		for i := range *in {
+			(*in)[i].DeepCopyInto(&(*out)[i])
+		}
+	}
 	if in.FilesystemOverhead != nil {
 		in, out := &in.FilesystemOverhead, &out.FilesystemOverhead
 		*out = new(corev1beta1.FilesystemOverhead)
