@@ -1,6 +1,6 @@
 // Command guest builds the disks of test guests and prints their paths.
 //
-//	go run ./tests/guest build [tiny|debian] [--update-locks]
+//	go run ./tests/guest build [tiny|small|debian] [--update-locks]
 package main
 
 import (
@@ -48,7 +48,7 @@ func run(ctx context.Context, names []string, update bool) error {
 	guests := recipe.Guests()
 	for _, n := range names {
 		if !slices.ContainsFunc(guests, func(g recipe.Guest) bool { return g.Name == n }) {
-			return fmt.Errorf("no guest is called %q: name tiny or debian", n)
+			return fmt.Errorf("no guest is called %q: name tiny, small or debian", n)
 		}
 	}
 	for _, g := range guests {

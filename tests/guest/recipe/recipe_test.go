@@ -49,7 +49,7 @@ func TestModuleThatIsNoELFIsRefused(t *testing.T) {
 
 func TestCommittedLocks(t *testing.T) {
 	for _, g := range Guests() {
-		text, err := os.ReadFile(filepath.Join("..", "locks", g.Name+".txt"))
+		text, err := os.ReadFile(filepath.Join("..", "locks", g.locked+".txt"))
 		if err != nil {
 			t.Fatal(err)
 		}
