@@ -108,6 +108,10 @@ type scope struct {
 	example   string // the name of one of them
 	// claims are those that pools lie on, by the pools' names; set by reconcilePools.
 	claims map[string]claims
+	// ofDriver are the driver's volumes; set by volumes. staying are the labels of pools that have a Deployment which is
+	// not asked for; set by dismiss. recalled are pools that are not asked for and have volumes; set by recall.
+	ofDriver          []corev1.PersistentVolume
+	staying, recalled []string
 	// waitReason and waiting say what is waited for; set by wait. retry: nothing will tell of its end.
 	waitReason, waiting string
 	retry               bool
@@ -163,7 +167,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (resul
 	// The driver before the classes: a claim of a class may be provisioned at once.
 	// The end after all: it deletes what they keep.
 	for _, step := range []func(context.Context, *scope) error{
-		r.countSnapshots, r.countVolumes, r.reconcileDriver, r.reconcileClasses, r.reconcilePools, r.finish,
+		r.countSnapshots, r.countVolumes, r.reconcileDriver, r.reconcileClasses, r.reconcilePools, r.recall, r.finish,
 	} {
 		if err := step(ctx, s); err != nil {
 			return result, err

@@ -82,14 +82,23 @@ func claimsOfNodes(t *testing.T, c client.Client) {
 func claimsGrow(t *testing.T, c client.Client) {
 	t.Helper()
 	nodes(t, c)
-	create(t, c, "hpp", onClaims("fast", "san"))
+	object := create(t, c, "hpp", onClaims("fast", "san"))
 	claim, _ := held(t, c, "fast", "a")
 	check(t, c.Create(t.Context(), &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "san"}, Provisioner: "example.com", AllowVolumeExpansion: new(true)}))
-	claim.Status.Phase, claim.Status.Capacity = corev1.ClaimBound, claim.Spec.Resources.Requests
-	check(t, c.Status().Update(t.Context(), claim))
 	change(t, c, func(spec *hppv1beta1.HostPathProvisionerSpec) {
 		spec.StoragePools[0].PVCTemplate.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("20Gi")
 	})
+	eventually(t, "the change is seen", func() bool {
+		object = read(t, c, object)
+		found := meta.FindStatusCondition(object.Status.Conditions, hppv1beta1.ConditionAvailable)
+		return found != nil && found.ObservedGeneration == object.Generation
+	})
+	if meta.IsStatusConditionTrue(object.Status.Conditions, hppv1beta1.ConditionDegraded) {
+		t.Errorf("a claim that is not bound yet degrades: %+v", object.Status.Conditions)
+	}
+	check(t, c.Get(t.Context(), client.ObjectKeyFromObject(claim), claim))
+	claim.Status.Phase, claim.Status.Capacity = corev1.ClaimBound, claim.Spec.Resources.Requests
+	check(t, c.Status().Update(t.Context(), claim))
 	eventually(t, "the claim asks for more", func() bool {
 		check(t, c.Get(t.Context(), client.ObjectKeyFromObject(claim), claim))
 		return claim.Spec.Resources.Requests.Storage().String() == "20Gi"
@@ -117,23 +126,11 @@ func poolOnClaimsGoes(t *testing.T, c client.Client) {
 	object := create(t, c, "hpp", pool("local"), onClaims("fast", "san"))
 	claim, _ := held(t, c, "fast", "a")
 	held(t, c, "fast", "b")
-	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "in-fast"}, Spec: corev1.PersistentVolumeSpec{
-		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-		Capacity:    corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
-		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
-			Driver: names.HostPathDriver, VolumeHandle: "in-fast", VolumeAttributes: map[string]string{"storagePool": "fast"},
-		}},
-		NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: names.TopologyNode, Operator: corev1.NodeSelectorOpIn, Values: []string{"a"}}},
-		}}}},
-	}}
-	check(t, c.Create(t.Context(), volume))
+	volume := volumeIn(t, c, "fast")
 	change(t, c, func(spec *hppv1beta1.HostPathProvisionerSpec) { spec.StoragePools = spec.StoragePools[:1] })
 	condition(t, c, object, hppv1beta1.ConditionProgressing, "VolumesExist")
 	eventually(t, "what holds no volume is gone", func() bool { return deployments(t, c) == 1 })
-	volume.Finalizers = nil
-	check(t, c.Update(t.Context(), volume))
-	check(t, c.Delete(t.Context(), volume))
+	removed(t, c, volume)
 	condition(t, c, object, hppv1beta1.ConditionAvailable, "PoolsReady")
 	if deployments(t, c) != 0 {
 		t.Error("a Deployment is left")
@@ -184,9 +181,7 @@ func legacyDirectory(t *testing.T, c client.Client) {
 	check(t, c.Create(t.Context(), volume))
 	check(t, c.Delete(t.Context(), created))
 	condition(t, c, created, hppv1beta1.ConditionProgressing, "VolumesExist")
-	volume.Finalizers = nil
-	check(t, c.Update(t.Context(), volume))
-	check(t, c.Delete(t.Context(), volume))
+	removed(t, c, volume)
 }
 
 func legacyClaims(t *testing.T, c client.Client) {

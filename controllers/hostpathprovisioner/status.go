@@ -22,10 +22,12 @@ const (
 	ReasonConflict = "Conflict"
 	// ReasonAnother: another HostPathProvisioner counts.
 	ReasonAnother = "AnotherExists"
-	// ReasonVolumes: the object is being deleted, or a pool that lies on claims is no longer asked for, and volumes or snapshots are left.
+	// ReasonVolumes: the object is being deleted, or a pool is no longer asked for, and volumes or snapshots are left.
 	ReasonVolumes = "VolumesExist"
 	// ReasonClaims: a claim that a pool lies on is not mounted on its node yet.
 	ReasonClaims = "ClaimsNotMounted"
+	// ReasonLost: a claim that a pool lies on is gone, or goes, or lost its volume.
+	ReasonLost = "ClaimLost"
 )
 
 // updateStatus writes what the pass found, if it says anything new.
@@ -79,6 +81,9 @@ func status(s *scope, version string) hppv1beta1.HostPathProvisionerStatus {
 	}
 	for _, pool := range s.object.Spec.Pools() {
 		status.StoragePoolStatuses = append(status.StoragePoolStatuses, poolStatus(pool, s.claims[pool.Name], phase))
+	}
+	for _, name := range s.recalled {
+		status.StoragePoolStatuses = append(status.StoragePoolStatuses, hppv1beta1.StoragePoolStatus{Name: name, Phase: hppv1beta1.StoragePoolPreparing})
 	}
 	return status
 }
