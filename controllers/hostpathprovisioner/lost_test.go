@@ -24,7 +24,7 @@ func claimIsLost(t *testing.T, c client.Client) {
 	object := create(t, c, "hpp", onClaims("fast", "san"))
 	claim, _ := held(t, c, "fast", "a")
 	held(t, c, "fast", "b")
-	volume := volumeIn(t, c, "fast")
+	volume := volumeIn(t, c, "fast", "a")
 	check(t, c.Delete(t.Context(), claim))
 	degraded(t, c, object, "ClaimLost", "hpp-pool-fast-a of storage pool fast is being deleted and goes when its pod does, with volumes such as in-fast")
 	unprotected(t, c, claim)
@@ -62,11 +62,13 @@ func directoryIsForgotten(t *testing.T, c client.Client) {
 	t.Helper()
 	object := create(t, c, "hpp", pool("local"), pool("fast"))
 	condition(t, c, object, hppv1beta1.ConditionAvailable, "PoolsReady")
-	volume := volumeIn(t, c, "fast")
+	volume := volumeIn(t, c, "fast", "a")
 	less := func(spec *hppv1beta1.HostPathProvisionerSpec) { spec.StoragePools = spec.StoragePools[:1] }
 	change(t, c, less)
 	degraded(t, c, object, "VolumesExist", "storage pool fast is not asked for any more and has volumes, such as in-fast")
-	change(t, c, func(spec *hppv1beta1.HostPathProvisionerSpec) { spec.StoragePools = append(spec.StoragePools, pool("fast")) })
+	change(t, c, func(spec *hppv1beta1.HostPathProvisionerSpec) {
+		spec.StoragePools = append(spec.StoragePools, pool("fast"))
+	})
 	condition(t, c, object, hppv1beta1.ConditionAvailable, "PoolsReady")
 	change(t, c, less)
 	degraded(t, c, object, "VolumesExist", "name it again")
@@ -98,7 +100,7 @@ func nodeLeaves(t *testing.T, c client.Client) {
 	condition(t, c, object, hppv1beta1.ConditionProgressing, "VolumesExist")
 	check(t, c.Delete(t.Context(), content))
 	eventually(t, "what held the claim of the node that was deselected is gone", func() bool { return deployments(t, c) == 1 })
-	volume := volumeIn(t, c, "fast") // of node a, which has it no more
+	volume := volumeIn(t, c, "fast", "b")
 	check(t, c.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b"}}))
 	eventually(t, "what held the claim of the node that is gone is gone", func() bool { return deployments(t, c) == 0 })
 	if check(t, c.Get(t.Context(), client.ObjectKeyFromObject(claim), claim)); claim.DeletionTimestamp != nil {
@@ -117,8 +119,8 @@ func degraded(t *testing.T, c client.Client, object *hppv1beta1.HostPathProvisio
 	})
 }
 
-// volumeIn makes a volume in-fast of a pool on node a.
-func volumeIn(t *testing.T, c client.Client, pool string) *corev1.PersistentVolume {
+// volumeIn makes a volume in-fast of a pool on a node.
+func volumeIn(t *testing.T, c client.Client, pool, node string) *corev1.PersistentVolume {
 	t.Helper()
 	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "in-fast"}, Spec: corev1.PersistentVolumeSpec{
 		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
@@ -127,7 +129,7 @@ func volumeIn(t *testing.T, c client.Client, pool string) *corev1.PersistentVolu
 			Driver: names.HostPathDriver, VolumeHandle: "in-fast", VolumeAttributes: map[string]string{"storagePool": pool},
 		}},
 		NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: names.TopologyNode, Operator: corev1.NodeSelectorOpIn, Values: []string{"a"}}},
+			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: names.TopologyNode, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}},
 		}}}},
 	}}
 	check(t, c.Create(t.Context(), volume))

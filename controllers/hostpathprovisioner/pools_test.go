@@ -126,7 +126,7 @@ func poolOnClaimsGoes(t *testing.T, c client.Client) {
 	object := create(t, c, "hpp", pool("local"), onClaims("fast", "san"))
 	claim, _ := held(t, c, "fast", "a")
 	held(t, c, "fast", "b")
-	volume := volumeIn(t, c, "fast")
+	volume := volumeIn(t, c, "fast", "a")
 	change(t, c, func(spec *hppv1beta1.HostPathProvisionerSpec) { spec.StoragePools = spec.StoragePools[:1] })
 	condition(t, c, object, hppv1beta1.ConditionProgressing, "VolumesExist")
 	eventually(t, "what holds no volume is gone", func() bool { return deployments(t, c) == 1 })

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -43,6 +44,22 @@ func (p *pools) place(ctx context.Context, pool hppv1beta1.StoragePool) driver.P
 	found.Claim = claim.String()
 	p.mounts[holder.UID] = found
 	return found
+}
+
+// placeHeld adds the pools whose claims pods hold here, asked for or not: as long as there are volumes in a claim,
+// virt-controller has its pod stay, and they can be used, and are to be deleted.
+func (p *pools) placeHeld(ctx context.Context, places map[string]driver.Place) {
+	for _, item := range p.pods.GetStore().List() {
+		pod, ok := item.(*corev1.Pod)
+		if !ok {
+			continue
+		}
+		name, ofPool := strings.CutSuffix(pod.Labels[names.LabelPoolPod], hppv1beta1.StoragePool{}.Label())
+		pool := hppv1beta1.StoragePool{Name: name, PVCTemplate: &corev1.PersistentVolumeClaimSpec{}}
+		if ofPool && p.holder(pool.Label(), pool.ClaimName(p.options.NodeName)) != nil {
+			places[name] = p.place(ctx, pool)
+		}
+	}
 }
 
 // holder returns the pod that holds a claim, nil when none does. While one takes another's place, it is the younger.

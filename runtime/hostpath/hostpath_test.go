@@ -303,21 +303,6 @@ func (n node) bind(t *testing.T, claim *corev1.PersistentVolumeClaim) *corev1.Pe
 	return claim
 }
 
-// event waits for a warning about a claim.
-func (n node) event(t *testing.T, claim *corev1.PersistentVolumeClaim, text string) {
-	t.Helper()
-	var events corev1.EventList
-	eventually(t, "claim "+claim.Name+" has an event with "+text, func() bool {
-		check(t, n.List(t.Context(), &events, client.InNamespace(claim.Namespace)))
-		for _, event := range events.Items {
-			if event.InvolvedObject.UID == claim.UID && event.Reason == "ProvisioningFailed" && strings.Contains(event.Message, text) {
-				return true
-			}
-		}
-		return false
-	})
-}
-
 func volumeName(claim *corev1.PersistentVolumeClaim) string { return "pvc-" + string(claim.UID) }
 
 func eventually(t *testing.T, what string, holds func() bool) {

@@ -5,7 +5,6 @@ package hostpath_test
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -108,16 +107,7 @@ func legacyVolumeDeleted(t *testing.T, n node, old string) {
 		check(t, client.IgnoreNotFound(n.Get(t.Context(), client.ObjectKeyFromObject(goes), goes)))
 		return os.IsNotExist(err) && goes.DeletionTimestamp != nil
 	})
-	eventually(t, "an event says why the other stays", func() bool {
-		var events corev1.EventList
-		check(t, n.List(t.Context(), &events))
-		for _, event := range events.Items {
-			if event.InvolvedObject.UID == stays.UID && strings.Contains(event.Message, "is no directory that the provisioner makes") {
-				return true
-			}
-		}
-		return false
-	})
+	n.volumeEvent(t, stays, "is no directory that the provisioner makes")
 	if _, err := os.Stat(elsewhere); err != nil {
 		t.Error(err)
 	}

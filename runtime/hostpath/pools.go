@@ -178,6 +178,7 @@ func (p *pools) compute(ctx context.Context) (storage, error) {
 	if err != nil {
 		return found, fmt.Errorf("reading node %s: %w", p.options.NodeName, err)
 	}
+	p.placeHeld(ctx, found.places)
 	node, ok := item.(*corev1.Node)
 	if !known || !ok || !active.Spec.Workload.Selects(node.Labels) {
 		return found, nil

@@ -78,13 +78,27 @@ func New(options Options) *Driver {
 	return &Driver{options: options, locks: locks{held: map[string]int{}}, swept: map[string]bool{}}
 }
 
-// open opens the pool called name.
-func (d *Driver) open(name string) (*pool.Pool, error) {
+// HasPool returns an error that says so when the node does not have the pool called name. It is no call of CSI.
+func (d *Driver) HasPool(name string) error {
+	_, err := d.place(name)
+	return err
+}
+
+func (d *Driver) place(name string) (Place, error) {
 	known := d.options.Pools.Pools()
 	place, ok := known[name]
 	if !ok {
-		return nil, status.Errorf(codes.FailedPrecondition, "storage pool %q is not on node %s, which has %s: name one of these as %s, or add it to the HostPathProvisioner",
+		return place, status.Errorf(codes.FailedPrecondition, "storage pool %q is not on node %s, which has %s: name one of these as %s, or add it to the HostPathProvisioner",
 			name, d.options.NodeName, list(known), ParameterPool)
+	}
+	return place, nil
+}
+
+// open opens the pool called name.
+func (d *Driver) open(name string) (*pool.Pool, error) {
+	place, err := d.place(name)
+	if err != nil {
+		return nil, err
 	}
 	p, err := d.openAt(name, place)
 	if err != nil {
