@@ -82,7 +82,9 @@ func setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		storageprofile.SetupWithManager(mgr),
 		dataimportcron.SetupWithManager(mgr, options.Namespace),
 		populator.SetupWithManager(mgr),
-		hostpathprovisioner.SetupWithManager(mgr, hostpathprovisioner.Options{Version: options.Version}),
+		hostpathprovisioner.SetupWithManager(mgr, hostpathprovisioner.Options{
+			Version: options.Version, Namespace: options.Namespace, Image: options.ImporterImage,
+		}),
 		volumesnapshot.SetupWithManager(mgr, volumesnapshot.Options{WhereServed: func(snapshots ctrl.Manager) error {
 			return whereSnapshotsAreServed(snapshots, mgr)
 		}}),

@@ -39,6 +39,7 @@ func newRootCommand() *cobra.Command {
 		newAPICommand(),
 		newControllerCommand(),
 		newHandlerCommand(),
+		newHoldCommand(),
 		newImportCommand(),
 		newUploadServerCommand(),
 		newUploadProxyCommand(),

@@ -106,7 +106,7 @@ func (p *Pool) removeDraft(draft string) error {
 	return errors.Join(p.setLimit(record, 0), p.remove(draft))
 }
 
-// draftProject says what project a draft has; nobody but this package ever wrote to it.
+// draftProject says what project of this package's a draft, or the directory of a volume without a record, has.
 func (p *Pool) draftProject(draft string) (Record, error) {
 	dir, err := p.root.OpenFile(draft, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {

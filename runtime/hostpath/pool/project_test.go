@@ -45,6 +45,7 @@ func TestSizesOfVolumesOfFiles(t *testing.T) {
 				"a copy that does not fit says so and leaves nothing":       notFitting,
 				"a clone counts in full, a snapshot not at all":             copied,
 				"what a crash leaves of limits goes":                        afterCrash,
+				"a directory without a record is held, too, but no other":   directoryHeld,
 			} {
 				t.Run(name, func(t *testing.T) { run(t, limited{p, dir, at, enforced, kind.fileSystem == "ext4"}) })
 			}
@@ -131,6 +132,40 @@ func afterCrash(t *testing.T, l limited) {
 		t.Errorf("the sweep leaves %+v, %v", used, err)
 	}
 	check(t, l.DeleteVolume("crashed"))
+}
+
+func directoryHeld(t *testing.T, l limited) {
+	for range 2 { // also when a crash cut the first attempt short
+		check(t, l.MakeDirectory("claim-pvc-1", 32<<20))
+	}
+	check(t, l.MakeDirectory("claim-pvc-2", 32<<20))
+	err := asOthers(t, func() error { return fill(filepath.Join(l.dir, "claim-pvc-1/disk.img"), 80<<20) })
+	if full := errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT); full != l.enforced {
+		t.Fatalf("writing more than its size gives %v", err)
+	}
+	project := func(name string) uint32 {
+		dir, err := os.Open(filepath.Join(l.dir, name))
+		check(t, err)
+		defer dir.Close()
+		number, err := quota.Project(dir)
+		check(t, err)
+		return number
+	}
+	first, second := project("claim-pvc-1"), project("claim-pvc-2")
+	if (first != 0) != l.enforced || l.enforced && first == second {
+		t.Errorf("the projects are %d and %d", first, second)
+	}
+	check(t, l.RemoveDirectory("claim-pvc-1"))
+	if !l.enforced {
+		check(t, l.RemoveDirectory("claim-pvc-2"))
+		return
+	}
+	gone, goneErr := quota.Of(l.at, first)
+	stays, staysErr := quota.Of(l.at, second)
+	if goneErr != nil || staysErr != nil || gone.Limit != 0 || stays.Limit == 0 {
+		t.Errorf("the limits are %+v and %+v, %v, %v", gone, stays, goneErr, staysErr)
+	}
+	check(t, l.RemoveDirectory("claim-pvc-2"))
 }
 
 // project is a volume's, which it has exactly where sizes are enforced.
