@@ -31,6 +31,9 @@ type Options struct {
 	Image string
 	// Namespace is where Slipway is installed, and virt-exportproxy published.
 	Namespace string
+	// Certificate is a file with whom clients outside of the cluster are to trust, in PEM; it may come and change
+	// at any time. "" for none.
+	Certificate string
 }
 
 // Reconciler serves exports.

@@ -5,7 +5,10 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -22,7 +25,7 @@ import (
 	"github.com/slipway-vm/slipway/internal/vmexport"
 )
 
-// Where the certificate of an Ingress or a Route is: the former's Secret, and a ConfigMap of every namespace.
+// Where the authorities of Routes are: in a ConfigMap of every namespace.
 const (
 	routeAuthorities = "kube-root-ca.crt"
 	keyAuthorities   = "ca.crt"
@@ -35,68 +38,85 @@ type published struct {
 	Host, Certificate string
 }
 
-// findPublished finds the Ingress or else the Route by which exports that are ready are reached from outside.
+// findPublished finds the Ingress or else the Route by which exports that are ready are reached from outside. Whom to trust
+// there an administrator says; of Routes the cluster does, too. No Secret is read for it: one may have other keys in it.
 func (r *Reconciler) findPublished(ctx context.Context, s *scope) error {
 	if s.phase() != exportv1.Ready {
 		return nil
 	}
-	var err error
-	if s.published, err = r.byIngress(ctx, s.now); err == nil && s.published.Host == "" {
-		s.published, err = r.byRoute(ctx, s.now)
+	host, err := r.hostByIngress(ctx)
+	byRoute := err == nil && host == ""
+	if byRoute {
+		host, err = r.hostByRoute(ctx)
 	}
-	return err
+	if err != nil || host == "" {
+		return err
+	}
+	told, err := r.told()
+	if err == nil && byRoute && len(told) == 0 {
+		told, err = r.toldByCluster(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	s.published = published{Host: host, Certificate: certificatesFor(host, told, s.now)}
+	return nil
 }
 
-// byIngress finds the first Ingress by name of the installation's namespace that leads to virt-exportproxy.
-func (r *Reconciler) byIngress(ctx context.Context, now time.Time) (published, error) {
+// told is whom to trust as the administrator says, nil when nothing is said.
+func (r *Reconciler) told() ([]byte, error) {
+	if r.options.Certificate == "" {
+		return nil, nil
+	}
+	told, err := os.ReadFile(r.options.Certificate)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("reading the certificate of Secret %s: %w", vmexport.PublishedSecret, err)
+	}
+	return told, nil
+}
+
+// hostByIngress is the host of the first Ingress by name of the installation's namespace that leads to virt-exportproxy, "" when none does.
+func (r *Reconciler) hostByIngress(ctx context.Context) (string, error) {
 	all := &networkingv1.IngressList{}
 	if err := r.List(ctx, all, client.InNamespace(r.options.Namespace)); err != nil {
-		return published{}, fmt.Errorf("looking for an Ingress to %s: %w", vmexport.ProxyName, err)
+		return "", fmt.Errorf("looking for an Ingress to %s: %w", vmexport.ProxyName, err)
 	}
 	slices.SortFunc(all.Items, func(a, b networkingv1.Ingress) int { return strings.Compare(a.Name, b.Name) })
 	for i := range all.Items {
-		host := hostOfIngress(&all.Items[i])
-		if host == "" {
-			continue
+		if host := hostOfIngress(&all.Items[i]); host != "" {
+			return host, nil
 		}
-		name := secretOf(&all.Items[i], host)
-		if name == "" {
-			return published{Host: host}, nil
-		}
-		secret := &corev1.Secret{}
-		err := r.live.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: name}, secret)
-		if client.IgnoreNotFound(err) != nil {
-			return published{}, fmt.Errorf("reading Secret %s, which Ingress %s names: %w", name, all.Items[i].Name, err)
-		}
-		return published{Host: host, Certificate: certificatesFor(host, secret.Data[corev1.TLSCertKey], now)}, nil
 	}
-	return published{}, nil
+	return "", nil
 }
 
-// byRoute finds the first Route by name, in a cluster that has them.
-func (r *Reconciler) byRoute(ctx context.Context, now time.Time) (published, error) {
+// hostByRoute is the host of the first Route by name, in a cluster that has them.
+func (r *Reconciler) hostByRoute(ctx context.Context) (string, error) {
 	all := &routev1.RouteList{}
 	err := r.live.List(ctx, all, client.InNamespace(r.options.Namespace))
 	switch {
 	case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
-		return published{}, nil
+		return "", nil
 	case err != nil:
-		return published{}, fmt.Errorf("looking for a Route to %s: %w", vmexport.ProxyName, err)
+		return "", fmt.Errorf("looking for a Route to %s: %w", vmexport.ProxyName, err)
 	}
 	slices.SortFunc(all.Items, func(a, b routev1.Route) int { return strings.Compare(a.Name, b.Name) })
 	for i := range all.Items {
-		host := hostOfRoute(&all.Items[i])
-		if host == "" {
-			continue
+		if host := hostOfRoute(&all.Items[i]); host != "" {
+			return host, nil
 		}
-		authorities := &corev1.ConfigMap{}
-		err := r.live.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: routeAuthorities}, authorities)
-		if client.IgnoreNotFound(err) != nil {
-			return published{}, fmt.Errorf("reading the authorities of Route %s: %w", all.Items[i].Name, err)
-		}
-		return published{Host: host, Certificate: certificatesFor(host, []byte(authorities.Data[keyAuthorities]), now)}, nil
 	}
-	return published{}, nil
+	return "", nil
+}
+
+// toldByCluster is whom to trust as a cluster with Routes says for all of them, nil when it says nothing.
+func (r *Reconciler) toldByCluster(ctx context.Context) ([]byte, error) {
+	authorities := &corev1.ConfigMap{}
+	err := r.live.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: routeAuthorities}, authorities)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading the authorities of Routes: %w", err)
+	}
+	return []byte(authorities.Data[keyAuthorities]), nil
 }
 
 // hostOfIngress is the name at which ingress leads to virt-exportproxy, "" when it does not, or at any name.
@@ -114,20 +134,6 @@ func hostOfIngress(ingress *networkingv1.Ingress) string {
 		}
 	}
 	return ""
-}
-
-// secretOf is the Secret with ingress' certificate for host, else its first one, "" for none.
-func secretOf(ingress *networkingv1.Ingress, host string) string {
-	first := ""
-	for _, tls := range ingress.Spec.TLS {
-		if tls.SecretName != "" && slices.Contains(tls.Hosts, host) {
-			return tls.SecretName
-		}
-		if first == "" {
-			first = tls.SecretName
-		}
-	}
-	return first
 }
 
 // hostOfRoute is the name at which route leads to virt-exportproxy, "" when it does not, or not yet.

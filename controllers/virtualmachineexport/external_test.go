@@ -2,6 +2,8 @@ package virtualmachineexport
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -36,7 +38,7 @@ func TestAnIngressSaysWhereExportsAre(t *testing.T) {
 	const ours = "virt-exportproxy"
 	for sentence, c := range map[string]struct {
 		ingress *networkingv1.Ingress
-		want    string // the host, and the Secret
+		want    string
 	}{
 		"to another Service": {ingress("a", public, "web", nil), ""},
 		"to ours":            {ingress("a", public, ours, nil), public},
@@ -56,14 +58,9 @@ func TestAnIngressSaysWhereExportsAre(t *testing.T) {
 		"to a resource": {ingress("a", public, ours, func(i *networkingv1.Ingress) {
 			i.Spec.Rules[0].HTTP.Paths[0].Backend = networkingv1.IngressBackend{Resource: &corev1.TypedLocalObjectReference{Name: ours}}
 		}), ""},
-		"with a certificate": {ingress("a", public, ours, func(i *networkingv1.Ingress) { i.Spec.TLS = []networkingv1.IngressTLS{{SecretName: "cert"}} }), public + " cert"},
-		"with more than one": {ingress("a", public, ours, func(i *networkingv1.Ingress) {
-			i.Spec.TLS = []networkingv1.IngressTLS{{SecretName: "another", Hosts: []string{"web.example.com"}}, {SecretName: "cert", Hosts: []string{public}}}
-		}), public + " cert"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			host := hostOfIngress(c.ingress)
-			if got := strings.TrimSpace(host + " " + secretOf(c.ingress, host)); got != c.want {
+			if got := hostOfIngress(c.ingress); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
@@ -118,31 +115,40 @@ func TestExternalLinksLeadThroughTheProxy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "cert"}, Data: map[string][]byte{"tls.crt": issued.Cert, "tls.key": issued.Key}}
-	certified := func(i *networkingv1.Ingress) { i.Spec.TLS = []networkingv1.IngressTLS{{SecretName: "cert"}} }
+	another, err := certs.Alone([]string{"exports.apps.example.com"}, 24*time.Hour, began)
+	if err != nil {
+		t.Fatal(err)
+	}
 	route := &routev1.Route{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
 	route.Spec.To.Name = "virt-exportproxy"
 	route.Status.Ingress = []routev1.RouteIngress{{Host: "exports.apps.example.com"}}
 	pending := route.DeepCopy()
 	pending.Name, pending.Status.Ingress = "0", nil
-	authorities := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kube-root-ca.crt"}, Data: map[string]string{"ca.crt": string(issued.Bundle)}}
+	byRoute := []client.Object{ingress("a", "web.example.com", "web", nil), route, pending, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kube-root-ca.crt"}, Data: map[string]string{"ca.crt": string(issued.Bundle)}}}
 	for sentence, c := range map[string]struct {
 		objects           []client.Object
+		told              []byte // what the administrator says; nil where there is no file
 		host, certificate string
 	}{
-		"by nothing":           {nil, "", ""},
-		"by an Ingress":        {[]client.Object{ingress("a", public, "virt-exportproxy", nil), route}, public, ""},
-		"with a certificate":   {[]client.Object{ingress("a", public, "virt-exportproxy", certified), secret}, public, string(issued.Cert)},
-		"with one that is not": {[]client.Object{ingress("a", public, "virt-exportproxy", certified)}, public, ""},
+		"by nothing":         {nil, issued.Cert, "", ""},
+		"by an Ingress":      {[]client.Object{ingress("a", public, "virt-exportproxy", nil), route}, nil, public, ""},
+		"with a certificate": {[]client.Object{ingress("a", public, "virt-exportproxy", nil)}, append(issued.Key, issued.Cert...), public, string(issued.Cert)},
+		"with an authority":  {[]client.Object{ingress("a", public, "virt-exportproxy", nil)}, issued.Bundle, public, string(issued.Bundle)},
 		"by the first of two": {
-			[]client.Object{ingress("b", "b.example.com", "virt-exportproxy", nil), ingress("a", public, "virt-exportproxy", nil)}, public, "",
+			[]client.Object{ingress("b", "b.example.com", "virt-exportproxy", nil), ingress("a", public, "virt-exportproxy", nil)}, nil, public, "",
 		},
-		"by a Route": {
-			[]client.Object{ingress("a", "web.example.com", "web", nil), route, pending, authorities}, "exports.apps.example.com", string(issued.Bundle),
-		},
+		"by a Route":                    {byRoute, nil, "exports.apps.example.com", string(issued.Bundle)},
+		"by a Route with a certificate": {byRoute, another.Cert, "exports.apps.example.com", string(another.Cert)},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			link := newWorkshop("root").publishedBy(t, c.objects...)
+			w := newWorkshop("root")
+			w.options.Certificate = filepath.Join(t.TempDir(), "tls.crt")
+			if c.told != nil {
+				if err := os.WriteFile(w.options.Certificate, c.told, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			link := w.publishedBy(t, c.objects...)
 			if c.host == "" {
 				if link != nil {
 					t.Errorf("got %+v", link)
@@ -157,6 +163,18 @@ func TestExternalLinksLeadThroughTheProxy(t *testing.T) {
 				t.Errorf("the definition is at %+v", link.Manifests)
 			}
 		})
+	}
+}
+
+// What cannot be read must not be taken for nothing to trust: clients would trust whom their system does.
+func TestACertificateThatCannotBeReadIsNotLeftOut(t *testing.T) {
+	w := newWorkshop("root")
+	w.options.Certificate = t.TempDir()
+	w.mustPass(t, 0)
+	w.put(ingress("a", public, "virt-exportproxy", nil))
+	w.objects["*v1.Pod virt-export-e"].(*corev1.Pod).Status = running(corev1.ConditionTrue).Status
+	if s, err := w.pass(t, 0); err == nil || !strings.Contains(err.Error(), "Secret virt-exportproxy-tls") || s.published.Host != "" {
+		t.Errorf("%v, %+v", err, s.published)
 	}
 }
 

@@ -15,6 +15,9 @@ const (
 	ProxySecret = "kubevirt-exportproxy-certs"
 	ProxyBundle = "virt-exportproxy-signer-bundle"
 	KeyBundle   = "ca-bundle.crt"
+	// PublishedSecret is for administrators to make: its tls.crt has whom clients outside are to trust. virt-controller has
+	// that part of it, and no key, as a file.
+	PublishedSecret = "virt-exportproxy-tls"
 )
 
 // By these headers the proxy tells an export's server, which is asked for PathExternalManifest, where it is reached from
