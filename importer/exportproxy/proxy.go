@@ -7,13 +7,12 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
-	"strings"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,6 +25,9 @@ import (
 	"github.com/slipway-vm/slipway/importer/proxyserver"
 	"github.com/slipway-vm/slipway/internal/vmexport"
 )
+
+// errEndless says that a client would take the end of a connection for that of a volume.
+var errEndless = errors.New("how long this is is not known before, and by HTTP/1.0 nobody sees whether it came whole: use HTTP/1.1 (nginx: proxy_http_version 1.1)")
 
 // Exports tells of exports.
 type Exports interface {
@@ -51,7 +53,8 @@ type way struct {
 }
 
 // ServeHTTP hands a request on, or says why not: 400 when it is for no export, 404 for one that does not exist, 405 when it
-// does not only read, 502 when the server cannot be reached, 503 when the export is not ready.
+// does not only read, 502 when the server cannot be reached, 503 when the export is not ready, 505 when the client could not
+// tell an answer that is whole from one that broke off.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == vmexport.PathHealth {
 		_, _ = io.WriteString(w, "OK") // who asks may be gone
@@ -59,6 +62,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	found, code, why := p.find(r)
 	if code != http.StatusOK {
+		if code == http.StatusMethodNotAllowed {
+			w.Header().Set("Allow", "GET, HEAD")
+		}
 		refuse(w, code, why)
 		return
 	}
@@ -99,6 +105,9 @@ func (p *Proxy) find(r *http.Request) (found way, code int, why string) {
 	if err != nil {
 		return way{}, http.StatusBadRequest, "the address cannot be read"
 	}
+	if !vmexport.IsExported(to.Path) {
+		return way{}, http.StatusNotFound, "no export has that; the addresses of this one are in its status.links.external"
+	}
 	return way{export: key, prefix: prefix, to: to, links: links}, http.StatusOK, ""
 }
 
@@ -110,55 +119,23 @@ func (p *Proxy) handOn(w http.ResponseWriter, r *http.Request, found way, truste
 		Transport:  proxyserver.Transport(p.Dial, &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS12}),
 		BufferPool: &buffers,
 		ModifyResponse: func(response *http.Response) error {
-			tame(response.Header, found.prefix)
+			if response.ContentLength < 0 && !r.ProtoAtLeast(1, 1) {
+				return errEndless
+			}
+			response.Header = tame(response.Header, found.prefix)
 			return nil
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-			log.FromContext(r.Context()).Error(err, "Handing a request on failed", "export", found.export)
+			if errors.Is(err, errEndless) {
+				refuse(w, http.StatusHTTPVersionNotSupported, errEndless.Error())
+				return
+			}
+			if r.Context().Err() == nil { // else it is the client that went
+				log.FromContext(r.Context()).Error(err, "Handing a request on failed", "export", found.export)
+			}
 			refuse(w, http.StatusBadGateway, "the export's server does not answer; look at pod "+vmexport.ServerName(found.export.Name)+" and try again")
 		},
 	}).ServeHTTP(w, r)
-}
-
-// rewrite makes the request to the export's server. What belongs to others on the way stays behind, such as the
-// credentials of an Ingress, and so does a body.
-func rewrite(out *httputil.ProxyRequest, found way) {
-	to := *found.to
-	to.RawQuery = out.Out.URL.RawQuery
-	out.Out.URL, out.Out.Host = &to, to.Host
-	out.Out.Body, out.Out.ContentLength, out.Out.TransferEncoding = http.NoBody, 0, nil
-	for _, header := range []string{"Authorization", "Cookie", "Origin", "Expect", "Upgrade", vmexport.HeaderBase, vmexport.HeaderAuthority} {
-		out.Out.Header.Del(header)
-	}
-	if external := found.links.External; external != nil && to.Path == vmexport.PathExternalManifest {
-		out.Out.Header.Set(vmexport.HeaderBase, baseOf(external))
-		if external.Cert != "" {
-			out.Out.Header.Set(vmexport.HeaderAuthority, base64.StdEncoding.EncodeToString([]byte(external.Cert)))
-		}
-	}
-}
-
-// baseOf is what the addresses of an export have in front of its server's paths, as its links tell; "" when they do not.
-func baseOf(link *exportv1.VirtualMachineExportLink) string {
-	for _, manifest := range link.Manifests {
-		if base, found := strings.CutSuffix(manifest.Url, vmexport.PathExternalManifest); found {
-			return base
-		}
-	}
-	return ""
-}
-
-// tame takes from an answer what one export could do to another: all have the same origin, and who has a namespace
-// can answer in the place of its servers. What leads elsewhere is led back through the proxy, or nowhere.
-func tame(answer http.Header, prefix string) {
-	answer.Del("Set-Cookie")
-	answer.Set("Content-Security-Policy", "sandbox") // a browser runs no scripts of it
-	answer.Set("X-Content-Type-Options", "nosniff")
-	to := answer.Get("Location")
-	answer.Del("Location")
-	if strings.HasPrefix(to, "/") && !strings.HasPrefix(to, "//") {
-		answer.Set("Location", prefix+to)
-	}
 }
 
 // refuse says why nothing is given, and hangs up: what else the client sends is not read.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,11 +15,6 @@ import (
 
 	"github.com/slipway-vm/slipway/internal/vmexport"
 )
-
-// isDefinition says whether the definition of the VM, or the Secret that it names, is at path.
-func isDefinition(path string) bool {
-	return slices.Contains([]string{vmexport.PathManifest, vmexport.PathSecret, vmexport.PathExternalManifest, vmexport.PathExternalSecret}, path)
-}
 
 // define gives out the definition of the VM, or the Secret that it names: as YAML to who asks for that, and else as JSON.
 func (s *Server) define(w http.ResponseWriter, r *http.Request) {

@@ -70,7 +70,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusMethodNotAllowed, "volumes are only read: use GET or HEAD")
 		return
 	}
-	if s.volumes.Manifest != "" && isDefinition(r.URL.Path) {
+	if s.volumes.Manifest != "" && vmexport.IsDefinition(r.URL.Path) {
 		s.define(w, r)
 		return
 	}

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -96,6 +97,18 @@ func ParsePath(path string) (volume string, format exportv1.ExportVolumeFormat, 
 		}
 	}
 	return "", "", "", false
+}
+
+// definitions are the paths of the definition of an exported VM, and of the Secret that it names.
+var definitions = []string{PathManifest, PathSecret, PathExternalManifest, PathExternalSecret}
+
+// IsDefinition says whether the definition of the VM, or the Secret that it names, is at path of an export's server.
+func IsDefinition(path string) bool { return slices.Contains(definitions, path) }
+
+// IsExported says whether path of an export's server may have something that is exported.
+func IsExported(path string) bool {
+	_, _, _, found := ParsePath(path)
+	return found || IsDefinition(path)
 }
 
 // maxName is how long the name of a Service may be.

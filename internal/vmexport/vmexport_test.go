@@ -47,6 +47,19 @@ func TestNamesFitAService(t *testing.T) {
 	}
 }
 
+func TestWhatIsExportedIsKnownByItsPath(t *testing.T) {
+	for path, want := range map[string]bool{
+		"/volumes/root/disk.img": true, "/volumes/root/disk.img.gz": true, "/volumes/a/disk.tar.gz": true, "/volumes/a/dir": true, "/volumes/a/dir/b/c": true,
+		"/internal/manifests/all": true, "/internal/manifests/secret": true, "/external/manifests/all": true, "/external/manifests/secret": true,
+		"": false, "/": false, "/healthz": false, "/volumes/root": false, "/volumes//disk.img": false, "/volumes/a/directory": false,
+		"/volumes/../internal/manifests/secret": false, "/internal/manifests/all/x": false, "/internal/manifests": false, "/metrics": false,
+	} {
+		if got := IsExported(path); got != want {
+			t.Errorf("%q: %v, want %v", path, got, want)
+		}
+	}
+}
+
 func TestAnExportEnds(t *testing.T) {
 	began := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	export := &exportv1.VirtualMachineExport{}
