@@ -52,8 +52,8 @@ type pier struct {
 	dir string
 	// place is where every export's server is; one runs at a time.
 	place string
-	// front is where virt-exportproxy is.
-	front string
+	// front is where virt-exportproxy is, certificate the file with whom clients of it are to trust.
+	front, certificate string
 }
 
 // TestExports runs virtctl vmexport and virtctl memory-dump download against real programs.
@@ -81,6 +81,7 @@ func startPier(t *testing.T) *pier {
 	t.Helper()
 	ctrl.SetLogger(klog.Background())
 	p := &pier{yard: &yard{Aggregating: apiserver.StartAggregating(t, "../../controllers/hyperconverged/components/crds")}, dir: t.TempDir(), place: freePlace(t), front: freePlace(t)}
+	p.certificate = filepath.Join(p.dir, "tls.crt")
 	p.Client = apiserver.Player(t, p.Config)
 	for _, name := range []string{installed, shop} {
 		must(t, p.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
@@ -91,7 +92,7 @@ func startPier(t *testing.T) *pier {
 		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{&networkingv1.Ingress{}: {Namespaces: map[string]cache.Config{installed: {}}}}},
 	})
 	must(t, err)
-	must(t, virtualmachineexport.SetupWithManager(mgr, virtualmachineexport.Options{Image: "registry.local/slipway:test", Namespace: installed}))
+	must(t, virtualmachineexport.SetupWithManager(mgr, virtualmachineexport.Options{Image: "registry.local/slipway:test", Namespace: installed, Certificate: p.certificate}))
 	background(t, "virt-controller", mgr.Start)
 	p.runProxy(t)
 	background(t, "kubelet", p.playExports)

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -63,17 +64,14 @@ func (p *pier) ingress(t *testing.T) *http.Client {
 	}}
 }
 
-// publish makes an Ingress for the proxy, with a certificate, which it returns.
+// publish makes an Ingress for the proxy, with a certificate, which it returns. Of the Ingress's Secret virt-controller has that alone.
 func (p *pier) publish(t *testing.T) (certificate string, made *networkingv1.Ingress) {
 	t.Helper()
 	issued, err := certs.Alone([]string{public}, time.Hour, time.Now())
 	must(t, err)
-	must(t, p.Create(t.Context(), &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: installed, Name: "exports"}, Type: corev1.SecretTypeTLS,
-		Data: map[string][]byte{corev1.TLSCertKey: issued.Cert, corev1.TLSPrivateKeyKey: issued.Key},
-	}))
+	must(t, os.WriteFile(p.certificate, issued.Cert, 0o600)) // as the kubelet does
 	made = &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Namespace: installed, Name: "exports"}}
-	made.Spec.TLS = []networkingv1.IngressTLS{{Hosts: []string{public}, SecretName: "exports"}}
+	made.Spec.TLS = []networkingv1.IngressTLS{{Hosts: []string{public}, SecretName: vmexport.PublishedSecret}}
 	made.Spec.Rules = []networkingv1.IngressRule{{Host: public, IngressRuleValue: networkingv1.IngressRuleValue{HTTP: &networkingv1.HTTPIngressRuleValue{
 		Paths: []networkingv1.HTTPIngressPath{{
 			Path: "/", PathType: new(networkingv1.PathTypePrefix),
