@@ -41,7 +41,6 @@ func (s *Server) define(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", kind)
-	w.Header().Set("Cache-Control", "no-store") // a token is in one of them
 	if r.Method == http.MethodGet {
 		_, _ = w.Write(append(body, '\n')) // who asks may be gone
 	}

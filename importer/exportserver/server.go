@@ -70,6 +70,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusMethodNotAllowed, "volumes are only read: use GET or HEAD")
 		return
 	}
+	w.Header().Set("Cache-Control", "private, no-store") // a cache on the way would ask nobody for the token
 	if s.volumes.Manifest != "" && vmexport.IsDefinition(r.URL.Path) {
 		s.define(w, r)
 		return

@@ -98,6 +98,9 @@ func TestADiskIsGivenOutAsItIs(t *testing.T) {
 	if response.StatusCode != http.StatusOK || !bytes.Equal(body, s.disk) || response.Header.Get("Accept-Ranges") != "bytes" {
 		t.Errorf("%s, %d bytes, %v", response.Status, len(body), response.Header)
 	}
+	if got := response.Header.Get("Cache-Control"); got != "private, no-store" {
+		t.Errorf("caches are told %q", got)
+	}
 	response, body = s.get("GET", "/volumes/root/disk.img?"+vmexport.Token+"="+secret, "Range: bytes=1000000-1000099", "If-Range: "+response.Header.Get("ETag"))
 	if response.StatusCode != http.StatusPartialContent || !bytes.Equal(body, s.disk[1_000_000:1_000_100]) {
 		t.Errorf("a range: %s, %d bytes", response.Status, len(body))
