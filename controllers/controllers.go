@@ -40,6 +40,8 @@ type Options struct {
 	GuestfsImage  string
 	// Namespace is where Slipway is installed; virt-controller's lease is there.
 	Namespace string
+	// ExportCertificate is a file with whom clients of virt-exportproxy are to trust, in PEM; it may come and change at any time. "" for none.
+	ExportCertificate string
 	// Identity is what the lease is held by. A process that is started again in the
 	// same pod has the same, and goes on at once with the lease of the one before.
 	Identity string
@@ -88,7 +90,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		volumesnapshot.SetupWithManager(mgr, volumesnapshot.Options{WhereServed: func(snapshots ctrl.Manager) error {
 			return whereSnapshotsAreServed(snapshots, mgr)
 		}}),
-		virtualmachineexport.SetupWithManager(mgr, virtualmachineexport.Options{Image: options.ImporterImage}),
+		virtualmachineexport.SetupWithManager(mgr, virtualmachineexport.Options{Image: options.ImporterImage, Namespace: options.Namespace, Certificate: options.ExportCertificate}),
 		stepcache.SetupWithManager(mgr),
 		leftover.SetupWithManager(mgr),
 		metrics.SetupWithManager(ctx, mgr),

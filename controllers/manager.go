@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/client-go/rest"
@@ -72,7 +73,7 @@ func newManager(ctx context.Context, config *rest.Config, options Options, lock 
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                              scheme.New(),
 		BaseContext:                         func() context.Context { return ctx },
-		Cache:                               cacheOptions(),
+		Cache:                               cacheOptions(options.Namespace),
 		LeaderElection:                      true,
 		LeaderElectionResourceLockInterface: lock,
 		LeaderElectionReleaseOnCancel:       true,
@@ -92,8 +93,8 @@ func newManager(ctx context.Context, config *rest.Config, options Options, lock 
 }
 
 // cacheOptions keep the memory small: of pods only our own are cached, and of every
-// object only what some controller reads.
-func cacheOptions() cache.Options {
+// object only what some controller reads; of Ingresses those of Slipway's namespace.
+func cacheOptions(namespace string) cache.Options {
 	pods := cache.ByObject{Transform: slimPod, Label: labelled(names.LabelPod)}
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
@@ -101,6 +102,7 @@ func cacheOptions() cache.Options {
 			&corev1.Pod{}:              pods,
 			&corev1.Node{}:             {Transform: slimNode},
 			&corev1.PersistentVolume{}: {Label: labelled(datavolume.LabelCloneFor)},
+			&networkingv1.Ingress{}:    {Namespaces: map[string]cache.Config{namespace: {}}},
 		},
 	}
 }

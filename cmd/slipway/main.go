@@ -44,6 +44,7 @@ func newRootCommand() *cobra.Command {
 		newUploadServerCommand(),
 		newUploadProxyCommand(),
 		newExportServerCommand(),
+		newExportProxyCommand(),
 		newTaskCommand(),
 		newEntrypointCommand(),
 		newStepCacheCommand(),

@@ -34,6 +34,8 @@ type scope struct {
 	backups []backup
 	// known is by what the export's servers are known; set by makeService.
 	known identity
+	// published is how the export is reached from outside of the cluster; set by findPublished.
+	published published
 	// lack says why the volumes cannot be exported now; nil when they can. Set by findVolumes and checkUsers.
 	lack    *lack
 	problem *problem
