@@ -51,7 +51,7 @@ func SetupWithManager(mgr ctrl.Manager, namespace string) error {
 	proxy := func(ctx context.Context) (cdiconfig.ImportProxy, error) {
 		return cdiconfig.Proxy(ctx, mgr.GetClient(), mgr.GetAPIReader(), namespace)
 	}
-	return setup(mgr, namespace, &sources{live: mgr.GetAPIReader(), scratch: memoryFolder, allowed: public, proxy: proxy}, time.Now)
+	return setup(mgr, namespace, &sources{live: mgr.GetAPIReader(), allowed: public, proxy: proxy}, time.Now)
 }
 
 func setup(mgr ctrl.Manager, namespace string, source poller, now func() time.Time) error {
@@ -100,7 +100,8 @@ func (r *Reconciler) everyCron(ctx context.Context, _ client.Object) []reconcile
 
 // steps are done in this order in every pass: nothing is done for a DataSource that is
 // another's; the DataSource names what was imported before anything older goes, and before the
-// claim goes of which there is a snapshot; a new import begins last.
+// claim goes of which there is a snapshot; a new import begins last. What was there before gets its owner when it
+// is known that it stays.
 func (r *Reconciler) steps() []func(context.Context, *scope) error {
 	return []func(context.Context, *scope) error{
 		r.refuseRival,
@@ -111,6 +112,7 @@ func (r *Reconciler) steps() []func(context.Context, *scope) error {
 		r.releaseClaim,
 		r.collectGarbage,
 		r.startImport,
+		r.ownImports,
 	}
 }
 

@@ -26,7 +26,7 @@ import (
 // through polls as virt-controller does, by the proxies of set.
 func through(t *testing.T, set cdiconfig.ImportProxy) *sources {
 	t.Helper()
-	return &sources{allowed: public, scratch: t.TempDir(), proxy: func(context.Context) (cdiconfig.ImportProxy, error) { return set, nil }}
+	return &sources{allowed: public, proxy: func(context.Context) (cdiconfig.ImportProxy, error) { return set, nil }}
 }
 
 func ofRegistry(address string) *cdiv1.DataImportCron {
@@ -122,6 +122,8 @@ func TestWhatTheProxyOfPollsDoesIsSaid(t *testing.T) {
 		"it has a stranger's certificate":  {plain, secured.Address(wrong), "certificate"},
 		"it has one, and any would do":     {lax, secured.Address(wrong), "certificate"},
 		"the cloud's own address":          {ofHTTP(cdiv1.DataVolumeSourceHTTP{URL: "http://169.254.169.254/latest"}), by.Address(login), errAddress.Error()},
+		"that address, to the letter":      {ofHTTP(cdiv1.DataVolumeSourceHTTP{URL: "http://169.254.169.254./latest"}), by.Address(login), errAddress.Error()},
+		"that address in other numbers":    {ofHTTP(cdiv1.DataVolumeSourceHTTP{URL: "http://0xa9.254.0xa9fe/latest"}), by.Address(login), errAddress.Error()},
 		"an address of the link's":         {ofRegistry("docker://169.254.1.1:5000/a:1"), by.Address(login), errAddress.Error()},
 		"this machine, which has no proxy": {ofHTTP(cdiv1.DataVolumeSourceHTTP{URL: "http://127.0.0.1:8080/disk"}), by.Address(login), errAddress.Error()},
 		"a registry on this machine":       {ofRegistry("docker://127.0.0.1:5000/a:1"), by.Address(login), errAddress.Error()},

@@ -3,8 +3,6 @@ package dataimportcron
 import (
 	"context"
 	"crypto/sha256"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -15,23 +13,18 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/controllers/cdiconfig"
-	"github.com/slipway-vm/slipway/internal/proxy"
 	"github.com/slipway-vm/slipway/internal/registries"
 )
 
 // sources polls web servers and registries.
 type sources struct {
-	live    client.Reader // of ConfigMaps with certificates
-	scratch string        // folder for those, while a registry is asked; the system's when empty
+	live client.Reader // of ConfigMaps with certificates
 	// allowed says whether an address may be asked. Users choose what is asked, from where
 	// virt-controller is, so its own machine and link are not to be had.
 	allowed func(netip.Addr) bool
@@ -59,7 +52,7 @@ func (s *sources) digest(ctx context.Context, cron *cdiv1.DataImportCron, settin
 	case source != nil && source.HTTP != nil:
 		return s.file(ctx, cron.Namespace, source.HTTP)
 	case source != nil && source.Registry != nil && source.Registry.URL != nil:
-		return s.image(ctx, cron.Namespace, source.Registry, settings)
+		return s.image(ctx, cron.Namespace, source.Registry, settings, cron.Annotations[AnnotationDesired] != "")
 	}
 	return "", errors.New("spec.template.spec.source is neither http nor registry, and others are not polled")
 }
@@ -75,10 +68,11 @@ func onlyVersion(checksum string) string {
 
 // file returns the digest of a file's version: what the server says of it, hashed.
 func (s *sources) file(ctx context.Context, namespace string, from *cdiv1.DataVolumeSourceHTTP) (string, error) {
-	transport, err := s.transport(ctx, namespace, from)
+	by, err := s.way(ctx, namespace, from.CertConfigMap)
 	if err != nil {
 		return "", err
 	}
+	transport := s.transport(by, ptr.Deref(from.InsecureSkipVerify, false))
 	defer transport.CloseIdleConnections()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, from.URL, nil)
 	if err != nil {
@@ -169,63 +163,4 @@ func versionOf(response *http.Response) string {
 func digestOf(version string) string {
 	sum := sha256.Sum256([]byte(version))
 	return digestPrefix + hex.EncodeToString(sum[:])
-}
-
-// transport connects to addresses that are allowed, by the proxies that are set, and trusts whom the template and the
-// administrator trust.
-func (s *sources) transport(ctx context.Context, namespace string, from *cdiv1.DataVolumeSourceHTTP) (*http.Transport, error) {
-	by, err := s.way(ctx)
-	if err != nil {
-		return nil, err
-	}
-	transport := &http.Transport{
-		Proxy: s.choose(by), DialContext: s.connect(by), ForceAttemptHTTP2: true,
-		TLSHandshakeTimeout: pollBound / 2, ResponseHeaderTimeout: pollBound, IdleConnTimeout: time.Second, MaxResponseHeaderBytes: 64 << 10,
-		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12},
-	}
-	if ptr.Deref(from.InsecureSkipVerify, false) {
-		transport.TLSClientConfig.InsecureSkipVerify = true // as the import itself is asked to
-		transport.DialTLSContext = proxy.Checked(transport.DialContext, transport.TLSClientConfig, by.Addresses()...)
-	}
-	certificates, err := s.authorities(ctx, namespace, from.CertConfigMap)
-	if err != nil || len(certificates)+len(by.Authorities) == 0 {
-		return transport, err
-	}
-	trusted, err := x509.SystemCertPool()
-	if err != nil {
-		trusted = x509.NewCertPool() // an image without authorities of its own
-	}
-	for _, pem := range certificates {
-		trusted.AppendCertsFromPEM([]byte(pem))
-	}
-	trusted.AppendCertsFromPEM(by.Authorities)
-	transport.TLSClientConfig.RootCAs = trusted
-	return transport, nil
-}
-
-// authorities returns the certificates in a ConfigMap, by its keys; none when name is empty.
-func (s *sources) authorities(ctx context.Context, namespace, name string) (map[string]string, error) {
-	if name == "" {
-		return nil, nil
-	}
-	certificates, err := get(ctx, s.live, types.NamespacedName{Namespace: namespace, Name: name}, &corev1.ConfigMap{})
-	if err != nil {
-		return nil, err
-	}
-	if certificates == nil {
-		return nil, fmt.Errorf("ConfigMap %s, which certConfigMap names, does not exist; create it", name)
-	}
-	return certificates.Data, nil
-}
-
-// check refuses an address, as host:port, that is not allowed.
-func (s *sources) check(address string) error {
-	parsed, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return fmt.Errorf("reading the server's address: %w", err)
-	}
-	if !s.allowed(parsed.Addr()) {
-		return errAddress
-	}
-	return nil
 }

@@ -28,6 +28,8 @@ type claimInput struct {
 	Config cdiv1.CDIConfigStatus
 	// Source is what is cloned, nil when nothing is.
 	Source *origin
+	// Grow says that a claim of spec.storage asks for as much as Source needs, where what is asked for is less.
+	Grow bool
 	// Labels come from the source: what instance type and preference suit the disk.
 	Labels map[string]string
 }
@@ -121,7 +123,7 @@ func cloneFrom(in claimInput, claim *corev1.PersistentVolumeClaim) error {
 		claim.Spec.StorageClassName = source.class
 	}
 	have, need := claim.Spec.Resources.Requests.Storage(), &source.size
-	if have.IsZero() {
+	if have.IsZero() || in.Grow && in.DataVolume.Spec.Storage != nil && have.Cmp(*need) < 0 {
 		claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: *need}
 	} else if have.Cmp(*need) < 0 {
 		return fmt.Errorf("target resources requests storage size is smaller than the source: %s < %s; ask for at least %s", have, need, need)

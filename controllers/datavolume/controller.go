@@ -86,6 +86,7 @@ func (r *Reconciler) steps() []func(context.Context, *scope) error {
 		r.settleVolume,
 		r.noteEnd,
 		r.cleanUp,
+		r.missSnapshot,
 		r.ensurePod,
 		r.handProxy,
 		r.serveUpload,

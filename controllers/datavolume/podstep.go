@@ -44,12 +44,10 @@ func (r *Reconciler) noteEnd(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// cloned returns the result of a clone: the source's content, when it is of the same size.
+// cloned returns the result of a clone: the source's content, when it is of the same size. A source that was cloned
+// through a snapshot may be another disk by now: what it was is noted on the snapshot.
 func (r *Reconciler) cloned(ctx context.Context, s *scope) transfer.Result {
 	source := s.originOfClaim()
-	if of := clonesource.FromMark(s.claim.Annotations[AnnotationSnapshotOf]); of != nil {
-		source = of // through a snapshot that was taken for it
-	}
 	switch {
 	case source == nil:
 		return transfer.Result{}

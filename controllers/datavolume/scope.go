@@ -37,6 +37,8 @@ type scope struct {
 	// taking that it is a snapshot.
 	cloning *obstacle
 	taking  bool
+	// missed is the snapshot that the claim is to be made from, when that is gone. By missSnapshot.
+	missed string
 	// last is what the importer's last run ended with; nil when none has ended. By read.
 	last     *transfer.Result
 	progress transfer.Progress // by read, from the listener
