@@ -146,6 +146,14 @@ func TestWhatAProxyRefusesIsSaid(t *testing.T) {
 	wrong := url.UserPassword("importer", "of-yesterday")
 	plain := forward.Start(t, login, nil)
 	secured := forward.StartTLS(t, login, nil)
+	talks := forward.Start(t, login, nil)
+	talks.Words = "login first"
+	_, key, _ := google(t)
+	_, at, _ := strings.Cut(key, `"token_uri":"`)
+	at, _, _ = strings.Cut(at, `"`)
+	account := func(address string) access {
+		return access{Server: transfer.SourceGCS, CredentialsDir: secret(t, map[string]string{"credentials.json": strings.Replace(key, at, address, 1)})}
+	}
 	for name, c := range map[string]struct {
 		by      *forward.Proxy
 		address string
@@ -153,8 +161,14 @@ func TestWhatAProxyRefusesIsSaid(t *testing.T) {
 		reason  transfer.Reason
 		words   string
 	}{
-		"a file":               {plain, "http://files.example.com/disk.raw", access{}, transfer.Unauthorized, "answers 407"},
-		"a tunnel":             {plain, "https://files.example.com/disk.raw", access{}, transfer.Unauthorized, "answers 407"},
+		"a file":              {plain, "http://files.example.com/disk.raw", access{}, transfer.Unauthorized, "answers 407"},
+		"a tunnel":            {plain, "https://files.example.com/disk.raw", access{}, transfer.Unauthorized, "answers 407"},
+		"that in other words": {talks, "https://files.example.com/disk.raw", access{}, transfer.Unauthorized, "answers 407"},
+		"a store": {talks, "https://store.example.com/bucket/disk.raw", access{
+			Server: transfer.SourceS3, CredentialsDir: secret(t, map[string]string{"accessKeyId": "a", "secretKey": "b"}),
+		}, transfer.Unauthorized, "answers 407"},
+		"a token":              {plain, "http://cloud.example.com/disk.raw", account("http://accounts.example.com/token"), transfer.Unauthorized, "answers 407"},
+		"a tunnel to a token":  {talks, "http://cloud.example.com/disk.raw", account("https://accounts.example.com/token"), transfer.Unauthorized, "answers 407"},
 		"a registry":           {plain, "docker://registry.example.com/disk:v1", access{}, transfer.Unauthorized, "answers 407"},
 		"to be a stranger":     {secured, "http://files.example.com/disk.raw", access{}, transfer.TLSFailure, "trustedCAProxy"},
 		"that with a registry": {secured, "docker://registry.example.com/disk:v1", access{}, transfer.TLSFailure, "trustedCAProxy"},
@@ -168,7 +182,7 @@ func TestWhatAProxyRefusesIsSaid(t *testing.T) {
 			if result.Reason != c.reason || !strings.Contains(result.Message, c.words) || !strings.Contains(result.Message, "importProxy") {
 				t.Errorf("the importer tells of %+v", result)
 			}
-			if asked := c.by.Refused.Load() > before; asked != (c.by == plain) {
+			if asked := c.by.Refused.Load() > before; asked != (c.by != secured) {
 				t.Errorf("the proxy got a password: %t", asked)
 			}
 			noPassword(t, wrong, said)

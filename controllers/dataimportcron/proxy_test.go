@@ -83,6 +83,7 @@ func TestPollsGoByTheProxy(t *testing.T) {
 		"http":                           {ofHTTP(cdiv1.DataVolumeSourceHTTP{URL: "http://files.example.com/disk"}), version, false, true, forward.Start},
 		"https":                          {ofHTTP(cdiv1.DataVolumeSourceHTTP{URL: "https://files.example.com/disk"}), version, true, false, forward.Start},
 		"https with any certificate":     {ofHTTP(cdiv1.DataVolumeSourceHTTP{URL: "https://files.example.com/disk", InsecureSkipVerify: new(true)}), version, true, false, forward.StartTLS},
+		"https, by a proxy with TLS":     {ofHTTP(cdiv1.DataVolumeSourceHTTP{URL: "https://files.example.com/disk"}), version, true, false, forward.StartTLS},
 		"http, by a proxy with TLS":      {ofHTTP(cdiv1.DataVolumeSourceHTTP{URL: "http://files.example.com/disk"}), version, false, true, forward.StartTLS},
 		"a registry":                     {ofRegistry("docker://registry.example.com/debian:12"), pushed(t, images), true, false, forward.Start},
 		"a registry, by a proxy of TLS":  {ofRegistry("docker://registry.example.com/debian:12"), "", true, false, forward.StartTLS},
@@ -106,6 +107,7 @@ func TestWhatTheProxyOfPollsDoesIsSaid(t *testing.T) {
 	login, wrong := url.UserPassword("importer", "pa55word"), url.UserPassword("importer", "of-yesterday")
 	by, secured, gone := forward.Start(t, login, nil), forward.StartTLS(t, login, nil), forward.Start(t, login, nil)
 	gone.Close()
+	by.Words = "login first"
 	plain, tunnel := ofHTTP(cdiv1.DataVolumeSourceHTTP{URL: "http://files.example.com/disk"}), ofHTTP(cdiv1.DataVolumeSourceHTTP{URL: "https://files.example.com/disk"})
 	lax := ofHTTP(cdiv1.DataVolumeSourceHTTP{URL: "https://files.example.com/disk", InsecureSkipVerify: new(true)})
 	for name, c := range map[string]struct {

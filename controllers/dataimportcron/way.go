@@ -19,14 +19,15 @@ import (
 	"github.com/slipway-vm/slipway/internal/proxy"
 )
 
-// way is how the servers of a template are reached: by which proxies, and whom to trust; where that is nil, whom the system trusts.
+// way is how the servers of a template are reached: by which proxies, and whom to trust, of proxies and of servers;
+// nil: whom the system trusts.
 type way struct {
-	by      cdiconfig.ImportProxy
-	trusted *x509.CertPool
+	by               cdiconfig.ImportProxy
+	proxies, servers *x509.CertPool
 }
 
-// way returns how servers are reached. Trusted are, beside whom the system trusts, the authorities of the proxies, and
-// those in a ConfigMap of namespace where one is named.
+// way returns how servers are reached. Beside whom the system trusts, the authorities that the administrator names are
+// trusted, and for servers those in a ConfigMap of namespace where one is named.
 func (s *sources) way(ctx context.Context, namespace, certConfigMap string) (way, error) {
 	var by cdiconfig.ImportProxy
 	if s.proxy != nil {
@@ -41,21 +42,22 @@ func (s *sources) way(ctx context.Context, namespace, certConfigMap string) (way
 	if certConfigMap == "" && len(by.Authorities) == 0 {
 		return way{by: by}, nil
 	}
-	trusted, err := x509.SystemCertPool()
+	proxies, err := x509.SystemCertPool()
 	if err != nil {
-		trusted = x509.NewCertPool() // an image without authorities of its own
+		proxies = x509.NewCertPool() // an image without authorities of its own
 	}
-	trusted.AppendCertsFromPEM(by.Authorities)
+	proxies.AppendCertsFromPEM(by.Authorities)
+	servers := proxies.Clone()
 	if certConfigMap != "" {
 		certificates, err := s.authorities(ctx, namespace, certConfigMap)
 		if err != nil {
 			return way{}, err
 		}
 		for _, pem := range certificates {
-			trusted.AppendCertsFromPEM([]byte(pem))
+			servers.AppendCertsFromPEM([]byte(pem))
 		}
 	}
-	return way{by, trusted}, nil
+	return way{by, proxies, servers}, nil
 }
 
 // authorities returns the certificates in a ConfigMap, by its keys.
@@ -74,14 +76,13 @@ func (s *sources) authorities(ctx context.Context, namespace, name string) (map[
 // An insecure one takes any server's certificate.
 func (s *sources) transport(way way, insecure bool) *http.Transport {
 	transport := &http.Transport{
-		Proxy: s.choose(way.by), DialContext: s.connect(way.by), ForceAttemptHTTP2: !way.by.Set(), // of a proxy that could it would be asked in vain
+		Proxy: s.choose(way.by), OnProxyConnectResponse: proxy.Answered, DialContext: s.connect(way.by), ForceAttemptHTTP2: true,
 		TLSHandshakeTimeout: pollBound / 2, ResponseHeaderTimeout: pollBound, IdleConnTimeout: time.Second, MaxResponseHeaderBytes: 64 << 10,
-		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: way.trusted},
+		TLSClientConfig: &tls.Config{
+			MinVersion: tls.VersionTLS12, RootCAs: way.servers, InsecureSkipVerify: insecure, //nolint:gosec // as the import itself is asked to, or the registry is listed
+		},
 	}
-	if insecure { // as the import itself is asked to, or the registry is listed
-		transport.TLSClientConfig.InsecureSkipVerify = true
-		transport.DialTLSContext = proxy.Checked(transport.DialContext, transport.TLSClientConfig, way.by.Addresses()...)
-	}
+	transport.DialTLSContext = proxy.Checked(transport.DialContext, transport.TLSClientConfig, way.proxies, way.by.Addresses()...)
 	return transport
 }
 

@@ -103,7 +103,11 @@ func newHTTP(options Options) (*HTTP, error) {
 	if err != nil {
 		return nil, err
 	}
-	h.client = &http.Client{Transport: transport(options, roots), CheckRedirect: h.checkRedirect}
+	ofProxy, err := certificates("", options.ProxyCertDir)
+	if err != nil {
+		return nil, err
+	}
+	h.client = &http.Client{Transport: transport(options, roots, ofProxy), CheckRedirect: h.checkRedirect}
 	return h, nil
 }
 
@@ -117,24 +121,24 @@ func withDefaults(options Options) Options {
 	return options
 }
 
-func transport(options Options, roots *x509.CertPool) *http.Transport {
+// transport trusts servers by roots, and proxies by ofProxy.
+func transport(options Options, roots, ofProxy *x509.CertPool) *http.Transport {
 	dialer := &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}
 	t := &http.Transport{
-		Proxy:                 http.ProxyFromEnvironment,
-		DialContext:           dialer.DialContext,
-		TLSClientConfig:       &tls.Config{RootCAs: roots, InsecureSkipVerify: options.SkipVerify}, //nolint:gosec // the DataVolume's insecureSkipVerify asks for it
-		TLSHandshakeTimeout:   30 * time.Second,
-		ResponseHeaderTimeout: options.IdleTimeout,
-		MaxIdleConnsPerHost:   16,
-		IdleConnTimeout:       90 * time.Second,
-		DisableCompression:    true,
+		Proxy:                  http.ProxyFromEnvironment,
+		OnProxyConnectResponse: proxy.Answered,
+		DialContext:            dialer.DialContext,
+		TLSClientConfig:        &tls.Config{RootCAs: roots, InsecureSkipVerify: options.SkipVerify}, //nolint:gosec // the DataVolume's insecureSkipVerify asks for it
+		TLSHandshakeTimeout:    30 * time.Second,
+		ResponseHeaderTimeout:  options.IdleTimeout,
+		MaxIdleConnsPerHost:    16,
+		IdleConnTimeout:        90 * time.Second,
+		DisableCompression:     true,
 		// One connection per reader is what makes parallel reading fast; HTTP/2 would share one.
 		ForceAttemptHTTP2: false,
 		ReadBufferSize:    256 << 10,
 	}
-	if options.SkipVerify {
-		t.DialTLSContext = proxy.Checked(dialer.DialContext, t.TLSClientConfig, proxies()...)
-	}
+	t.DialTLSContext = proxy.Checked(dialer.DialContext, t.TLSClientConfig, ofProxy, proxies()...)
 	return t
 }
 

@@ -5,6 +5,7 @@ package proxy
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -13,6 +14,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+
+	"golang.org/x/net/idna"
 )
 
 // Variables of an environment that name proxies, as HTTP clients read them.
@@ -40,7 +44,7 @@ func HostPort(text string) string {
 	if text == "" || err != nil {
 		return ""
 	}
-	port := u.Port()
+	port, host := u.Port(), u.Hostname()
 	switch {
 	case port != "":
 	case u.Scheme == "https":
@@ -48,23 +52,29 @@ func HostPort(text string) string {
 	default:
 		port = "80"
 	}
-	return net.JoinHostPort(u.Hostname(), port)
+	if ascii, err := idna.Lookup.ToASCII(host); err == nil && strings.ContainsFunc(host, func(r rune) bool { return r > unicode.MaxASCII }) {
+		host = ascii // as the HTTP client writes it
+	}
+	return net.JoinHostPort(host, port)
 }
 
 // Dial connects, as that of net.Dialer.
 type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Checked returns what connects by TLS with config, by which nobody's certificate is checked, to servers; but to the
-// proxies, as host:port, with their certificates checked: what a source is trusted with is not the proxy's, which gets
-// a password that is not the source's.
-func Checked(dial Dial, config *tls.Config, proxies ...string) Dial {
+// Checked returns what connects by TLS with config to servers; but to the proxies, as host:port, with their
+// certificates checked by the authorities in trusted, nil for the system's: what a source is trusted with is not the
+// proxy's, which gets a password that is not the source's.
+func Checked(dial Dial, config *tls.Config, trusted *x509.CertPool, proxies ...string) Dial {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		plain, err := dial(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}
 		own := config.Clone()
-		own.InsecureSkipVerify = !slices.Contains(proxies, address)
+		if slices.Contains(proxies, address) {
+			own.InsecureSkipVerify, own.RootCAs = false, trusted
+			own.NextProtos = nil // what proxies are asked is HTTP/1
+		}
 		if own.ServerName, _, err = net.SplitHostPort(address); err != nil {
 			return nil, errors.Join(fmt.Errorf("reading the server's address: %w", err), plain.Close())
 		}
@@ -88,9 +98,28 @@ func Unreached(err error) error {
 	return nil
 }
 
+// RefusedError is a proxy's answer to the wish to be led to a server.
+type RefusedError struct{ Status int }
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("the proxy answers %d %s", e.Status, http.StatusText(e.Status))
+}
+
+// Answered is for OnProxyConnectResponse of an http.Transport: with it Refusal knows a proxy's answer whatever the
+// words of it are.
+func Answered(_ context.Context, _ *url.URL, _ *http.Request, answer *http.Response) error {
+	if answer.StatusCode == http.StatusOK {
+		return nil
+	}
+	return &RefusedError{answer.StatusCode}
+}
+
 // Refusal returns the status with which a proxy answered the wish to be led to a server; 0 when err, an HTTP
-// client's, is something else. The client hands down no more of such an answer than its text.
+// client's, is something else. A client without Answered hands down no more of such an answer than its text.
 func Refusal(err error) int {
+	if refused, ok := errors.AsType[*RefusedError](err); ok {
+		return refused.Status
+	}
 	request, ok := errors.AsType[*url.Error](err)
 	if !ok {
 		return 0

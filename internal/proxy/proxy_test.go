@@ -20,6 +20,8 @@ func TestHostPort(t *testing.T) {
 		"http://[fd00::1]:3128/":           "[fd00::1]:3128",
 		"user:password@proxy.example.com":  "proxy.example.com:80",
 		"http://user:pass word@proxy:3128": "",
+		"https://Bücher.example.com":       "xn--bcher-kva.example.com:443",
+		"https://Proxy.example.com":        "Proxy.example.com:443",
 	} {
 		if got := proxy.HostPort(address); got != want {
 			t.Errorf("%s: got %q, want %q", address, got, want)
@@ -36,13 +38,19 @@ func TestWhatAProxyDidIsTold(t *testing.T) {
 	secured := forward.StartTLS(t, nil, nil)
 	gone := forward.Start(t, nil, nil)
 	gone.Close()
+	talks := forward.Start(t, login, nil)
+	talks.Words = "authenticationrequired"
 	for name, c := range map[string]struct {
 		proxy, address string
 		refusal        int
 		unreached      string
+		answered       bool
 	}{
 		"it leads to the server":     {proxy: leads.Address(login), address: "https://example.com/"},
 		"it wants another password":  {proxy: leads.Address(url.UserPassword("importer", "secret")), address: "https://example.com/", refusal: http.StatusProxyAuthRequired},
+		"it says so in other words":  {proxy: talks.Address(nil), address: "https://example.com/", refusal: http.StatusProxyAuthRequired, answered: true},
+		"it says so to who listens":  {proxy: leads.Address(nil), address: "https://example.com/", refusal: http.StatusProxyAuthRequired, answered: true},
+		"it leads who listens":       {proxy: leads.Address(login), address: "https://example.com/", answered: true},
 		"it does not reach it":       {proxy: leads.Address(login), address: "https://other.example.com/", refusal: http.StatusBadGateway},
 		"it is not there":            {proxy: gone.Address(login), address: "https://example.com/", unreached: "refused"},
 		"it has a stranger's proofs": {proxy: secured.Address(nil), address: "https://example.com/", unreached: "certificate"},
@@ -53,6 +61,9 @@ func TestWhatAProxyDidIsTold(t *testing.T) {
 				t.Fatal(err)
 			}
 			transport := &http.Transport{Proxy: http.ProxyURL(by)}
+			if c.answered {
+				transport.OnProxyConnectResponse = proxy.Answered
+			}
 			defer transport.CloseIdleConnections()
 			response, err := (&http.Client{Transport: transport}).Get(c.address) //nolint:noctx // the test's own end is soon enough
 			if err == nil {
