@@ -8,6 +8,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"strings"
 	"testing"
@@ -144,10 +145,51 @@ func TestWhatTheProxyOfPollsDoesIsSaid(t *testing.T) {
 	if secured.Refused.Load() > 0 {
 		t.Error("a proxy with a stranger's certificate got a password")
 	}
+	byTenant := through(t, cdiconfig.ImportProxy{HTTPS: secured.Address(wrong)})
+	byTenant.live = oneConfigMap{data: map[string]string{"ca.pem": string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secured.Certificate().Raw}))}}
+	trusting := ofHTTP(cdiv1.DataVolumeSourceHTTP{URL: "https://files.example.com/disk", CertConfigMap: "authorities"})
+	trusting.Namespace = "images"
+	_, err := byTenant.digest(t.Context(), trusting, registries.Settings{})
+	if err == nil || !strings.Contains(err.Error(), "the proxy of imports is not reached: tls") || secured.Refused.Load() > 0 {
+		t.Errorf("whom a template trusts is trusted as the proxy: %v", err)
+	}
 	missing := errors.New("ConfigMap a/b does not exist")
 	for _, cron := range []*cdiv1.DataImportCron{plain, ofRegistry("docker://registry.example.com/a:1")} {
 		if _, err := through(t, cdiconfig.ImportProxy{Fault: missing}).digest(t.Context(), cron, registries.Settings{}); !errors.Is(err, missing) {
 			t.Errorf("authorities that are missing: %v", err)
 		}
+	}
+}
+
+// Each registry where an image is looked for is reached in its own way.
+func TestMirrorsAreReachedByTheProxyUnlessTheyAreNear(t *testing.T) {
+	silent := registry.Logger(log.New(io.Discard, "", 0))
+	far, near := httptest.NewServer(registry.New(silent)), httptest.NewServer(registry.New(silent))
+	defer far.Close()
+	defer near.Close()
+	want := pushed(t, near)
+	by := forward.Start(t, nil, map[string]string{"far.example.com:80": far.Listener.Addr().String()})
+	polls := through(t, cdiconfig.ImportProxy{HTTP: by.Address(nil), HTTPS: by.Address(nil)})
+	polls.allowed = func(netip.Addr) bool { return true }
+	settings := registries.Settings{Origin: "ConfigMap a/b", Conf: "[[registry]]\nlocation = \"registry.example.com\"\n" +
+		"[[registry.mirror]]\nlocation = \"far.example.com\"\ninsecure = true\n" +
+		"[[registry.mirror]]\nlocation = \"" + near.Listener.Addr().String() + "\"\ninsecure = true\n"}
+	cron := ofRegistry("docker://registry.example.com/debian:12")
+	if got, err := polls.digest(t.Context(), cron, settings); err != nil || got != want {
+		t.Errorf("after a mirror that does not have it: got %q, %v; want %s", got, err, want)
+	}
+	asked := by.Gets.Load()
+	if asked == 0 {
+		t.Error("the far mirror is not asked by the proxy")
+	}
+	want = pushed(t, far)
+	if got, err := polls.digest(t.Context(), cron, settings); err != nil || got != want || by.Gets.Load() == asked {
+		t.Errorf("of a mirror by the proxy: got %q, %v; want %s", got, err, want)
+	}
+	by.Close()
+	cron.Annotations = map[string]string{AnnotationDesired: want}
+	_, err := polls.digest(t.Context(), cron, settings)
+	if err == nil || !strings.Contains(err.Error(), "asking registry far.example.com for the image's digest: the proxy of imports is not reached") {
+		t.Errorf("a mirror by a proxy that is gone: %v", err)
 	}
 }
