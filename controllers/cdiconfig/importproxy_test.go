@@ -157,7 +157,10 @@ func TestAProxyThatIsNoneIsRefusedWithoutItsPassword(t *testing.T) {
 	}
 	for list, right := range map[string]bool{
 		"": true, "a": true, "a, .b.example.com ,*.c,10.0.0.0/8,fd00::/8,[fd00::1]:80,d:80,*": true, "a,,b": true,
+		"10.0.0.1,10.0.0.1:80,fd00::1,.e:80,*.f:80,bücher.example.com,my_host,example.com.,LOCALHOST,4.example.com": true,
 		"http://a": false, "a b": false, "10.0.0.0/40": false, "user@a": false,
+		"10.0.": false, "10.0.0.*": false, "10.0.0.1-10.0.0.9": false, "*a": false, "a*": false, ":80": false, "a:b": false, "a:": false, ".": false, "*.": false,
+		"[fd00::1]": false, "fe80::1%eth0": false, "a;b": false, "10.0.0.256": false,
 	} {
 		errs := validateProxy(&cdiv1.ImportProxy{NoProxy: &list}, at)
 		if right != (len(errs) == 0) || len(errs) > 1 || len(errs) == 1 && errs[0].Field != "importProxy.noProxy" {

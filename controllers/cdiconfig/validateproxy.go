@@ -1,9 +1,13 @@
 package cdiconfig
 
 import (
+	"net"
+	"net/netip"
+	"regexp"
 	"strconv"
 	"strings"
 
+	"golang.org/x/net/idna"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
@@ -23,8 +27,8 @@ func validateProxy(set *cdiv1.ImportProxy, at *field.Path) field.ErrorList {
 	}
 	errs := append(proxyAddress(ptr.Deref(set.HTTPProxy, ""), at.Child("HTTPProxy")), proxyAddress(ptr.Deref(set.HTTPSProxy, ""), at.Child("HTTPSProxy"))...)
 	for entry := range strings.SplitSeq(ptr.Deref(set.NoProxy, ""), ",") {
-		if entry = strings.TrimSpace(entry); strings.ContainsAny(entry, " \t\r\n/@") && !isRange(entry) {
-			errs = append(errs, field.Invalid(at.Child("noProxy"), field.OmitValueType{}, "write names of hosts, domains such as .example.com, addresses, and ranges of them such as 10.0.0.0/8, separated by commas"))
+		if entry = strings.TrimSpace(entry); entry != "" && !isNear(entry) {
+			errs = append(errs, field.Invalid(at.Child("noProxy"), field.OmitValueType{}, "write names of hosts, domains such as .example.com, addresses, and ranges of them such as 10.0.0.0/8, separated by commas; of what is none of these no host would be one"))
 			break
 		}
 	}
@@ -52,6 +56,35 @@ func proxyAddress(text string, at *field.Path) field.ErrorList {
 	}
 	return nil
 }
+
+// isNear says whether an entry of noProxy can be of any host: others would do nothing.
+func isNear(entry string) bool {
+	if entry == "*" || isRange(entry) {
+		return true
+	}
+	host, port, err := net.SplitHostPort(entry)
+	switch {
+	case err != nil:
+		host = entry
+	case port == "" || !isPort(port):
+		return false
+	}
+	if address, err := netip.ParseAddr(host); err == nil {
+		return address.Zone() == ""
+	}
+	if below, any := strings.CutPrefix(host, "*."); any {
+		host = below
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "."), ".")
+	if ascii, err := idna.Lookup.ToASCII(host); err == nil {
+		host = ascii
+	}
+	last := host[strings.LastIndex(host, ".")+1:]
+	return domain.MatchString(host) && strings.Trim(last, "0123456789") != "" // else it is a part of an address
+}
+
+// domain is a name of a host or of all below it.
+var domain = regexp.MustCompile(`^[A-Za-z0-9_]([-A-Za-z0-9_]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([-A-Za-z0-9_]*[A-Za-z0-9_])?)*$`)
 
 // isPort says whether text is a port, or empty.
 func isPort(text string) bool {
