@@ -2,13 +2,18 @@ package importer_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/go-logr/logr/funcr"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/slipway-vm/slipway/importer"
 	"github.com/slipway-vm/slipway/importer/target"
@@ -17,10 +22,11 @@ import (
 )
 
 // In the environment of the test's own program, started anew, these name the file on a server that
-// it imports as an importer pod does, and the folder that it makes the disk and its report in.
+// it imports as an importer pod does, the folder that it makes the disk and its report in, and, as JSON, its access.
 const (
 	importInProcess = "SLIPWAY_TEST_IMPORT"
 	importTo        = "SLIPWAY_TEST_IMPORT_TO"
+	importWith      = "SLIPWAY_TEST_IMPORT_WITH"
 )
 
 func TestMain(m *testing.M) {
@@ -34,8 +40,16 @@ func TestMain(m *testing.M) {
 }
 
 func importIn(url, dir string) error {
-	return importer.RunPod(context.Background(), importer.PodOptions{
+	var with access
+	if told := os.Getenv(importWith); told != "" {
+		if err := json.Unmarshal([]byte(told), &with); err != nil {
+			return err
+		}
+	}
+	logger := funcr.New(func(prefix, line string) { fmt.Fprintln(os.Stderr, prefix, line) }, funcr.Options{Verbosity: 9})
+	return importer.RunPod(ctrllog.IntoContext(context.Background(), logger), importer.PodOptions{
 		URL: url, TerminationLog: filepath.Join(dir, "report"),
+		Server: with.Server, CertDir: with.CertDir, ProxyCertDir: with.ProxyCertDir, CredentialsDir: with.CredentialsDir, SkipVerify: with.SkipVerify,
 		Options: importer.Options{Target: target.Options{Path: filepath.Join(dir, "volume", "disk.img"), Size: diskSize}},
 	})
 }

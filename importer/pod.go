@@ -27,10 +27,10 @@ type PodOptions struct {
 	Architecture string
 	// Server is the kind of the URL's server, one of transfer's; empty is transfer.SourceHTTP.
 	Server string
-	// Headers are extra headers, CertDir authorities, SkipVerify takes any certificate: as in source.Options.
-	Headers    []string
-	CertDir    string
-	SkipVerify bool
+	// Headers are extra headers, CertDir and ProxyCertDir authorities, SkipVerify takes any certificate: as in source.Options.
+	Headers               []string
+	CertDir, ProxyCertDir string
+	SkipVerify            bool
 	// From are where the image of a registry is looked for, as docker://host/name:tag, in this order; empty for
 	// URL alone. InsecureFrom are those of them whose certificates are not checked.
 	From, InsecureFrom []string
@@ -93,7 +93,9 @@ func run(ctx context.Context, options PodOptions, progress *Progress) (transfer.
 
 // source reads credentials and secret headers from their mounts.
 func (o PodOptions) source() (source.Options, error) {
-	from := source.Options{URL: o.URL, Headers: o.Headers, CertDir: o.CertDir, SkipVerify: o.SkipVerify, BytesPerSecond: o.BytesPerSecond}
+	from := source.Options{
+		URL: o.URL, Headers: o.Headers, CertDir: o.CertDir, ProxyCertDir: o.ProxyCertDir, SkipVerify: o.SkipVerify, BytesPerSecond: o.BytesPerSecond,
+	}
 	if len(o.From) > 0 {
 		return from, transfer.Errorf(transfer.BadRequest, "only an image of a registry is looked for in several places; the URL does not begin with %s", source.SchemeDocker)
 	}
@@ -119,7 +121,9 @@ func (o PodOptions) source() (source.Options, error) {
 
 // registry is source for an image in a registry.
 func (o PodOptions) registry() (source.RegistryOptions, error) {
-	from := source.RegistryOptions{URL: o.URL, Architecture: o.Architecture, CertDir: o.CertDir, SkipVerify: o.SkipVerify, BytesPerSecond: o.BytesPerSecond}
+	from := source.RegistryOptions{
+		URL: o.URL, Architecture: o.Architecture, CertDir: o.CertDir, ProxyCertDir: o.ProxyCertDir, SkipVerify: o.SkipVerify, BytesPerSecond: o.BytesPerSecond,
+	}
 	if o.Checksum != "" || len(o.Headers) > 0 || o.SecretHeadersDir != "" {
 		return from, transfer.Errorf(transfer.BadRequest, "an image of a registry takes no checksum and no headers; name it by its digest: docker://host/name@sha256:…")
 	}

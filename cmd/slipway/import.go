@@ -39,6 +39,7 @@ unpacks a tar archive into a directory. One pass, in bounded memory.`,
 	flags.IntVar(&o.Writers, "writers", 4, "how many blocks are written at a time")
 	flags.StringArrayVar(&o.Headers, "header", nil, "extra HTTP header \"Name: value\"; may be repeated")
 	flags.StringVar(&o.CertDir, "cert-dir", "", "directory with PEM certificates of further authorities")
+	flags.StringVar(&o.ProxyCertDir, "proxy-cert-dir", "", "directory with PEM certificates of the authorities of the proxy that http_proxy and https_proxy name")
 	flags.BoolVar(&o.SkipVerify, "insecure-skip-verify", false, "take any certificate")
 	flags.StringArrayVar(&o.From, "from", nil, "where the container image is looked for, as docker://host/name:tag; may be repeated: the first that gives it (default: at --url)")
 	flags.StringArrayVar(&o.InsecureFrom, "insecure-from", nil, "an address of --from whose registry's certificate is not checked; may be repeated")

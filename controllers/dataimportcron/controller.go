@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/slipway-vm/slipway/controllers/cdiconfig"
 	"github.com/slipway-vm/slipway/internal/registries"
 	"github.com/slipway-vm/slipway/internal/steps"
 )
@@ -47,7 +48,10 @@ type Reconciler struct {
 
 // SetupWithManager adds the controller to mgr; namespace is Slipway's.
 func SetupWithManager(mgr ctrl.Manager, namespace string) error {
-	return setup(mgr, namespace, &sources{live: mgr.GetAPIReader(), allowed: public}, time.Now)
+	proxy := func(ctx context.Context) (cdiconfig.ImportProxy, error) {
+		return cdiconfig.Proxy(ctx, mgr.GetClient(), mgr.GetAPIReader(), namespace)
+	}
+	return setup(mgr, namespace, &sources{live: mgr.GetAPIReader(), allowed: public, proxy: proxy}, time.Now)
 }
 
 func setup(mgr ctrl.Manager, namespace string, source poller, now func() time.Time) error {

@@ -15,6 +15,7 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/slipway-vm/slipway/controllers/cdiconfig"
 	"github.com/slipway-vm/slipway/internal/registries"
 )
 
@@ -29,6 +30,9 @@ type input struct {
 	// Insecure and Registries, a registries.conf, say where images are read from.
 	Insecure   []string `json:"insecure,omitempty"`
 	Registries string   `json:"registries,omitempty"`
+	// Proxy is how servers are reached, ProxySecret the Secret for that.
+	Proxy       cdiconfig.ImportProxy `json:"proxy"`
+	ProxySecret string                `json:"proxySecret,omitempty"`
 
 	Source *corev1.PersistentVolumeClaim `json:"source,omitempty"`
 	// Snapshot is what is cloned instead of Source, Content what holds it.
@@ -114,6 +118,7 @@ func TestPods(t *testing.T) {
 		return buildPod(podInput{
 			DataVolume: &in.DataVolume, Claim: claim, Image: "registry.local/slipway:test", Token: "token",
 			Config: in.Config, Places: places, Affinity: in.Affinity, Binder: in.Binder, Upload: in.Upload,
+			Proxy: in.Proxy, ProxySecret: in.ProxySecret,
 		}), nil
 	})
 }

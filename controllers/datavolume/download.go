@@ -83,6 +83,7 @@ func targetInDirectory(dv *cdiv1.DataVolume) []string {
 func addSource(in podInput, pod *corev1.Pod, container *corev1.Container) {
 	if source := in.DataVolume.Spec.Source; source != nil && source.Blank == nil {
 		addLimit(in.DataVolume, container)
+		addProxy(in, pod, container)
 	}
 	switch source := in.DataVolume.Spec.Source; {
 	case source == nil:

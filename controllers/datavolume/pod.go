@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
+	"github.com/slipway-vm/slipway/controllers/cdiconfig"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/registries"
 	"github.com/slipway-vm/slipway/internal/transfer"
@@ -38,6 +39,10 @@ type podInput struct {
 	Config cdiv1.CDIConfigStatus
 	// Places are where the image of a registry is looked for, in this order; none for other sources.
 	Places []registries.Place
+	// Proxy is how servers are reached; of no effect on other sources. ProxySecret names the Secret that the pod
+	// waits for with what of it not everyone may read; empty where there is nothing of that kind.
+	Proxy       cdiconfig.ImportProxy
+	ProxySecret string
 	// Token is the password of the pod's progress.
 	Token string
 	// Affinity places a pod whose only work is that its claim gets bound; it imports nothing.

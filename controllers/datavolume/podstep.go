@@ -158,11 +158,10 @@ func (r *Reconciler) ensurePod(ctx context.Context, s *scope) error {
 	if err := r.checkUnfilled(ctx, s); err != nil {
 		return err
 	}
-	if err := r.findPlaces(ctx, s, &input); err != nil {
-		return err
-	}
-	if err := r.prepareUpload(ctx, s, &input); err != nil {
-		return err
+	for _, prepare := range []func(context.Context, *scope, *podInput) error{r.findPlaces, r.findProxy, r.prepareUpload} {
+		if err := prepare(ctx, s, &input); err != nil {
+			return err
+		}
 	}
 	pod := buildPod(input)
 	log.FromContext(ctx).Info("Creating the importer pod", "pod", pod.Name)

@@ -13,6 +13,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/slipway-vm/slipway/controllers/cdiconfig"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/population"
 	"github.com/slipway-vm/slipway/internal/transfer"
@@ -27,7 +28,8 @@ type scope struct {
 	pod   *corev1.Pod                   // by read, or created by ensurePod; nil while there is none
 	// config is what holds for all DataVolumes. By read.
 	config   cdiv1.CDIConfigStatus
-	insecure []string // by read: the registries whose certificates are not checked
+	insecure []string               // by read: the registries whose certificates are not checked
+	proxy    *cdiconfig.ImportProxy // by readProxy: how servers are reached; nil where nobody asked
 	// waiting says why the pass ended early, and failed why it can never succeed.
 	waiting, failed *obstacle
 	origin          *origin // by ensureClaim: what is cloned, while there is no claim

@@ -21,6 +21,7 @@ var actedOfCDI = []string{
 	"/spec/config/uploadProxyURLOverride", "/spec/config/scratchSpaceStorageClass", "/spec/config/preallocation",
 	"/spec/config/insecureRegistries", "/spec/config/filesystemOverhead/global", "/spec/config/filesystemOverhead/storageClass/",
 	"/spec/config/podResourceRequirements/requests/", "/spec/config/podResourceRequirements/limits/",
+	"/spec/config/importProxy/HTTPProxy", "/spec/config/importProxy/HTTPSProxy", "/spec/config/importProxy/noProxy", "/spec/config/importProxy/trustedCAProxy",
 }
 
 // dataConfig is what the HyperConverged object says of the disks of virtual machines, in the CDI
@@ -31,6 +32,7 @@ func dataConfig(hco *hcov1.HyperConverged) (map[string]any, error) {
 		"featureGates":            []any{"HonorWaitForFirstConsumer"}, // it always is; clients look for it
 		"filesystemOverhead":      map[string]any{"global": string(cdiconfig.DefaultOverhead), "storageClass": map[string]any{}},
 		"podResourceRequirements": map[string]any{"requests": map[string]any{}, "limits": map[string]any{}},
+		"importProxy":             map[string]any{}, // the annotation may set it
 	}
 	set := map[string]any{}
 	if asked.FilesystemOverhead != nil {

@@ -25,4 +25,8 @@ var cdiFields = []Field{
 	{Path: "config.filesystemOverhead.storageClass", Note: "Of each class, in the place of the one for all; 0 for node storage, whose volumes are directories."},
 	{Path: "config.preallocation", Note: "Of DataVolumes that say nothing of it."},
 	{Path: "config.insecureRegistries", Note: "As host or host:port. Nobody checks their certificates."},
+	{Path: "config.importProxy.HTTPProxy", Note: "As http://host:port or http://user:password@host:port; https where the proxy has TLS."},
+	{Path: "config.importProxy.HTTPSProxy", Note: "Likewise, for https addresses and registries."},
+	{Path: "config.importProxy.noProxy", Note: "Names of the cluster, .svc and .cluster.local, are always reached without a proxy."},
+	{Path: "config.importProxy.trustedCAProxy", Note: "A ConfigMap in Slipway's namespace, with PEM certificates under any keys."},
 }
