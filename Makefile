@@ -42,12 +42,15 @@ unit: deps ## Tests beside the code, golden files included (no cluster)
 	$(call quiet,cd hack/cluster && $(gotest) -v ./...)
 	$(call quiet,cd hack/cluster/components/triggers && $(gotest) -v ./...)
 
-# The packages with integration tests. `make integration` runs all their tests, `make unit UNIT=rest` those of the others.
-integrated := ./tests/integration/... ./internal/stepcache ./controllers/... ./tasks/... ./runtime/handler/... ./runtime/launcher ./runtime/network/... ./runtime/hostpath ./cmd/virtctl/... ./tests/fuzz
+# The packages with integration tests: of the API, and of what a node has one of, its networks, devices and
+# libvirt. `make integration` runs all their tests, PART=api or PART=node some; `make unit UNIT=rest` runs those of the others.
+integrated-api  := ./tests/integration/... ./internal/stepcache ./controllers/... ./tasks/... ./cmd/virtctl/...
+integrated-node := ./runtime/handler/... ./runtime/launcher ./runtime/network/... ./runtime/hostpath ./tests/fuzz
+integrated      := $(integrated-api) $(integrated-node)
 
 integration: deps ## Tests against a real API server and etcd, network namespaces and devices, no node
 	$(call quiet,KUBEBUILDER_ASSETS=$$($(GO) run -C hack/cluster . build | tail -1) $(gotest) -v -tags=integration$(comma)$(TAGS) -timeout 30m -p 1 \
-		$(integrated) $(INTEGRATION_ARGS))
+		$(if $(PART),$(integrated-$(PART)),$(integrated)) $(INTEGRATION_ARGS))
 
 e2e: cluster images e2e-suite ## Tests on a real cluster with real guests (E2E=lifecycle for one suite)
 

@@ -10,7 +10,7 @@ require (
 	github.com/diskfs/go-diskfs v1.9.4 // cloud-init discs: ISO 9660 with Rock Ridge
 	github.com/fsnotify/fsnotify v1.9.0 // sockets and folders are watched, not polled
 	github.com/go-jose/go-jose/v4 v4.1.4 // tokens of uploads: JSON Web Tokens, signed with PS256
-	github.com/google/go-containerregistry v0.22.1 // hack: writes image archives without a daemon
+	github.com/google/go-containerregistry v0.22.1 // digests of tags in registries; hack: writes image archives without a daemon
 	github.com/google/nftables v0.3.0 // masquerade rules in pods, without the nft program
 	github.com/gorilla/websocket v1.5.4-0.20250319132907-e064f32e3674 // consoles and screens of VMs, in the version of client-go
 	github.com/hashicorp/go-multierror v1.1.1

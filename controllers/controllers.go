@@ -100,6 +100,7 @@ func whereSnapshotsAreServed(snapshots, mgr ctrl.Manager) error {
 		hostpathprovisioner.SetupSnapshotClass(snapshots),
 		storageprofile.SetupSnapshotClasses(snapshots),
 		datavolume.SetupSnapshots(snapshots, mgr),
+		datasource.SetupSnapshots(snapshots, mgr),
 		virtualmachinesnapshot.SetupWithManager(snapshots, mgr),
 		virtualmachinerestore.SetupWithManager(snapshots, mgr),
 		virtualmachineclone.SetupWithManager(snapshots, mgr),

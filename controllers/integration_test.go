@@ -32,6 +32,7 @@ import (
 	"github.com/slipway-vm/slipway/internal/apply"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/scheme"
+	"github.com/slipway-vm/slipway/tests/fixture/apiserver"
 	"github.com/slipway-vm/slipway/tests/fixture/need"
 )
 
@@ -81,8 +82,7 @@ func start(t *testing.T) *cluster {
 	ctx, cancel := context.WithCancel(context.Background())
 	stopShared = func() { cancel(); _ = server.Stop() }
 	c := &cluster{config: config}
-	c.WithWatch, err = client.NewWithWatch(config, client.Options{Scheme: server.Scheme})
-	must(t, err)
+	c.WithWatch = apiserver.Player(t, config)
 	must(t, c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: installed}}))
 	c.makeNode(t, nodeName, time.Now(), corev1.ConditionTrue)
 	c.useEmulation(t, true)

@@ -165,6 +165,11 @@ func TestWhatAVolumeHeldBeforeIsReplaced(t *testing.T) {
 	url := serve(t, filepath.Dir(raw)).URL
 	pack(t, qcow2(t, raw, raw+".qcow2"), raw+".qcow2.gz", "gzip", "-1c") // needs a scratch file
 	mine := writeFile(t, "mine", []byte("not of the volume"))
+	doImport(t, url+"/disk.raw", func(o *importer.Options) {
+		if err := os.Symlink("/dev/null", o.Target.Path); err != nil {
+			t.Fatal(err)
+		}
+	}).wantDisk(t, newDisk(), diskSize)
 	for _, name := range []string{"disk.raw", "disk.raw.qcow2.gz"} {
 		doImport(t, url+"/"+name, func(o *importer.Options) {
 			for _, suffix := range []string{"", ".partial", ".scratch"} {

@@ -76,9 +76,7 @@ func startPier(t *testing.T) *pier {
 	t.Helper()
 	ctrl.SetLogger(klog.Background())
 	p := &pier{yard: &yard{Aggregating: apiserver.StartAggregating(t, "../../controllers/hyperconverged/components/crds")}, dir: t.TempDir(), place: freePlace(t)}
-	var err error
-	p.Client, err = client.New(p.Config, client.Options{Scheme: scheme.New()})
-	must(t, err)
+	p.Client = apiserver.Player(t, p.Config)
 	for _, name := range []string{installed, shop} {
 		must(t, p.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 	}

@@ -181,9 +181,7 @@ func startYard(t *testing.T) *yard {
 	t.Helper()
 	ctrl.SetLogger(klog.Background())
 	y := &yard{Aggregating: apiserver.StartAggregating(t, "../../controllers/hyperconverged/components/crds"), server: freePlace(t), volume: t.TempDir()}
-	var err error
-	y.Client, err = client.New(y.Config, client.Options{Scheme: scheme.New()})
-	must(t, err)
+	y.Client = apiserver.Player(t, y.Config)
 	for _, name := range []string{installed, shop} {
 		must(t, y.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 	}

@@ -47,7 +47,7 @@ type Reconciler struct {
 
 // SetupWithManager adds the controller to mgr; namespace is Slipway's.
 func SetupWithManager(mgr ctrl.Manager, namespace string) error {
-	return setup(mgr, namespace, &sources{live: mgr.GetAPIReader(), scratch: memoryFolder, allowed: public}, time.Now)
+	return setup(mgr, namespace, &sources{live: mgr.GetAPIReader(), allowed: public}, time.Now)
 }
 
 func setup(mgr ctrl.Manager, namespace string, source poller, now func() time.Time) error {
@@ -96,7 +96,8 @@ func (r *Reconciler) everyCron(ctx context.Context, _ client.Object) []reconcile
 
 // steps are done in this order in every pass: nothing is done for a DataSource that is
 // another's; the DataSource names what was imported before anything older goes, and before the
-// claim goes of which there is a snapshot; a new import begins last.
+// claim goes of which there is a snapshot; a new import begins last. What was there before gets its owner when it
+// is known that it stays.
 func (r *Reconciler) steps() []func(context.Context, *scope) error {
 	return []func(context.Context, *scope) error{
 		r.refuseRival,
@@ -107,6 +108,7 @@ func (r *Reconciler) steps() []func(context.Context, *scope) error {
 		r.releaseClaim,
 		r.collectGarbage,
 		r.startImport,
+		r.ownImports,
 	}
 }
 

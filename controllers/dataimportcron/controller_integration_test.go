@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	controllerconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -33,6 +35,11 @@ import (
 	"github.com/slipway-vm/slipway/internal/transfer"
 	"github.com/slipway-vm/slipway/tests/fixture/apiserver"
 )
+
+// server is of all these tests, each of which has a namespace of it.
+var server apiserver.Shared
+
+func TestMain(m *testing.M) { os.Exit(server.Run(m)) }
 
 // world is an API server with the controllers, an image server, and a clock. The tests play kubelet, storage and
 // garbage collector.
@@ -70,31 +77,31 @@ func (w *world) ServeHTTP(answer http.ResponseWriter, _ *http.Request) {
 func start(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, now: time.Now(), version: "one"}
-	w.config = apiserver.Start(t, "../hyperconverged/components/crds")
-	w.begin()
-	t.Cleanup(func() { w.stop() })
-	var err error
-	w.Client, err = client.New(w.config, client.Options{Scheme: scheme.New()})
-	w.must(err)
+	w.config = server.Start(t, apiserver.Only(t, "../hyperconverged/components/crds", "cdi.kubevirt.io", "snapshot.storage.k8s.io")...)
+	w.Client = apiserver.Player(t, w.config)
 	w.server = httptest.NewServer(w)
 	t.Cleanup(w.server.Close)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "images-"}}
 	w.must(w.Create(t.Context(), namespace))
 	w.namespace = namespace.Name
+	w.begin()
+	t.Cleanup(func() { w.stop() })
 	return w
 }
 
-// begin starts the controllers, which stop ends.
+// begin starts the controllers for the test's namespace, which stop ends.
 func (w *world) begin() {
 	w.t.Helper()
 	mgr, err := ctrl.NewManager(w.config, ctrl.Options{
 		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller: controllerconfig.Controller{SkipNameValidation: new(true)},
+		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{w.namespace: {}, "slipway": {}}},
 	})
 	w.must(err)
 	w.must(dataimportcron.SetupAnywhere(mgr, "slipway", w.time))
 	w.must(datavolume.SetupWithManager(mgr, datavolume.Options{ImporterImage: "registry.local/slipway:test"}))
 	w.must(datasource.SetupWithManager(mgr, datasource.Options{}))
+	w.must(datasource.SetupSnapshots(mgr, mgr))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()

@@ -29,6 +29,7 @@ func (r *Reconciler) ensureDataSource(ctx context.Context, s *scope) error {
 		return nil
 	}
 	log.FromContext(ctx).Info("Writing the DataSource", "DataSource", wanted.Name, "import", s.last, "format", s.lastFormat)
+	s.moved = true
 	if err := apply.Object(ctx, r.Client, wanted, manager); err != nil {
 		return fmt.Errorf("writing DataSource %s: %w", wanted.Name, err)
 	}

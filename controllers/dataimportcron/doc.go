@@ -26,6 +26,7 @@ const (
 	manager             = "dataimportcron-controller" // of fields; others have status and annotations of the same objects
 	eventAction         = "Reconcile"
 	valueTrue           = "true"
+	kindDataVolume      = "DataVolume"
 )
 
 // Reasons of conditions and events, in the field's words.
@@ -49,8 +50,6 @@ const (
 	digestInName = 12
 	// keptImports is how many imports stay where spec.importsToKeep does not say.
 	keptImports = 3
-	// memoryFolder is in memory; a container has it also where its root is read-only.
-	memoryFolder = "/dev/shm"
 	// pollBound is how long a server may take to answer.
 	pollBound = 20 * time.Second
 	// A poll that failed is tried again after firstRetry, doubled up to lastRetry, but not after the next one is due.
@@ -64,4 +63,9 @@ const (
 	goneRetry = 2 * time.Second
 	// snapshotRetry is how often a snapshot is looked at that is not ready: its kind is not watched.
 	snapshotRetry = 5 * time.Second
+	// snapshotPatience is how long a snapshot may say nothing before a newer image is imported in its place. One of a large
+	// disk, which storage copies away before it is ready, takes minutes.
+	snapshotPatience = 15 * time.Minute
+	// neededRetry is how often it is looked whether a claim is needed that is kept as a snapshot.
+	neededRetry = time.Minute
 )

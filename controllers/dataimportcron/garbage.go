@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,6 +37,11 @@ func (r *Reconciler) collectGarbage(ctx context.Context, s *scope) error {
 	if isCurrent, err := r.isCurrent(ctx, s); err != nil || !isCurrent {
 		return err
 	}
+	if !s.snapshotted() {
+		if gone, err = r.spareSnapshot(ctx, s, gone); err != nil {
+			return err
+		}
+	}
 	for _, old := range gone {
 		log.FromContext(ctx).Info("Deleting an old import", "name", old.GetName(), "type", fmt.Sprintf("%T", old), "lastUse", old.GetAnnotations()[AnnotationLastUse])
 		if err := r.discard(ctx, old); err != nil {
@@ -43,6 +49,42 @@ func (r *Reconciler) collectGarbage(ctx context.Context, s *scope) error {
 		}
 	}
 	return nil
+}
+
+// spareSnapshot leaves the snapshot of the current import out of what goes, unless its claim is there to stay past the
+// cache, too, and the DataSource names that alone: else the image would be lost.
+func (r *Reconciler) spareSnapshot(ctx context.Context, s *scope, gone []client.Object) ([]client.Object, error) {
+	at := slices.IndexFunc(gone, func(o client.Object) bool { return o.GetName() == s.claim.Name })
+	if at < 0 {
+		return gone, nil
+	}
+	stays, err := r.stays(ctx, s.claim)
+	if err != nil {
+		return nil, err
+	}
+	named, err := r.namedNow(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	if stays && !named.snapshot {
+		return gone, nil
+	}
+	s.sooner(firstRetry)
+	return slices.Delete(gone, at, at+1), nil
+}
+
+// stays reports whether nobody has deleted a claim or the DataVolume with which it goes. It reads past the cache.
+func (r *Reconciler) stays(ctx context.Context, claim *corev1.PersistentVolumeClaim) (bool, error) {
+	now, err := get(ctx, r.live, client.ObjectKeyFromObject(claim), &corev1.PersistentVolumeClaim{})
+	if err != nil || now == nil || now.UID != claim.UID || now.DeletionTimestamp != nil {
+		return false, err
+	}
+	by := metav1.GetControllerOf(now)
+	if by == nil {
+		return true, nil
+	}
+	dv, err := get(ctx, r.live, types.NamespacedName{Namespace: now.Namespace, Name: by.Name}, &cdiv1.DataVolume{})
+	return err == nil && dv != nil && dv.UID == by.UID && dv.DeletionTimestamp == nil, err
 }
 
 // isCurrent reports whether the current import is so past the cache, too: an import that has begun since looks as if it
@@ -80,16 +122,18 @@ func (r *Reconciler) imports(ctx context.Context, cron *cdiv1.DataImportCron) ([
 	return all, nil
 }
 
-// superfluous returns what goes of imports when keep stay, current among them. What is there of current beside it,
-// since others are kept as something else now, goes in any case; what has the name next, which is about to be imported
-// or taken up again, does not.
+// superfluous returns what goes of imports when keep stay, current among them. A snapshot that is there of current beside
+// its claim, since others are kept as something else now, goes in any case; the claim beside its snapshot goes by
+// releaseClaim. What has the name next, which is about to be imported or taken up again, does not go.
 func superfluous(imports []client.Object, current client.Object, next string, keep int) []client.Object {
 	var old, twins []client.Object
 	for _, o := range imports {
 		switch {
 		case o.GetDeletionTimestamp() != nil || o.GetUID() == current.GetUID():
 		case o.GetName() == current.GetName():
-			twins = append(twins, o)
+			if _, isSnapshot := o.(*snapshotv1.VolumeSnapshot); isSnapshot {
+				twins = append(twins, o)
+			}
 		case o.GetName() == next:
 		default:
 			old = append(old, o)
@@ -111,7 +155,7 @@ func lastUse(object client.Object) time.Time {
 // discard deletes an import: a snapshot, or the DataVolume of a claim, with which that goes, or a claim that has none.
 func (r *Reconciler) discard(ctx context.Context, object client.Object) error {
 	name, uid := object.GetName(), object.GetUID()
-	if owner := metav1.GetControllerOf(object); owner != nil && owner.Kind == "DataVolume" {
+	if owner := metav1.GetControllerOf(object); owner != nil && owner.Kind == kindDataVolume {
 		object = &cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: owner.Name}}
 		uid = owner.UID
 	}

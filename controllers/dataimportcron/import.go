@@ -136,20 +136,23 @@ func (r *Reconciler) makeWay(ctx context.Context, s *scope, failed bool) (bool, 
 		return false, err
 	}
 	s.unkept, s.taken = "", ""
-	if named {
+	if named.claim || named.snapshot {
 		return true, nil
 	}
 	return false, r.giveUp(ctx, s)
 }
 
-// namedNow reports whether the DataSource names the current import. It reads past the cache, for what it does not name goes.
-func (r *Reconciler) namedNow(ctx context.Context, s *scope) (bool, error) {
+// naming is what a DataSource names of an import.
+type naming struct{ claim, snapshot bool }
+
+// namedNow finds what the DataSource names of the current import. It reads past the cache, for what it does not name goes.
+func (r *Reconciler) namedNow(ctx context.Context, s *scope) (naming, error) {
 	source, err := get(ctx, r.live, types.NamespacedName{Namespace: s.cron.Namespace, Name: s.cron.Spec.ManagedDataSource}, &cdiv1.DataSource{})
 	if err != nil || source == nil {
-		return false, err
+		return naming{}, err
 	}
 	from, name := source.Spec.Source, s.current.DataVolumeName
-	return from.PVC != nil && from.PVC.Name == name || from.Snapshot != nil && from.Snapshot.Name == name, nil
+	return naming{claim: from.PVC != nil && from.PVC.Name == name, snapshot: from.Snapshot != nil && from.Snapshot.Name == name}, nil
 }
 
 // giveUp deletes what there is of an import that did not succeed, or is not kept; the pass after it is gone begins anew.

@@ -30,13 +30,7 @@ import (
 // TestKeepingASnapshotSurvivesKills ends the controller before and after each of the writes by which an import
 // becomes a snapshot; another one goes on. At no moment does the DataSource name what is not there.
 func TestKeepingASnapshotSurvivesKills(t *testing.T) {
-	direct, err := client.NewWithWatch(apiserver.Start(t, "../hyperconverged/components/crds"), client.Options{Scheme: scheme.New()})
-	l := &life{T: t, direct: direct}
-	l.must(err)
-	profile := &cdiv1.StorageProfile{ObjectMeta: metav1.ObjectMeta{Name: "thin"}}
-	l.must(direct.Create(t.Context(), profile))
-	profile.Status = cdiv1.StorageProfileStatus{DataImportCronSourceFormat: new(cdiv1.DataImportCronSourceFormatSnapshot), SnapshotClass: new("snaps")}
-	l.must(direct.Status().Update(t.Context(), profile))
+	l, _ := thinLife(t)
 	for n := 1; ; n++ {
 		before := &breaking.Writes{N: n}
 		l.keep(fmt.Sprintf("before-%d", n), before)
@@ -77,7 +71,7 @@ func (l *life) found(object client.Object) bool {
 // TestAnImportThatHasBegunIsNoGarbage has a controller that was killed, or whose cache lags, meet an import that
 // the DataImportCron does not name yet.
 func TestAnImportThatHasBegunIsNoGarbage(t *testing.T) {
-	direct, err := client.NewWithWatch(apiserver.Start(t, "../hyperconverged/components/crds"), client.Options{Scheme: scheme.New()})
+	direct, err := client.NewWithWatch(apiserver.Start(t, apiserver.Only(t, "../hyperconverged/components/crds", "cdi.kubevirt.io", "snapshot.storage.k8s.io")...), client.Options{Scheme: scheme.New()})
 	l := &life{T: t, direct: direct, name: "begun"}
 	l.must(err)
 	l.imported()

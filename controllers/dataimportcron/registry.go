@@ -4,17 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"net/http"
 	"net/url"
-	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/containers/image/v5/docker"
 	"github.com/containers/image/v5/docker/reference"
-	imagetypes "github.com/containers/image/v5/types"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	"k8s.io/utils/ptr"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
@@ -25,24 +24,21 @@ import (
 const schemeDocker = "docker://"
 
 // image returns the digest that the first registry has for a name of those where settings have it looked for.
-// Their authorities are in a ConfigMap of namespace, when from names one.
-func (s *sources) image(ctx context.Context, namespace string, from *cdiv1.DataVolumeSourceRegistry, settings registries.Settings) (string, error) {
+// Their authorities are in a ConfigMap of namespace, when from names one. Where a digest is known already, only one
+// that does not have the image is passed over: what is behind one that cannot be asked may be older, and the
+// DataSource would go back to that.
+func (s *sources) image(ctx context.Context, namespace string, from *cdiv1.DataVolumeSourceRegistry, settings registries.Settings, known bool) (string, error) {
 	named, err := nameOf(*from.URL)
 	if err != nil {
 		return "", err
 	}
-	authorities, err := s.authoritiesFolder(ctx, namespace, ptr.Deref(from.CertConfigMap, ""))
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = os.RemoveAll(authorities) }() // nothing in it is secret, and it is small
 	places, err := settings.Places(named)
 	if err != nil {
 		return "", fmt.Errorf("looking for a registry of the image: %w", err)
 	}
 	var failed error
 	for n, place := range places {
-		digest, err := s.imageAt(ctx, place, authorities, len(places)-n)
+		digest, err := s.imageAt(ctx, place, namespace, ptr.Deref(from.CertConfigMap, ""), len(places)-n)
 		switch {
 		case err == nil:
 			return digest, nil
@@ -51,92 +47,122 @@ func (s *sources) image(ctx context.Context, namespace string, from *cdiv1.DataV
 		default:
 			failed = fmt.Errorf("%w; before that: %w", err, failed)
 		}
+		if known && !withheld(err) {
+			break
+		}
 	}
 	return "", failed
 }
 
 // imageAt returns the digest that a registry has for an image. It is one of left that share the time until ctx ends,
-// and is trusted for a certificate of the folder authorities, too, if there is one. It gets nobody's password.
-func (s *sources) imageAt(ctx context.Context, place registries.Place, authorities string, left int) (string, error) {
+// is trusted for the certificates of a ConfigMap of namespace, too, where one is named, and gets nobody's password.
+func (s *sources) imageAt(ctx context.Context, place registries.Place, namespace, certConfigMap string, left int) (string, error) {
 	if end, bounded := ctx.Deadline(); bounded {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeout(ctx, time.Until(end)/time.Duration(left))
 		defer stop()
 	}
-	host := reference.Domain(place.Image)
-	if err := s.checkHost(ctx, host); err != nil {
-		return "", describe("asking registry "+host+" for the image's digest", err)
+	what := "asking registry " + reference.Domain(place.Image) + " for the image's digest"
+	trusting, err := s.transport(ctx, namespace, certConfigMap, place.Insecure)
+	if err != nil {
+		return "", err
 	}
-	image, err := docker.NewReference(place.Image)
+	defer trusting.CloseIdleConnections()
+	var by http.RoundTripper = onlyTLS{trusting}
+	var naming []name.Option
+	if place.Insecure {
+		by, naming = trusting, append(naming, name.Insecure)
+	}
+	image, err := name.ParseReference(place.Image.String(), naming...)
 	if err != nil {
 		return "", describe("reading the name of the image", err)
 	}
-	system := &imagetypes.SystemContext{ // without a registries.conf and passwords of this machine's
-		SystemRegistriesConfPath: os.DevNull, SystemRegistriesConfDirPath: os.DevNull,
-		DockerInsecureSkipTLSVerify: imagetypes.NewOptionalBool(place.Insecure), DockerCertPath: authorities,
-		DockerAuthConfig: &imagetypes.DockerAuthConfig{},
-	}
-	digest, err := docker.GetDigest(ctx, system, image)
+	once := remote.WithRetryBackoff(remote.Backoff{Steps: 1}) // polls are tried again anyway
+	digest, err := digestOfImage(image, remote.WithContext(ctx), remote.WithTransport(by), once)
 	if err != nil {
-		return "", describe("asking registry "+host+" for the image's digest", refusal(err))
+		return "", describe(what, err)
 	}
-	if digest.Algorithm().String()+":" != digestPrefix || digest.Validate() != nil {
-		return "", fmt.Errorf("registry %s answers with a digest that is no sha256", host)
+	if digest.Algorithm+":" != digestPrefix {
+		return "", describe(what, errors.New("it answers with one that is no sha256"))
 	}
 	return digest.String(), nil
 }
 
-// authoritiesFolder makes a folder of the certificates in a ConfigMap, as the library wants them; none when name is empty.
-func (s *sources) authoritiesFolder(ctx context.Context, namespace, name string) (string, error) {
-	if name == "" {
-		return "", nil
+// digestOfImage asks a registry for a digest, and for all that it is the digest of where that is not answered as it should be.
+func digestOfImage(image name.Reference, options ...remote.Option) (v1.Hash, error) {
+	found, err := remote.Head(image, options...)
+	if err == nil {
+		return found.Digest, nil
 	}
-	certificates, err := s.authorities(ctx, namespace, name)
+	if reason := refusal(err); !errors.Is(reason, errUnlike) {
+		return v1.Hash{}, reason
+	}
+	whole, err := remote.Get(image, options...)
 	if err != nil {
-		return "", err
+		return v1.Hash{}, refusal(err)
 	}
-	folder, err := os.MkdirTemp(s.scratch, "authorities-")
-	if err != nil {
-		return "", fmt.Errorf("making a folder for certificates: %w", err)
-	}
-	number := 0
-	for _, pem := range certificates {
-		number++
-		if err := os.WriteFile(filepath.Join(folder, strconv.Itoa(number)+".crt"), []byte(pem), 0o600); err != nil {
-			return "", errors.Join(fmt.Errorf("keeping a certificate of ConfigMap %s: %w", name, err), os.RemoveAll(folder))
-		}
-	}
-	return folder, nil
+	return whole.Digest, nil
 }
+
+// onlyTLS sends nothing without TLS, which the library would to private addresses.
+type onlyTLS struct{ *http.Transport }
+
+// RoundTrip refuses requests without TLS.
+func (t onlyTLS) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.URL.Scheme != "https" {
+		return nil, errors.New("it is spoken to with TLS only; list it in insecureRegistries to do without")
+	}
+	return t.Transport.RoundTrip(request) //nolint:wrapcheck // it is what it stands for
+}
+
+// Answers of a registry that does not let us have an image, whatever it has.
+var (
+	errNoImage  = errors.New("it has no such image")
+	errPassword = errors.New("it lets nobody in without a password")
+	errDenied   = errors.New("it does not let us have the image")
+)
+
+// withheld says whether a registry could be asked, and does not have the image for us.
+func withheld(err error) bool {
+	return errors.Is(err, errNoImage) || errors.Is(err, errPassword) || errors.Is(err, errDenied)
+}
+
+// errUnlike is why a registry has no digest for us that does something else than registries do.
+var errUnlike = errors.New("it does not answer as a registry does")
 
 // refusal is why a registry has no digest for us, without a word of its own.
 func refusal(err error) error {
-	if _, ok := errors.AsType[docker.ErrUnauthorizedForCredentials](err); ok {
-		return errors.New("it lets nobody in without a password")
+	if answer, ok := errors.AsType[*transport.Error](err); ok {
+		switch answer.StatusCode {
+		case http.StatusNotFound:
+			return errNoImage
+		case http.StatusUnauthorized:
+			return errPassword
+		case http.StatusForbidden:
+			return errDenied
+		case http.StatusTooManyRequests:
+			return errors.New("it was asked too often")
+		}
+		return errUnlike
 	}
-	if _, ok := errors.AsType[*url.Error](err); ok {
-		return reached(err)
-	}
-	switch text := err.Error(); {
-	case errors.Is(err, docker.ErrTooManyRequests):
-		return errors.New("it was asked too often")
+	switch failed, unsent := errors.AsType[*url.Error](err); {
 	case errors.Is(err, context.DeadlineExceeded):
 		return errors.New("it does not answer in time")
-	case strings.Contains(text, "manifest unknown"), strings.Contains(text, "name unknown"), strings.Contains(text, "StatusCode: 404"):
-		return errors.New("it has no such image")
-	case strings.Contains(text, "access to the resource is denied"), strings.Contains(text, "StatusCode: 403"):
-		return errors.New("it does not let us have the image")
+	case unsent && (strings.HasPrefix(failed.Err.Error(), "SSRF") || strings.HasPrefix(failed.Err.Error(), "refusing")): // the library's words
+		return errors.New("it sends us on to a private address")
+	case unsent:
+		return reached(err)
 	}
-	return errors.New("it does not answer as a registry does")
+	return errUnlike
 }
 
 // nameOf reads the URL of an image; without a tag it is latest.
 func nameOf(address string) (reference.Named, error) {
-	name, found := strings.CutPrefix(address, schemeDocker)
+	image, found := strings.CutPrefix(address, schemeDocker)
 	if !found {
 		return nil, fmt.Errorf("source.registry.url %s is not in a registry and not polled; write docker://host/path:tag", address)
 	}
-	named, err := reference.ParseNormalizedNamed(name)
+	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil {
 		return nil, fmt.Errorf("source.registry.url %s is no name of an image; write docker://host/path:tag: %w", address, err)
 	}
@@ -150,22 +176,4 @@ func withDigest(address, digest string) (string, error) {
 		return "", err
 	}
 	return schemeDocker + reference.TrimNamed(named).String() + "@" + digest, nil
-}
-
-// checkHost refuses a host of which an address is not allowed.
-func (s *sources) checkHost(ctx context.Context, host string) error {
-	name := host
-	if only, _, err := net.SplitHostPort(host); err == nil {
-		name = only
-	}
-	addresses, err := net.DefaultResolver.LookupNetIP(ctx, "ip", strings.Trim(name, "[]"))
-	if err != nil {
-		return unreached(err)
-	}
-	for _, address := range addresses {
-		if !s.allowed(address) {
-			return errAddress
-		}
-	}
-	return nil
 }

@@ -8,6 +8,7 @@ import (
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -47,7 +48,9 @@ type scope struct {
 	lastFormat cdiv1.DataImportCronSourceFormat
 	// source is the DataSource, nil when there is none. By read.
 	source *cdiv1.DataSource
-	// taken says that somebody else's DataVolume has the name of the one to be made. By startImport.
+	// moved says that the DataSource was written in this pass: others may not have seen it yet. By ensureDataSource.
+	moved bool
+	// taken says that something of somebody else has the name of what is to be made. By read, takeSnapshot and startImport.
 	taken  string
 	result ctrl.Result
 }
@@ -83,6 +86,7 @@ func (r *Reconciler) readCurrent(ctx context.Context, s *scope) error {
 	if s.claim, err = get(ctx, r.Client, key, &corev1.PersistentVolumeClaim{}); err != nil {
 		return err
 	}
+	s.leaveOthers()
 	if err := r.readFormat(ctx, s); err != nil {
 		return err
 	}
@@ -102,6 +106,39 @@ func (r *Reconciler) readCurrent(ctx context.Context, s *scope) error {
 		}
 	}
 	return nil
+}
+
+// leaveOthers drops what has the name of the current import and is somebody else's, such as a disk that was made from its
+// snapshot: nothing of that is read, labelled or deleted. A claim that keeps ours from being made is told of.
+func (s *scope) leaveOthers() {
+	claim := s.claim
+	var by *metav1.OwnerReference
+	if claim != nil {
+		by = metav1.GetControllerOf(claim)
+	}
+	if theirs := s.dv; theirs != nil && theirs.Labels[LabelCron] != s.cron.Name {
+		s.dv = nil
+		if by != nil && by.UID == theirs.UID {
+			s.claim = nil
+			return
+		}
+	}
+	if claim == nil || s.owns(claim, by) {
+		return
+	}
+	s.claim = nil
+	if s.dv != nil && s.dv.DeletionTimestamp == nil && s.dv.Status.Phase != cdiv1.Succeeded && claim.Labels[LabelCron] != s.cron.Name {
+		s.taken = fmt.Sprintf("PersistentVolumeClaim %s exists and is not of this DataImportCron; delete it", claim.Name)
+	}
+}
+
+// owns reports whether a claim is the current import's: that of its DataVolume, or one that has outlived this. By is what
+// controls the claim, nil for nothing.
+func (s *scope) owns(claim *corev1.PersistentVolumeClaim, by *metav1.OwnerReference) bool {
+	if s.dv != nil {
+		return by != nil && by.UID == s.dv.UID
+	}
+	return claim.Labels[LabelCron] == s.cron.Name && (by == nil || by.Kind == kindDataVolume)
 }
 
 // timeOf reads a time of an annotation; zero when it is none.
@@ -141,8 +178,7 @@ func (s *scope) whole() client.Object {
 
 // snapshotted reports whether the current import is in a snapshot that is ready.
 func (s *scope) snapshotted() bool {
-	return s.current != nil && s.snapshot != nil && s.snapshot.DeletionTimestamp == nil &&
-		s.snapshot.Status != nil && ptr.Deref(s.snapshot.Status.ReadyToUse, false)
+	return s.current != nil && s.snapshot != nil && s.snapshot.DeletionTimestamp == nil && ready(s.snapshot)
 }
 
 // mayBeSnapshot reports whether a snapshot of the current import counts: not while it is imported, nor where it
@@ -152,13 +188,16 @@ func (s *scope) mayBeSnapshot() bool {
 	return !underWay && (!s.filled() || s.format == cdiv1.DataImportCronSourceFormatSnapshot)
 }
 
-// filled reports whether the claim of the current import is whole. It may have outlived its DataVolume.
+// filled reports whether the claim of the current import is whole. It may have outlived its DataVolume, but not one by
+// which it still is controlled: then it is about to go.
 func (s *scope) filled() bool {
 	switch {
 	case s.current == nil || s.claim == nil || s.claim.DeletionTimestamp != nil:
 		return false
 	case s.dv != nil:
 		return s.dv.Status.Phase == cdiv1.Succeeded && s.dv.DeletionTimestamp == nil
+	case metav1.GetControllerOf(s.claim) != nil:
+		return false
 	}
 	return s.claim.Annotations[datavolume.AnnotationPodPhase] == "Succeeded"
 }

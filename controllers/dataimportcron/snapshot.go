@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"time"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -16,11 +17,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/slipway-vm/slipway/controllers/datavolume"
+	"github.com/slipway-vm/slipway/controllers/storageprofile"
 	"github.com/slipway-vm/slipway/internal/clonesource"
 	"github.com/slipway-vm/slipway/internal/names"
 )
 
-// readFormat finds what an import is to be kept as: what the StorageProfile of its claim's class says.
+// readFormat finds what an import is to be kept as: what the StorageProfile of its claim's class says. While that says
+// nothing, for it is being made, it is what the last one was kept as.
 func (r *Reconciler) readFormat(ctx context.Context, s *scope) error {
 	s.format = cdiv1.DataImportCronSourceFormatPvc
 	if s.claim == nil || ptr.Deref(s.claim.Spec.StorageClassName, "") == "" {
@@ -28,10 +32,13 @@ func (r *Reconciler) readFormat(ctx context.Context, s *scope) error {
 	}
 	var err error
 	s.profile, err = get(ctx, r.Client, types.NamespacedName{Name: *s.claim.Spec.StorageClassName}, &cdiv1.StorageProfile{})
-	if err != nil || s.profile == nil {
+	if err != nil {
 		return err
 	}
-	s.format = ptr.Deref(s.profile.Status.DataImportCronSourceFormat, s.format)
+	s.format = ptr.Deref(s.cron.Status.SourceFormat, s.format)
+	if s.profile != nil {
+		s.format = ptr.Deref(s.profile.Status.DataImportCronSourceFormat, s.format)
+	}
 	return nil
 }
 
@@ -48,22 +55,30 @@ func (r *Reconciler) snapshotOf(ctx context.Context, cron *cdiv1.DataImportCron,
 	return snapshot, nil
 }
 
+// ready reports whether claims can be made from a snapshot.
+func ready(snapshot *snapshotv1.VolumeSnapshot) bool {
+	return snapshot.Status != nil && ptr.Deref(snapshot.Status.ReadyToUse, false)
+}
+
 // takeSnapshot takes the snapshot as which the import that has ended is kept.
 func (r *Reconciler) takeSnapshot(ctx context.Context, s *scope) error {
 	switch {
 	case s.current == nil || s.snapshotted():
 		return nil
 	case s.snapshot != nil: // no event comes when it is ready: a cluster may not have its kind
-		s.unkept = obstacleOf(s.snapshot, s.claim == nil)
+		s.unkept = obstacleOf(s.snapshot, s.claim == nil, r.now())
 		s.sooner(snapshotRetry)
 		return nil
 	case !s.filled() || s.format != cdiv1.DataImportCronSourceFormatSnapshot:
 		return nil
+	case s.profile == nil || s.profile.Status.DataImportCronSourceFormat == nil: // an event comes when it says something
+		s.unkept = fmt.Sprintf("StorageProfile %s, which says how a snapshot is taken, says nothing yet", *s.claim.Spec.StorageClassName)
+		return nil
 	}
 	class := ptr.Deref(s.profile.Status.SnapshotClass, "")
 	if class == "" {
-		s.unkept = fmt.Sprintf("There is no VolumeSnapshotClass of driver %s, which storage class %s has; create one, or set dataImportCronSourceFormat of StorageProfile %s to pvc",
-			ptr.Deref(s.profile.Status.Provisioner, ""), s.profile.Name, s.profile.Name)
+		s.unkept = fmt.Sprintf("StorageProfile %s wants images kept as snapshots, and %s, or set the profile's spec.dataImportCronSourceFormat to pvc",
+			s.profile.Name, storageprofile.NoSnapshotClass(s.profile))
 		return nil
 	}
 	return r.createSnapshot(ctx, s, class)
@@ -99,8 +114,8 @@ func (r *Reconciler) createSnapshot(ctx context.Context, s *scope, class string)
 	return nil
 }
 
-// obstacleOf says why a snapshot that is not ready may not become so; empty when nothing is known of that.
-func obstacleOf(snapshot *snapshotv1.VolumeSnapshot, orphaned bool) string {
+// obstacleOf says why a snapshot that is not ready now may not become so; empty when nothing is known of that.
+func obstacleOf(snapshot *snapshotv1.VolumeSnapshot, orphaned bool, now time.Time) string {
 	switch {
 	case snapshot.DeletionTimestamp != nil:
 		return fmt.Sprintf("VolumeSnapshot %s is being deleted", snapshot.Name)
@@ -108,8 +123,16 @@ func obstacleOf(snapshot *snapshotv1.VolumeSnapshot, orphaned bool) string {
 		return fmt.Sprintf("VolumeSnapshot %s is not ready: %s", snapshot.Name, *snapshot.Status.Error.Message)
 	case orphaned:
 		return fmt.Sprintf("VolumeSnapshot %s is not ready, and the PVC that it is of is gone; delete it to have the image imported again", snapshot.Name)
+	case overdue(snapshot, now):
+		return fmt.Sprintf("VolumeSnapshot %s is not ready after %s and does not say why; look at its VolumeSnapshotContent, and whether the driver's snapshotter runs",
+			snapshot.Name, snapshotPatience)
 	}
 	return ""
+}
+
+// overdue reports whether a snapshot that is not ready now was asked for so long ago that it may never be.
+func overdue(snapshot *snapshotv1.VolumeSnapshot, now time.Time) bool {
+	return now.Sub(snapshot.CreationTimestamp.Time) > snapshotPatience
 }
 
 // newSnapshot returns the snapshot as which an import is kept: of the claim's name, with what is known of its disk.
@@ -125,37 +148,27 @@ func newSnapshot(cron *cdiv1.DataImportCron, claim *corev1.PersistentVolumeClaim
 	}
 	maps.Copy(snapshot.Labels, map[string]string{names.LabelManagedBy: names.ManagedBy, names.LabelComponent: "storage"})
 	maps.Copy(snapshot.Labels, labels(cron))
-	if digest := claim.Annotations[names.AnnotationDigest]; digest != "" {
-		snapshot.Annotations = map[string]string{names.AnnotationDigest: digest}
-	}
+	mode := ptr.Deref(claim.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
+	snapshot.Annotations = datavolume.Held(mode, *claim.Status.Capacity.Storage(), claim.Annotations[names.AnnotationDigest])
 	return snapshot
 }
 
-// releaseClaim deletes the DataVolume and the claim of an import that is kept as a snapshot, once the DataSource
-// names that.
-func (r *Reconciler) releaseClaim(ctx context.Context, s *scope) error {
-	if !s.snapshotted() || s.dv != nil && s.dv.DeletionTimestamp != nil {
-		return nil
-	}
-	if s.dv != nil {
-		log.FromContext(ctx).Info("Deleting an import that is kept as a snapshot", "DataVolume", s.dv.Name)
-		if err := r.Delete(ctx, s.dv, client.Preconditions{UID: &s.dv.UID}); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("deleting DataVolume %s, which is kept as a snapshot: %w", s.dv.Name, err)
-		}
-		return nil
-	}
-	if s.claim == nil || s.claim.DeletionTimestamp != nil {
-		return nil
-	}
-	return r.discard(ctx, s.claim)
-}
-
 // keptBefore makes an image the current import that was imported before and still is there as a snapshot, and
-// says whether there is one; the next pass takes it up.
+// says whether there is one; the next pass takes it up. A snapshot that never became ready, whose claim is gone, goes: the
+// image is imported anew.
 func (r *Reconciler) keptBefore(ctx context.Context, s *scope, name string) (bool, error) {
 	snapshot, err := r.snapshotOf(ctx, s.cron, name)
 	if err != nil || snapshot == nil || snapshot.DeletionTimestamp != nil {
 		return false, err
+	}
+	if !ready(snapshot) && overdue(snapshot, r.now()) {
+		claim, err := get(ctx, r.live, client.ObjectKeyFromObject(snapshot), &corev1.PersistentVolumeClaim{})
+		if err != nil {
+			return false, err
+		}
+		if claim == nil {
+			return false, r.discard(ctx, snapshot)
+		}
 	}
 	log.FromContext(ctx).Info("Taking up an image that is there already", "VolumeSnapshot", name, "digest", s.digest)
 	s.sooner(busyRetry)

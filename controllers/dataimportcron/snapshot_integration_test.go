@@ -3,11 +3,14 @@
 package dataimportcron_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,6 +30,7 @@ func (w *world) profile(format cdiv1.DataImportCronSourceFormat, snapshots strin
 	if err := w.Get(w.t.Context(), client.ObjectKey{Name: class}, profile); apierrors.IsNotFound(err) {
 		profile.Name = class
 		w.must(w.Create(w.t.Context(), profile))
+		w.t.Cleanup(func() { w.must(w.Delete(context.Background(), profile)) }) // it is no namespace's
 	} else {
 		w.must(err)
 	}
@@ -136,8 +140,7 @@ func TestImportsAreKeptAsSnapshots(t *testing.T) {
 	}
 
 	snapshot = w.snapshot(third.Name)
-	w.must(w.Delete(t.Context(), snapshot)) // by somebody
-	w.later(time.Minute, "three", "cron")
+	w.must(w.Delete(t.Context(), snapshot)) // by somebody, and nothing wakes the controller
 	w.kept(w.importing("cron", string(third.UID)))
 }
 
@@ -209,6 +212,31 @@ func TestASnapshotOfSomebodyElseIsLeftAlone(t *testing.T) {
 	w.until("the DataSource names the snapshot", func() bool { return w.golden() == "snapshot/"+dv.Name })
 }
 
+func TestAClaimOfSomebodyElseIsLeftAlone(t *testing.T) {
+	w := start(t)
+	theirs := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "golden-0123456789ab"},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		},
+	}
+	w.must(w.Create(t.Context(), theirs))
+	w.create("cron", func(cron *cdiv1.DataImportCron) {
+		cron.Spec.Schedule = ""
+		cron.Annotations = map[string]string{dataimportcron.AnnotationDesired: "sha256:0123456789ab"}
+	})
+	first := w.importing("cron")
+	w.until("the claim in the way is told of", func() bool { return w.reason("cron", cdiv1.DataImportCronUpToDate) == "ErrResourceExists False" })
+	newer := []byte(`{"metadata":{"annotations":{"` + dataimportcron.AnnotationDesired + `":"sha256:ba9876543210"}}}`)
+	w.must(w.Patch(t.Context(), w.cron("cron"), client.RawPatch("application/merge-patch+json", newer)))
+	second := w.importing("cron", string(first.UID))
+	w.must(w.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs))
+	if second.Name != "golden-ba9876543210" || !w.gone(first.Name) || theirs.DeletionTimestamp != nil || len(theirs.Labels) > 0 {
+		t.Errorf("the newer image is imported as %s; the claim in the way is %+v", second.Name, theirs.ObjectMeta)
+	}
+}
+
 func TestANewerImageDoesNotWaitForASnapshot(t *testing.T) {
 	w := start(t)
 	w.profile(cdiv1.DataImportCronSourceFormatSnapshot, "snaps")
@@ -246,6 +274,37 @@ func TestANewerImageDoesNotWaitForASnapshot(t *testing.T) {
 	if w.gone(third.Name) {
 		t.Error("the image before is gone, too")
 	}
+}
+
+// TestASnapshotThatSaysNothingGoes has nobody take snapshots.
+func TestASnapshotThatSaysNothingGoes(t *testing.T) {
+	w := start(t)
+	w.profile(cdiv1.DataImportCronSourceFormatSnapshot, "snaps")
+	w.thin(2)
+	first := w.importing("cron")
+	w.end(first.Name, transfer.Result{Digest: "slipway1:00"})
+	snapshot := w.snapshot(first.Name)
+	w.later(20*time.Minute, "one", "cron")
+	w.until("it is told", func() bool { return w.reason("cron", cdiv1.DataImportCronUpToDate) == "SnapshotNotReady False" })
+	w.later(2*time.Hour, "two", "cron")
+	w.until("nothing is left of the image before", func() bool { return w.gone(first.Name) && w.noSnapshot(first.Name) })
+	w.collect(first.Name)
+	second := w.importing("cron", string(first.UID))
+
+	snapshot.ResourceVersion, snapshot.UID, snapshot.ManagedFields = "", "", nil
+	w.must(w.Create(t.Context(), snapshot)) // one of before that has come back, without its claim
+	w.kept(second)
+	w.later(2*time.Hour, "one", "cron")
+	w.until("it goes", func() bool {
+		now := &snapshotv1.VolumeSnapshot{}
+		err := w.Get(t.Context(), client.ObjectKeyFromObject(snapshot), now)
+		return apierrors.IsNotFound(err) || now.UID != snapshot.UID
+	})
+	again := w.importing("cron", string(second.UID))
+	if again.Name != first.Name {
+		t.Errorf("the image of before is imported as %s", again.Name)
+	}
+	w.kept(again)
 }
 
 // TestAKilledControllerGoesOn stops the controller between the writes of keeping an import as a snapshot.

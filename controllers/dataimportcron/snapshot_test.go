@@ -1,15 +1,18 @@
 package dataimportcron
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
+	"github.com/slipway-vm/slipway/controllers/datavolume"
 	"github.com/slipway-vm/slipway/internal/names"
 )
 
@@ -33,6 +36,8 @@ func TestNewSnapshot(t *testing.T) {
 		Namespace: "images", Name: "debian-12-0123456789ab", Labels: map[string]string{preference: "debian", "own": "a"},
 		Annotations: map[string]string{names.AnnotationDigest: "slipway1:00", "own": "a"},
 	}}
+	claim.Spec.VolumeMode = new(corev1.PersistentVolumeBlock)
+	claim.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("5Gi")}
 	snapshot := newSnapshot(cron, claim, "snaps")
 	if snapshot.Name != claim.Name || snapshot.Namespace != "images" || len(snapshot.OwnerReferences) != 0 {
 		t.Errorf("it is %+v", snapshot.ObjectMeta)
@@ -42,8 +47,8 @@ func TestNewSnapshot(t *testing.T) {
 			t.Errorf("label %s is %q, want %q", name, snapshot.Labels[name], want)
 		}
 	}
-	if len(snapshot.Annotations) != 1 || snapshot.Annotations[names.AnnotationDigest] != "slipway1:00" {
-		t.Errorf("its annotations are %v", snapshot.Annotations)
+	if notes := datavolume.Held(corev1.PersistentVolumeBlock, resource.MustParse("5Gi"), "slipway1:00"); !maps.Equal(snapshot.Annotations, notes) {
+		t.Errorf("its annotations are %v, want %v", snapshot.Annotations, notes)
 	}
 	if spec := snapshot.Spec; *spec.Source.PersistentVolumeClaimName != claim.Name || *spec.VolumeSnapshotClassName != "snaps" {
 		t.Errorf("it asks for %+v", spec)
@@ -135,6 +140,11 @@ func TestNewDataSource(t *testing.T) {
 }
 
 func TestObstaclesOfSnapshots(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	since := func(age time.Duration) *snapshotv1.VolumeSnapshot {
+		return &snapshotv1.VolumeSnapshot{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Time{Time: now.Add(-age)}}}
+	}
+	taken, silent := since(snapshotPatience), since(snapshotPatience+time.Second)
 	failed := readySnapshot("a")
 	failed.Status = &snapshotv1.VolumeSnapshotStatus{Error: &snapshotv1.VolumeSnapshotError{Message: new("the pool is full")}}
 	going := readySnapshot("a")
@@ -144,12 +154,13 @@ func TestObstaclesOfSnapshots(t *testing.T) {
 		orphaned bool
 		want     string
 	}{
-		"one that is taken":     {&snapshotv1.VolumeSnapshot{}, false, ""},
+		"one that is taken":     {taken, false, ""},
+		"one that says nothing": {silent, false, "does not say why"},
 		"one that fails":        {failed, false, "the pool is full"},
 		"one that is going":     {going, false, "being deleted"},
-		"one without its claim": {&snapshotv1.VolumeSnapshot{}, true, "delete it"},
+		"one without its claim": {taken, true, "delete it"},
 	} {
-		if got := obstacleOf(c.snapshot, c.orphaned); (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
+		if got := obstacleOf(c.snapshot, c.orphaned, now); (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s: got %q, want %q in it", name, got, c.want)
 		}
 	}

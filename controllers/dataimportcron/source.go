@@ -29,8 +29,7 @@ import (
 
 // sources polls web servers and registries.
 type sources struct {
-	live    client.Reader // of ConfigMaps with certificates
-	scratch string        // folder for those, while a registry is asked; the system's when empty
+	live client.Reader // of ConfigMaps with certificates
 	// allowed says whether an address may be asked. Users choose what is asked, from where
 	// virt-controller is, so its own machine and link are not to be had.
 	allowed func(netip.Addr) bool
@@ -54,7 +53,7 @@ func (s *sources) digest(ctx context.Context, cron *cdiv1.DataImportCron, settin
 	case source != nil && source.HTTP != nil:
 		return s.file(ctx, cron.Namespace, source.HTTP)
 	case source != nil && source.Registry != nil && source.Registry.URL != nil:
-		return s.image(ctx, cron.Namespace, source.Registry, settings)
+		return s.image(ctx, cron.Namespace, source.Registry, settings, cron.Annotations[AnnotationDesired] != "")
 	}
 	return "", errors.New("spec.template.spec.source is neither http nor registry, and others are not polled")
 }
@@ -68,7 +67,7 @@ func (s *sources) file(ctx context.Context, namespace string, from *cdiv1.DataVo
 		}
 		return digestOf(checksum), nil
 	}
-	transport, err := s.transport(ctx, namespace, from)
+	transport, err := s.transport(ctx, namespace, from.CertConfigMap, ptr.Deref(from.InsecureSkipVerify, false))
 	if err != nil {
 		return "", err
 	}
@@ -157,20 +156,21 @@ func digestOf(version string) string {
 	return digestPrefix + hex.EncodeToString(sum[:])
 }
 
-// transport connects to addresses that are allowed, and trusts whom the template trusts.
-func (s *sources) transport(ctx context.Context, namespace string, from *cdiv1.DataVolumeSourceHTTP) (*http.Transport, error) {
+// transport connects to addresses that are allowed, whoever names them, and trusts whom the certificates of a
+// ConfigMap say, too, where one is named; everyone when it is insecure.
+func (s *sources) transport(ctx context.Context, namespace, certConfigMap string, insecure bool) (*http.Transport, error) {
 	dialer := &net.Dialer{Timeout: pollBound / 2, Control: func(_, address string, _ syscall.RawConn) error { return s.check(address) }}
 	transport := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, ForceAttemptHTTP2: true,
 		TLSHandshakeTimeout: pollBound / 2, ResponseHeaderTimeout: pollBound, IdleConnTimeout: time.Second, MaxResponseHeaderBytes: 64 << 10,
 	}
-	if ptr.Deref(from.InsecureSkipVerify, false) {
-		transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // as the import itself is asked to
+	if insecure {
+		transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // as the import itself is asked to, or the registry is listed
 	}
-	if from.CertConfigMap == "" {
+	if certConfigMap == "" {
 		return transport, nil
 	}
-	certificates, err := s.authorities(ctx, namespace, from.CertConfigMap)
+	certificates, err := s.authorities(ctx, namespace, certConfigMap)
 	if err != nil {
 		return nil, err
 	}

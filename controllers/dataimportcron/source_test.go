@@ -12,7 +12,6 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -200,11 +199,66 @@ func TestAnImagesDigestIsItsMirrorsFirst(t *testing.T) {
 	if err != nil || digest != want.String() {
 		t.Errorf("after a mirror that says nothing: got %q, %v; want %s", digest, err, want)
 	}
+	known := cron.DeepCopy()
+	known.Annotations = map[string]string{AnnotationDesired: want.String()}
+	digest, err = anywhere().digest(t.Context(), known, conf(bare, host+"/mirror"))
+	if err != nil || digest != want.String() {
+		t.Errorf("after a mirror that does not have it: got %q, %v; want %s", digest, err, want)
+	}
+	if digest, err := anywhere().digest(t.Context(), known, conf("127.0.0.1:1", host+"/mirror")); err == nil {
+		t.Errorf("when one is known, the digest of a further mirror counts: %s", digest)
+	}
 	if _, err := anywhere().digest(t.Context(), cron, conf()); err == nil || !strings.Contains(err.Error(), "blocked in ConfigMap a/b") {
 		t.Errorf("an image of a blocked registry: %v", err)
 	}
 	if _, err := (&sources{allowed: public}).digest(t.Context(), cron, conf(host+"/mirror")); err == nil || !strings.Contains(err.Error(), errAddress.Error()) {
 		t.Errorf("a mirror on the machine itself: %v", err)
+	}
+}
+
+// A registry is not the only one to say whom virt-controller asks: what it answers names others.
+func TestNobodyIsAskedWhomARegistryNames(t *testing.T) {
+	asked := make(chan string, 8)
+	hidden := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- r.URL.Path }))
+	defer hidden.Close()
+	_, port, err := net.SplitHostPort(hidden.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := "http://localhost:" + port
+	for name, answer := range map[string]http.HandlerFunc{
+		"as the one that gives tokens": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="`+elsewhere+`/token",service="a"`)
+			w.WriteHeader(http.StatusUnauthorized)
+		},
+		"as the one that has the image": func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/v2/" {
+				http.Redirect(w, r, elsewhere+r.URL.Path, http.StatusTemporaryRedirect)
+			}
+		},
+	} {
+		listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.2:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := httptest.NewUnstartedServer(answer)
+		if err := server.Listener.Close(); err != nil {
+			t.Fatal(err)
+		}
+		server.Listener = listener
+		server.Start()
+		host := listener.Addr().String()
+		guarded := &sources{allowed: func(address netip.Addr) bool { return address == netip.MustParseAddr("127.0.0.2") }}
+		cron := &cdiv1.DataImportCron{}
+		cron.Spec.Template.Spec.Source = &cdiv1.DataVolumeSource{Registry: &cdiv1.DataVolumeSourceRegistry{URL: new("docker://" + host + "/disk:1")}}
+		_, err = guarded.digest(t.Context(), cron, registries.Settings{Insecure: []string{host}})
+		if err == nil || !strings.Contains(err.Error(), errAddress.Error()) {
+			t.Errorf("%s: %v", name, err)
+		}
+		server.Close()
+	}
+	if len(asked) > 0 {
+		t.Errorf("it is asked for %s", <-asked)
 	}
 }
 
@@ -243,7 +297,6 @@ func TestARegistryIsTrustedForTheAuthoritiesOfAConfigMap(t *testing.T) {
 		t.Fatal(err)
 	}
 	trusting := anywhere()
-	trusting.scratch = t.TempDir()
 	trusting.live = oneConfigMap{data: map[string]string{
 		"ours": "nothing", "ours.pem": string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})),
 	}}
@@ -255,9 +308,6 @@ func TestARegistryIsTrustedForTheAuthoritiesOfAConfigMap(t *testing.T) {
 		if wantError == "" && (err != nil || digest != want.String()) || wantError != "" && (err == nil || !strings.Contains(err.Error(), wantError)) {
 			t.Errorf("ConfigMap %q: got %q, %v", configMap, digest, err)
 		}
-	}
-	if left, err := os.ReadDir(trusting.scratch); err != nil || len(left) > 0 {
-		t.Errorf("certificates stay: %v, %v", left, err)
 	}
 }
 

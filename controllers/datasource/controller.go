@@ -37,8 +37,8 @@ const (
 	reasonCycle            = "SelfReference"
 )
 
-// snapshotRetry is how often a snapshot that is not ready is looked at: its kind is not
-// watched, for a cluster may not have it.
+// snapshotRetry is how often a snapshot that is not ready is looked at: its kind is only
+// watched while the cluster has it.
 const snapshotRetry = 15 * time.Second
 
 const messageReady = "DataSource is ready to be consumed"
@@ -66,6 +66,20 @@ func SetupWithManager(mgr ctrl.Manager, _ Options) error {
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("setting up the DataSource controller: %w", err)
+	}
+	return nil
+}
+
+// SetupSnapshots adds to mgr, which runs while the cluster has VolumeSnapshots, what has DataSources follow those that they
+// name. All else is read from parent's cache. A DataImportCron learns from its DataSource that its snapshot is gone.
+func SetupSnapshots(mgr, parent ctrl.Manager) error {
+	r := &Reconciler{Client: parent.GetClient(), live: mgr.GetAPIReader(), now: time.Now}
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("datasource-volumesnapshot").
+		Watches(&snapshotv1.VolumeSnapshot{}, handler.EnqueueRequestsFromMapFunc(r.users)).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("setting up the snapshots of DataSources: %w", err)
 	}
 	return nil
 }
@@ -230,6 +244,12 @@ func (v verdict) status(old cdiv1.DataSourceStatus, now metav1.Time) cdiv1.DataS
 	}
 }
 
+// named reports whether from names an object of a name.
+func named(from *cdiv1.DataSourceSource, name string) bool {
+	return from.PVC != nil && from.PVC.Name == name || from.Snapshot != nil && from.Snapshot.Name == name ||
+		from.DataSource != nil && from.DataSource.Name == name
+}
+
 // users finds the DataSources that an object concerns: those that name one of its name.
 func (r *Reconciler) users(ctx context.Context, object client.Object) []reconcile.Request {
 	var all cdiv1.DataSourceList
@@ -242,7 +262,7 @@ func (r *Reconciler) users(ctx context.Context, object client.Object) []reconcil
 		source := &all.Items[n]
 		at := source.Status.Source // over another DataSource
 		for _, from := range []cdiv1.DataSourceSource{source.Spec.Source, at} {
-			if from.PVC != nil && from.PVC.Name == object.GetName() || from.DataSource != nil && from.DataSource.Name == object.GetName() {
+			if named(&from, object.GetName()) {
 				requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(source)})
 				break
 			}

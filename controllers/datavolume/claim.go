@@ -32,6 +32,8 @@ type claimInput struct {
 	Restored bool
 	// Strategy is how the class's claims are best cloned, empty when nothing says it.
 	Strategy cdiv1.CDICloneStrategy
+	// Grow says that a claim of spec.storage asks for as much as Source needs, where what is asked for is less.
+	Grow bool
 	// Labels come from the source: what instance type and preference suit the disk.
 	Labels map[string]string
 }
@@ -126,7 +128,7 @@ func cloneFrom(in claimInput, claim *corev1.PersistentVolumeClaim) error {
 		claim.Spec.DataSource = source.reference()
 	}
 	have, need := claim.Spec.Resources.Requests.Storage(), &source.size
-	if have.IsZero() {
+	if have.IsZero() || in.Grow && in.DataVolume.Spec.Storage != nil && have.Cmp(*need) < 0 {
 		claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: *need}
 	} else if have.Cmp(*need) < 0 {
 		return tooSmall(have, need)

@@ -78,11 +78,20 @@ func (r *Reconciler) bringAbout(ctx context.Context, s *scope, input *claimInput
 		s.waiting = &obstacle{reasonSourceUnready, fmt.Sprintf("Source PVC %s is not bound; it is copied once it is", input.Source.Claim)}
 		return nil, steps.ErrDone
 	}
-	claim, err = r.throughSnapshot(ctx, s, input, claim)
-	if err != nil || input.Source.Key().Namespace == s.dv.Namespace {
-		return claim, err
+	if input.Source.Key().Namespace == s.dv.Namespace {
+		return r.throughSnapshot(ctx, s, input, claim)
 	}
-	return claim, r.bringVolume(ctx, s, input.Source, claim)
+	w, err := r.onTheWay(ctx, s, input.Source)
+	if err != nil {
+		return nil, err
+	}
+	if w.begun() { // it goes on as it began
+		input.Source = w.source(input.Source)
+		s.origin = input.Source
+	} else if claim, err = r.throughSnapshot(ctx, s, input, claim); err != nil {
+		return nil, err
+	}
+	return claim, r.bringVolume(ctx, s, input.Source, claim, w)
 }
 
 // checkClaim ends the pass on a claim that is not the DataVolume's, unless it may take it over, and

@@ -90,6 +90,7 @@ func (r *Reconciler) steps() []func(context.Context, *scope) error {
 		r.awaitSource,
 		r.noteEnd,
 		r.cleanUp,
+		r.missSnapshot,
 		r.ensurePod,
 		r.serveUpload,
 		r.listen,

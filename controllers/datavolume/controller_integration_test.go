@@ -56,8 +56,8 @@ func TestController(t *testing.T) {
 
 func start(t *testing.T) client.Client {
 	t.Helper()
-	config := apiserver.Start(t, crds)
-	c := newClient(t, config)
+	config := apiserver.Start(t, apiserver.Only(t, crds, "cdi.kubevirt.io", "snapshot.storage.k8s.io")...)
+	c := apiserver.Player(t, config)
 	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: installed}}); err != nil {
 		t.Fatal(err)
 	}

@@ -71,8 +71,8 @@ func (r *Reconciler) explainExisting(ctx context.Context, s *scope, object clien
 	return steps.ErrDone
 }
 
-// checkUnfilled makes sure that the claim is still to be filled: an importer that starts on
-// a disk that is in use destroys it.
+// checkUnfilled makes sure that the claim is still to be filled, and that no image is written below who uses it: an
+// importer that starts on a disk that is in use destroys it.
 func (r *Reconciler) checkUnfilled(ctx context.Context, s *scope) error {
 	claim, err := get(ctx, r.live, client.ObjectKeyFromObject(s.claim), &corev1.PersistentVolumeClaim{})
 	if err != nil {
@@ -82,5 +82,5 @@ func (r *Reconciler) checkUnfilled(ctx context.Context, s *scope) error {
 		log.FromContext(ctx).V(1).Info("Making no importer pod, the cache shows an older claim", "claim", s.claim.Name)
 		return errStale
 	}
-	return nil
+	return r.checkUnused(ctx, s)
 }

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/slipway-vm/slipway/internal/clonesource"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/steps"
 )
@@ -33,34 +34,68 @@ const (
 	annotationReclaim = names.Domain + "reclaim-policy"
 	// annotationCloneUID on the volume is the uid of the claim in the source's namespace.
 	annotationCloneUID = names.Domain + "clone-uid"
-	// annotationBroughtFrom on the DataVolume's claim is what it is a clone of, as clonesource.Source.Mark writes it.
+	// annotationBroughtFrom on the DataVolume's claim and on the volume is what it is a clone of, as clonesource.Source.Mark
+	// writes it.
 	annotationBroughtFrom = names.Domain + "cloned-from"
 )
 
-// bringVolume makes a clone of source in its namespace and gives its volume to claim, which is
-// yet to be created. It ends the pass until the volume is ready for claim.
-func (r *Reconciler) bringVolume(ctx context.Context, s *scope, source *origin, claim *corev1.PersistentVolumeClaim) error {
-	volume, err := r.travelling(ctx, s.dv)
-	if err != nil {
-		return err
+// way is how far a clone is that is brought from another namespace.
+type way struct {
+	volume *corev1.PersistentVolume      // nil while it is not marked
+	there  *corev1.PersistentVolumeClaim // in the source's namespace; nil when it is not there
+}
+
+// onTheWay finds what there is of the clone of source that is to be brought.
+func (r *Reconciler) onTheWay(ctx context.Context, s *scope, source *origin) (way, error) {
+	var w way
+	var err error
+	if w.volume, err = r.travelling(ctx, s.dv); err != nil {
+		return w, err
 	}
 	key := types.NamespacedName{Namespace: source.Key().Namespace, Name: cloneName(s.dv.UID)}
-	there, err := get(ctx, r.live, key, &corev1.PersistentVolumeClaim{})
-	if err != nil {
-		return err
+	if w.there, err = get(ctx, r.live, key, &corev1.PersistentVolumeClaim{}); err != nil {
+		return w, err
 	}
-	if there != nil && there.Labels[LabelCloneFor] != string(s.dv.UID) {
+	if w.there != nil && w.there.Labels[LabelCloneFor] != string(s.dv.UID) {
 		s.waiting = &obstacle{reasonExists, fmt.Sprintf("PVC %s exists already and is none of Slipway's; the clone is made there once it is gone", key)}
 		s.result.RequeueAfter = takenRetry
-		return steps.ErrDone
+		return w, steps.ErrDone
 	}
+	return w, nil
+}
+
+// begun reports whether anything of the clone is there.
+func (w way) begun() bool { return w.volume != nil || w.there != nil }
+
+// source is o as that of which the clone was begun: o may be another disk since, or would be cloned in another manner now.
+func (w way) source(o *origin) *origin {
+	var from *clonesource.Source
+	switch {
+	case w.there != nil:
+		from = madeFrom(w.there)
+	case w.volume != nil:
+		from = clonesource.FromMark(w.volume.Annotations[annotationBroughtFrom])
+	}
+	if from == nil {
+		return o
+	}
+	before := *o
+	before.Source = clonesource.Source{Claim: from.Claim, Snapshot: from.Snapshot, Labels: o.Labels}
+	return &before
+}
+
+// bringVolume makes a clone of source in its namespace and gives its volume to claim, which is
+// yet to be created. It ends the pass until the volume is ready for claim.
+func (r *Reconciler) bringVolume(ctx context.Context, s *scope, source *origin, claim *corev1.PersistentVolumeClaim, w way) error {
+	volume := w.volume
 	if volume == nil {
-		if volume, err = r.cloneThere(ctx, s, source, claim, there); err != nil {
+		var err error
+		if volume, err = r.cloneThere(ctx, s, source, claim, w.there); err != nil {
 			return err
 		}
 	}
-	if there != nil {
-		return r.takeAway(ctx, s, there)
+	if w.there != nil {
+		return r.takeAway(ctx, s, w.there)
 	}
 	if err := r.handOver(ctx, volume, claim); err != nil {
 		return err
@@ -130,6 +165,7 @@ func (r *Reconciler) cloneThere(ctx context.Context, s *scope, source *origin, c
 	setAll(&volume.Annotations, map[string]string{
 		annotationCloneFor: client.ObjectKeyFromObject(s.dv).String(),
 		annotationReclaim:  string(volume.Spec.PersistentVolumeReclaimPolicy), annotationCloneUID: string(there.UID),
+		annotationBroughtFrom: source.Mark(),
 	})
 	if digest := there.Annotations[names.AnnotationDigest]; isCopy(there) && digest != "" {
 		setAll(&volume.Annotations, map[string]string{names.AnnotationDigest: digest})
@@ -255,7 +291,7 @@ func (r *Reconciler) unmark(ctx context.Context, volume *corev1.PersistentVolume
 		volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimPolicy(policy)
 	}
 	delete(volume.Labels, LabelCloneFor)
-	for _, name := range []string{annotationCloneFor, annotationReclaim, annotationCloneUID, names.AnnotationDigest} {
+	for _, name := range []string{annotationCloneFor, annotationReclaim, annotationCloneUID, annotationBroughtFrom, names.AnnotationDigest} {
 		delete(volume.Annotations, name)
 	}
 	return r.patchVolume(ctx, volume, before, "settling")

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/internal/clonesource"
+	"github.com/slipway-vm/slipway/internal/names"
 )
 
 // origin is what a clone is made from: a claim, or a snapshot of one.
@@ -24,8 +25,9 @@ type origin struct {
 	class *string
 	// driver of a snapshot is what the clone's class has as its provisioner unless it is a copy.
 	driver string
-	// uid is a claim's.
-	uid types.UID
+	// uid and digest are a claim's, and its content's; no digest where that is not known.
+	uid    types.UID
+	digest string
 	// size is the least that the clone must ask for.
 	size resource.Quantity
 	// bound says that a claim has a volume, and files that this holds files and no disk.
@@ -36,7 +38,8 @@ type origin struct {
 func originOf(claim *corev1.PersistentVolumeClaim) *origin {
 	o := &origin{
 		Source: clonesource.Source{Claim: client.ObjectKeyFromObject(claim)},
-		mode:   volumeMode(claim.Spec), access: claim.Spec.AccessModes, class: claim.Spec.StorageClassName, uid: claim.UID, size: *claim.Status.Capacity.Storage(),
+		mode:   volumeMode(claim.Spec), access: claim.Spec.AccessModes, class: claim.Spec.StorageClassName, size: *claim.Status.Capacity.Storage(),
+		uid: claim.UID, digest: claim.Annotations[names.AnnotationDigest],
 		bound: claim.Status.Phase == corev1.ClaimBound, files: claim.Annotations[AnnotationContentType] == string(cdiv1.DataVolumeArchive),
 	}
 	if o.size.IsZero() {
@@ -58,18 +61,34 @@ func (s *scope) originOfClaim() *clonesource.Source {
 	if !s.plan.clones() || s.claim == nil {
 		return nil
 	}
-	if from := clonesource.FromMark(s.claim.Annotations[annotationBroughtFrom]); from != nil {
+	if from := clonesource.FromMark(s.claim.Annotations[annotationBroughtFrom]); from != nil && mayBring(s.dv, from) {
 		return from
 	}
-	from := s.claim.Spec.DataSource
+	return madeFrom(s.claim)
+}
+
+// madeFrom is what a claim's dataSource names, nil when it has none.
+func madeFrom(claim *corev1.PersistentVolumeClaim) *clonesource.Source {
+	from := claim.Spec.DataSource
 	if from == nil {
 		return nil
 	}
-	key := types.NamespacedName{Namespace: s.claim.Namespace, Name: from.Name}
+	key := types.NamespacedName{Namespace: claim.Namespace, Name: from.Name}
 	if from.Kind == kindSnapshot {
 		return &clonesource.Source{Snapshot: key}
 	}
 	return &clonesource.Source{Claim: key}
+}
+
+// mayBring reports whether a clone of source may have been brought for dv: what is noted on a claim, anyone may write
+// who may change that, what admission noted on the DataVolume only admission.
+func mayBring(dv *cdiv1.DataVolume, source *clonesource.Source) bool {
+	allowed := clonesource.FromMark(dv.Annotations[clonesource.AnnotationAuthorized])
+	if allowed == nil {
+		return false
+	}
+	through := types.NamespacedName{Namespace: allowed.Key().Namespace, Name: cloneName(dv.UID)}
+	return source.Mark() == allowed.Mark() || source.InSnapshot() && source.Snapshot == through
 }
 
 // restores reports whether a snapshot is cloned.

@@ -44,15 +44,13 @@ func (r *Reconciler) noteEnd(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// cloned returns the result of a clone: the source's content, when it is of the same size.
+// cloned returns the result of a clone: the source's content, when it is of the same size. A source that was cloned
+// through a snapshot may be another disk by now: what it was is noted on the snapshot.
 func (r *Reconciler) cloned(ctx context.Context, s *scope) transfer.Result {
 	if isCopy(s.claim) { // which came from another namespace, with its name
 		return transfer.Result{Digest: s.claim.Annotations[names.AnnotationDigest]}
 	}
 	source := s.originOfClaim()
-	if of := clonesource.FromMark(s.claim.Annotations[AnnotationSnapshotOf]); of != nil {
-		source = of // through a snapshot that was taken for it
-	}
 	switch {
 	case source == nil:
 		return transfer.Result{}

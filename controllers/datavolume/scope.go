@@ -39,6 +39,8 @@ type scope struct {
 	copied bool
 	// pinned says that what is copied lies on some nodes only, where the claim will be. By read, or ensureClaim.
 	pinned bool
+	// missed is the snapshot that the claim is to be made from, when that is gone. By missSnapshot.
+	missed string
 	// last is what the importer's last run ended with; nil when none has ended. By read.
 	last     *transfer.Result
 	progress transfer.Progress // by read, from the listener

@@ -3,11 +3,13 @@ package datavolume
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -25,7 +27,30 @@ const (
 	// snapshotRetry is how often a snapshot is looked at that is not there or not ready: its
 	// kind is not watched, for a cluster may not have it.
 	snapshotRetry = 5 * time.Second
+	// missedRetry is how often it is looked whether the snapshot is there from which a claim is to be made.
+	missedRetry = time.Minute
 )
+
+// Annotations on a VolumeSnapshot that Slipway takes, of the claim that it is taken of.
+const (
+	// AnnotationSourceMode is its volume mode, by the field's name.
+	AnnotationSourceMode = "cdi.kubevirt.io/storage.import.sourceVolumeMode"
+	// AnnotationSourceSize is its capacity, a quantity.
+	AnnotationSourceSize = names.Domain + "source-size"
+)
+
+// Held are the annotations of a snapshot that is taken of a claim of such a volume mode and capacity; digest is its
+// content's, empty when it is not known.
+func Held(mode corev1.PersistentVolumeMode, size resource.Quantity, digest string) map[string]string {
+	notes := map[string]string{AnnotationSourceMode: string(mode)}
+	if !size.IsZero() {
+		notes[AnnotationSourceSize] = size.String()
+	}
+	if digest != "" {
+		notes[names.AnnotationDigest] = digest
+	}
+	return notes
+}
 
 // snapshotSource reads the snapshot that is cloned, and waits until it is ready.
 func (r *Reconciler) snapshotSource(ctx context.Context, s *scope, from *clonesource.Source) (*origin, map[string]string, error) {
@@ -41,17 +66,26 @@ func (r *Reconciler) snapshotSource(ctx context.Context, s *scope, from *cloneso
 	return o, clonesource.Defaults(snapshot.Labels), nil
 }
 
-// originOfSnapshot is a snapshot that is ready, as what a clone is made from.
+// originOfSnapshot is a snapshot that is ready, as what a clone is made from. What its driver does not say, whoever took it
+// may have noted: older snapshotters do not tell the volume mode, and some drivers not the size.
 func originOfSnapshot(snapshot *snapshotv1.VolumeSnapshot, content *snapshotv1.VolumeSnapshotContent) *origin {
 	o := &origin{
 		Source: clonesource.Source{Snapshot: types.NamespacedName{Namespace: snapshot.Namespace, Name: snapshot.Name}},
 		mode:   ptr.Deref(content.Spec.SourceVolumeMode, ""), driver: content.Spec.Driver,
 	}
+	if noted := corev1.PersistentVolumeMode(snapshot.Annotations[AnnotationSourceMode]); o.mode == "" && slices.Contains(volumeModes, noted) {
+		o.mode = noted
+	}
 	if size := snapshot.Status.RestoreSize; size != nil {
 		o.size = *size
 	}
+	if o.size.IsZero() {
+		o.size, _ = sizeHeld(snapshot)
+	}
 	return o
 }
+
+var volumeModes = []corev1.PersistentVolumeMode{corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem}
 
 // snapshot reads a VolumeSnapshot and its content; the obstacle says why it cannot be cloned yet.
 func (r *Reconciler) snapshot(ctx context.Context, key types.NamespacedName) (*snapshotv1.VolumeSnapshot, *snapshotv1.VolumeSnapshotContent, *obstacle, error) {
@@ -89,15 +123,44 @@ func notReady(key types.NamespacedName, failure *snapshotv1.VolumeSnapshotError)
 	return text
 }
 
+// missSnapshot notes that the snapshot is gone from which a claim that is not bound is to be made: then it never will be.
+func (r *Reconciler) missSnapshot(ctx context.Context, s *scope) error {
+	from := s.originOfClaim()
+	if from == nil || !from.InSnapshot() || s.claim.Status.Phase != corev1.ClaimPending || s.claim.Spec.VolumeName != "" {
+		return nil
+	}
+	s.result.RequeueAfter = missedRetry
+	snapshot, err := get(ctx, r.live, from.Snapshot, &snapshotv1.VolumeSnapshot{})
+	if err != nil && !meta.IsNoMatchError(err) {
+		return err
+	}
+	if snapshot == nil {
+		s.missed = from.String()
+	}
+	return nil
+}
+
 // clonedSnapshot returns the result of a clone of a snapshot: its content, when whoever took it has noted that, and
-// the clone is of the same size.
+// the clone is of the size of what it was taken of.
 func (r *Reconciler) clonedSnapshot(ctx context.Context, s *scope, key types.NamespacedName) transfer.Result {
 	from, err := get(ctx, r.live, key, &snapshotv1.VolumeSnapshot{})
-	if err != nil || from == nil || from.Annotations[names.AnnotationDigest] == "" || from.Status == nil || from.Status.RestoreSize == nil ||
-		from.Status.RestoreSize.Cmp(*s.claim.Status.Capacity.Storage()) != 0 {
+	if err != nil || from == nil || from.Annotations[names.AnnotationDigest] == "" {
 		return transfer.Result{} // without the digest steps are not cached, and nothing else
 	}
+	size, noted := sizeHeld(from)
+	if !noted && from.Status != nil && from.Status.RestoreSize != nil {
+		size = *from.Status.RestoreSize
+	}
+	if size.Cmp(*s.claim.Status.Capacity.Storage()) != 0 {
+		return transfer.Result{}
+	}
 	return transfer.Result{Digest: from.Annotations[names.AnnotationDigest]}
+}
+
+// sizeHeld is the capacity of the claim that a snapshot was taken of, and whether that is noted.
+func sizeHeld(snapshot *snapshotv1.VolumeSnapshot) (resource.Quantity, bool) {
+	size, err := resource.ParseQuantity(snapshot.Annotations[AnnotationSourceSize])
+	return size, err == nil
 }
 
 // nodeOfSnapshot places what is made from a snapshot of a node's volume onto that node.

@@ -19,7 +19,7 @@ import (
 
 // TestAPassWithAStaleCache makes single passes against a real API server, with no controller beside.
 func TestAPassWithAStaleCache(t *testing.T) {
-	c := newClient(t, apiserver.Start(t, crds))
+	c := newClient(t, apiserver.Start(t, apiserver.Only(t, crds, "cdi.kubevirt.io", "snapshot.storage.k8s.io")...))
 	for name, test := range map[string]func(*testing.T, *world){
 		"an unseen claim":        unseenClaim,
 		"a DataVolume that went": goneDataVolume,

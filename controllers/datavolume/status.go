@@ -115,6 +115,9 @@ func boundCondition(s *scope) cdiv1.DataVolumeCondition {
 		} else if s.class == nil && name == nil {
 			c.Message += ": it names no storage class and the cluster has no default one"
 		}
+		if s.missed != "" {
+			c.Message += fmt.Sprintf(": %s, from which it is to be made, is gone; delete the DataVolume and create it again", s.missed)
+		}
 	}
 	return c
 }

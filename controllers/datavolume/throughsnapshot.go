@@ -3,6 +3,7 @@ package datavolume
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/slipway-vm/slipway/controllers/storageprofile"
 	"github.com/slipway-vm/slipway/internal/clonesource"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/steps"
@@ -24,8 +26,8 @@ import (
 // DataVolume>, which is taken where the claim is. The snapshot bears the same marks as a clone that is on its way
 // (LabelCloneFor, annotationCloneFor), and goes when the DataVolume has ended: see SetupSnapshots.
 const (
-	// AnnotationSnapshotOf on the DataVolume's claim is the claim whose snapshot it is made from, as
-	// clonesource.Source.Mark writes it.
+	// AnnotationSnapshotOf on a DataVolume's claim of the source's namespace is the claim whose snapshot it is made from, as
+	// clonesource.Source.Mark writes it. It says how the clone was made; what the snapshot holds is noted on that.
 	AnnotationSnapshotOf = names.Domain + "snapshot-of"
 	// annotationSourceUID on the snapshot is the uid of the claim that it was taken of.
 	annotationSourceUID = names.Domain + "source-uid"
@@ -49,17 +51,33 @@ func (r *Reconciler) throughSnapshot(ctx context.Context, s *scope, input *claim
 	if err != nil {
 		return nil, err
 	}
-	input.Source = source.through(snapshot)
+	input.Source, input.Grow = source.through(snapshot), true // storage may need more room to restore it than the source has
 	s.origin = input.Source
 	if claim, err = buildClaim(*input); err != nil {
-		s.failed = &obstacle{reasonInvalidClone, err.Error()}
+		s.failed = &obstacle{reasonInvalidClone, restoring(s.dv) + err.Error()}
 		return nil, steps.ErrDone
 	}
 	setAll(&claim.Annotations, map[string]string{AnnotationSnapshotOf: source.Mark()})
 	return claim, nil
 }
 
-// strategy returns the StorageProfile of claim's class when it wants clones by snapshots, nil otherwise.
+// restoring begins the message of a DataVolume to which the snapshot does not fit through which it clones.
+func restoring(dv *cdiv1.DataVolume) string {
+	return fmt.Sprintf("VolumeSnapshot %s, through which it is cloned: ", cloneName(dv.UID))
+}
+
+// unfit is why the DataVolume has failed when the snapshot through which it clones did not fit, nil otherwise. That snapshot
+// is gone, and another one would not fit either.
+func unfit(dv *cdiv1.DataVolume) *obstacle {
+	running := condition(dv.Status.Conditions, cdiv1.DataVolumeRunning)
+	if dv.Status.Phase != cdiv1.Failed || running == nil || running.Reason != reasonInvalidClone || !strings.HasPrefix(running.Message, restoring(dv)) {
+		return nil
+	}
+	return &obstacle{running.Reason, running.Message}
+}
+
+// strategy returns the StorageProfile of claim's class when it wants clones by snapshots, nil otherwise. Where there is
+// no class of snapshots, only somebody who has set the profile's strategy himself is told so: else the driver clones.
 func (r *Reconciler) strategy(ctx context.Context, claim *corev1.PersistentVolumeClaim) (*cdiv1.StorageProfile, error) {
 	class := ptr.Deref(claim.Spec.StorageClassName, "")
 	if class == "" {
@@ -68,6 +86,9 @@ func (r *Reconciler) strategy(ctx context.Context, claim *corev1.PersistentVolum
 	profile, err := get(ctx, r.Client, types.NamespacedName{Name: class}, &cdiv1.StorageProfile{})
 	if err != nil || profile == nil || ptr.Deref(profile.Status.CloneStrategy, "") != cdiv1.CloneStrategySnapshot {
 		return nil, err
+	}
+	if ptr.Deref(profile.Status.SnapshotClass, "") == "" && profile.Spec.CloneStrategy == nil {
+		return nil, nil
 	}
 	return profile, nil
 }
@@ -81,6 +102,9 @@ func (r *Reconciler) ensureSnapshot(ctx context.Context, s *scope, source *origi
 	}
 	switch {
 	case there == nil:
+		if s.failed = unfit(s.dv); s.failed != nil {
+			return nil, steps.ErrDone
+		}
 		return nil, r.takeSnapshot(ctx, s, source, profile)
 	case there.Labels[LabelCloneFor] != string(s.dv.UID):
 		s.waiting = &obstacle{reasonExists, fmt.Sprintf("VolumeSnapshot %s exists already and is none of Slipway's; the source is cloned once it is gone", key)}
@@ -107,9 +131,11 @@ func (r *Reconciler) ensureSnapshot(ctx context.Context, s *scope, source *origi
 	return nil, steps.ErrDone
 }
 
-// isOf reports whether a snapshot was taken of source as it is.
+// isOf reports whether a snapshot was taken of source as it is: of the same claim, with the same content.
 func isOf(snapshot *snapshotv1.VolumeSnapshot, source *origin) bool {
-	return ptr.Deref(snapshot.Spec.Source.PersistentVolumeClaimName, "") == source.Claim.Name && snapshot.Annotations[annotationSourceUID] == string(source.uid)
+	notes := snapshot.Annotations
+	return ptr.Deref(snapshot.Spec.Source.PersistentVolumeClaimName, "") == source.Claim.Name &&
+		notes[annotationSourceUID] == string(source.uid) && notes[names.AnnotationDigest] == source.digest
 }
 
 // takeSnapshot asks for the snapshot, and ends the pass.
@@ -117,10 +143,12 @@ func (r *Reconciler) takeSnapshot(ctx context.Context, s *scope, source *origin,
 	class := ptr.Deref(profile.Status.SnapshotClass, "")
 	if class == "" {
 		s.waiting = &obstacle{reasonNoSnapshotClass, fmt.Sprintf(
-			"StorageProfile %s wants clones by snapshots, and there is no VolumeSnapshotClass of driver %s; create one, or set the profile's spec.cloneStrategy to csi-clone",
-			profile.Name, ptr.Deref(profile.Status.Provisioner, ""))}
+			"StorageProfile %s wants clones by snapshots, and %s, or set the profile's spec.cloneStrategy to csi-clone", profile.Name, storageprofile.NoSnapshotClass(profile))}
 		s.result.RequeueAfter = takenRetry
 		return steps.ErrDone
+	}
+	if err := r.checkOrigin(ctx, source); err != nil {
+		return err
 	}
 	snapshot := buildCloneSnapshot(s.dv, source, class)
 	log.FromContext(ctx).Info("Taking a snapshot to clone", "source", source.String(), "snapshot", snapshot.Name, "snapshotClass", class)
@@ -129,6 +157,18 @@ func (r *Reconciler) takeSnapshot(ctx context.Context, s *scope, source *origin,
 	}
 	s.takes(fmt.Sprintf("Taking VolumeSnapshot %s/%s of %s, which is cloned from it", snapshot.Namespace, snapshot.Name, source), 0)
 	return steps.ErrDone
+}
+
+// checkOrigin makes sure that source is a claim as the cache shows it, for what is noted of that is noted on its snapshot.
+func (r *Reconciler) checkOrigin(ctx context.Context, source *origin) error {
+	claim, err := get(ctx, r.live, source.Claim, &corev1.PersistentVolumeClaim{})
+	if err != nil {
+		return err
+	}
+	if claim == nil || claim.UID != source.uid || claim.Annotations[names.AnnotationDigest] != source.digest {
+		return errStale
+	}
+	return nil
 }
 
 // takes notes that the source's snapshot is being taken since age, and when it is looked at again: its kind is not
@@ -140,11 +180,12 @@ func (s *scope) takes(message string, age time.Duration) {
 
 // buildCloneSnapshot returns the snapshot of a claim through which dv clones it.
 func buildCloneSnapshot(dv *cdiv1.DataVolume, of *origin, class string) *snapshotv1.VolumeSnapshot {
+	notes := map[string]string{annotationCloneFor: client.ObjectKeyFromObject(dv).String(), annotationSourceUID: string(of.uid)}
+	setAll(&notes, Held(of.mode, of.size, of.digest))
 	return &snapshotv1.VolumeSnapshot{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: cloneName(dv.UID), Namespace: of.Claim.Namespace,
-			Labels:      map[string]string{LabelCloneFor: string(dv.UID), names.LabelManagedBy: names.ManagedBy, labelApp: labelAppValue},
-			Annotations: map[string]string{annotationCloneFor: client.ObjectKeyFromObject(dv).String(), annotationSourceUID: string(of.uid)},
+			Name: cloneName(dv.UID), Namespace: of.Claim.Namespace, Annotations: notes,
+			Labels: map[string]string{LabelCloneFor: string(dv.UID), names.LabelManagedBy: names.ManagedBy, labelApp: labelAppValue},
 		},
 		Spec: snapshotv1.VolumeSnapshotSpec{
 			Source: snapshotv1.VolumeSnapshotSource{PersistentVolumeClaimName: new(of.Claim.Name)}, VolumeSnapshotClassName: new(class),

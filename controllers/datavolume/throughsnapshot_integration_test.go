@@ -3,12 +3,14 @@
 package datavolume_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,13 +18,17 @@ import (
 	"github.com/slipway-vm/slipway/internal/clonesource"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/transfer"
+	"github.com/slipway-vm/slipway/tests/fixture/lagging"
 )
 
 // TestClonesThroughSnapshots runs the controller against a real API server; the tests play storage.
 func TestClonesThroughSnapshots(t *testing.T) {
 	c := start(t)
-	for class, snapshots := range map[string]*string{"fast": new("snaps"), "local": nil} {
+	for class, snapshots := range map[string]*string{"fast": new("snaps"), "local": nil, "annotated": nil} {
 		profile := &cdiv1.StorageProfile{ObjectMeta: metav1.ObjectMeta{Name: class}}
+		if class == "local" {
+			profile.Spec.CloneStrategy = new(cdiv1.CloneStrategySnapshot)
+		}
 		w := &world{Client: c, t: t}
 		w.must(c.Create(t.Context(), profile))
 		profile.Status = cdiv1.StorageProfileStatus{
@@ -34,8 +40,13 @@ func TestClonesThroughSnapshots(t *testing.T) {
 		"a claim is cloned through a snapshot":           throughSnapshot,
 		"one of another namespace is brought":            throughSnapshotThere,
 		"a DataVolume that goes leaves no snapshot":      throughSnapshotAbandoned,
+		"a snapshot that is deleted is missed":           throughSnapshotThatGoes,
 		"without a snapshot class it says so":            throughNoSnapshot,
+		"unless nobody has set the profile":              throughNoSnapshotUnasked,
+		"what has begun otherwise goes on so":            throughWhatHasBegun,
 		"a claim of another mode is copied without one":  throughSnapshotOfAnotherMode,
+		"a claim asks for what its snapshot needs":       throughLargeSnapshot,
+		"one that is as it is written fails once":        throughSnapshotTooLarge,
 		"a DataSource that moves on has another one":     throughSnapshotOfTheNewest,
 		"what is on a claim says nothing of another one": throughForgedSnapshot,
 	} {
@@ -94,6 +105,7 @@ func throughSnapshot(t *testing.T, f *foreign) {
 		t.Errorf("the clone's claim is made from %+v", from)
 	}
 	f.must(f.Get(t.Context(), client.ObjectKeyFromObject(snapshot), snapshot)) // it stays until it is cloned
+	f.note("base", names.AnnotationDigest, "slipway1:22")                      // another disk has the name meanwhile
 	f.bind("clone")
 	if dv := f.phase("clone", cdiv1.Succeeded); dv.Annotations[names.AnnotationDigest] != "slipway1:11" {
 		t.Errorf("the clone is %+v", dv.ObjectMeta)
@@ -116,6 +128,8 @@ func throughSnapshotThere(t *testing.T, f *foreign) {
 	volume := f.volume(there)
 	f.gone(there)
 	f.until("the volume is the new claim's", func() bool { return f.now(volume).Spec.ClaimRef.Namespace == f.namespace })
+	f.until("the clone's claim is there", func() bool { return f.claim("clone").UID != "" })
+	f.there.note("base", names.AnnotationDigest, "slipway1:22") // another disk has the name meanwhile
 	f.bind("clone")
 	if dv := f.phase("clone", cdiv1.Succeeded); dv.Annotations[names.AnnotationDigest] != "slipway1:11" {
 		t.Errorf("the clone is %+v", dv.ObjectMeta)
@@ -129,6 +143,20 @@ func throughSnapshotAbandoned(t *testing.T, f *foreign) {
 	snapshot := f.there.taken(dv)
 	f.must(f.Delete(t.Context(), dv))
 	f.removed(snapshot)
+}
+
+func throughSnapshotThatGoes(t *testing.T, f *foreign) {
+	f.filled("fast")
+	dv := f.cloneOf(f.namespace, "fast")
+	snapshot := f.taken(dv)
+	f.take(snapshot, "example.com/fast", "")
+	f.phase("clone", cdiv1.CloneFromSnapshotSourceInProgress)
+	f.until("the claim is there", func() bool { return f.claim("clone").UID != "" })
+	f.must(f.Delete(t.Context(), snapshot)) // by somebody
+	f.pass(dv, &lagging.Client{})
+	if c := condition(f.dv("clone"), cdiv1.DataVolumeBound); c.Reason != "Pending" || !strings.Contains(c.Message, snapshot.Name+", from which it is to be made, is gone") {
+		t.Errorf("Bound is %+v", c)
+	}
 }
 
 // throughSnapshotOfTheNewest has the DataSource name another claim while the snapshot of the first is taken.
@@ -175,6 +203,49 @@ func throughNoSnapshot(t *testing.T, f *foreign) {
 	}
 }
 
+// throughNoSnapshotUnasked clones by a class whose profile wants snapshots by itself.
+func throughNoSnapshotUnasked(t *testing.T, f *foreign) {
+	f.filled("annotated")
+	f.cloneOf(f.namespace, "annotated")
+	f.phase("clone", cdiv1.CSICloneInProgress)
+	if from := f.claim("clone").Spec.DataSource; from == nil || from.Kind != "PersistentVolumeClaim" || from.Name != "base" {
+		t.Errorf("the clone's claim is made from %+v", from)
+	}
+	f.bind("clone")
+	if dv := f.phase("clone", cdiv1.Succeeded); dv.Annotations[names.AnnotationDigest] != "slipway1:11" {
+		t.Errorf("the clone is %+v", dv.ObjectMeta)
+	}
+}
+
+// throughWhatHasBegun finds a clone in the source's namespace that an earlier build has begun, without a snapshot.
+func throughWhatHasBegun(t *testing.T, f *foreign) {
+	dv := f.cloneOf(f.there.namespace, "fast") // which waits for its source
+	f.waits("clone", "CloneSourceNotFound")
+	there := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: f.there.namespace, Name: "clone-" + string(dv.UID), Labels: map[string]string{names.Domain + "clone-for": string(dv.UID)},
+			Annotations: map[string]string{names.Domain + "clone-for": f.namespace + "/clone"},
+		},
+		Spec: *dv.Spec.PVC.DeepCopy(),
+	}
+	there.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "base"}
+	f.must(f.Create(t.Context(), there))
+	f.there.filled("fast")
+	volume := f.volume(there)
+	f.gone(there)
+	f.until("the volume is the new claim's", func() bool { return f.now(volume).Spec.ClaimRef.Namespace == f.namespace })
+	f.bind("clone")
+	f.phase("clone", cdiv1.Succeeded)
+	var snapshots snapshotv1.VolumeSnapshotList
+	if f.must(f.List(t.Context(), &snapshots, client.InNamespace(f.there.namespace))); len(snapshots.Items) > 0 {
+		t.Errorf("there are the snapshots %+v", snapshots.Items)
+	}
+	settled := &corev1.PersistentVolume{}
+	if f.must(f.Get(t.Context(), client.ObjectKeyFromObject(volume), settled)); len(settled.Annotations) > 0 {
+		t.Errorf("the volume bears %v", settled.Annotations)
+	}
+}
+
 func throughSnapshotOfAnotherMode(t *testing.T, f *foreign) {
 	f.filled("fast")
 	f.create("clone", "fast", &cdiv1.DataVolumeSource{PVC: &cdiv1.DataVolumeSourcePVC{Namespace: f.namespace, Name: "base"}}, func(dv *cdiv1.DataVolume) {
@@ -189,15 +260,69 @@ func throughSnapshotOfAnotherMode(t *testing.T, f *foreign) {
 	}
 }
 
-// throughForgedSnapshot clones a snapshot, with an annotation that names a claim whose content it would have.
-func throughForgedSnapshot(t *testing.T, f *foreign) {
+// throughLargeSnapshot clones through a snapshot that needs more room than its source has.
+func throughLargeSnapshot(t *testing.T, f *foreign) {
 	f.filled("fast")
-	f.take(f.snapshot("kept"), "example.com/fast", "")
-	f.create("clone", "fast", ofSnapshot(f.namespace), func(dv *cdiv1.DataVolume) {
-		dv.Annotations = map[string]string{names.Domain + "snapshot-of": f.namespace + "/base"}
+	source := &cdiv1.DataVolumeSource{PVC: &cdiv1.DataVolumeSourcePVC{Namespace: f.namespace, Name: "base"}}
+	dv := f.create("clone", "fast", source, func(dv *cdiv1.DataVolume) {
+		dv.Spec.Storage = &cdiv1.StorageSpec{StorageClassName: new("fast"), AccessModes: dv.Spec.PVC.AccessModes, Resources: dv.Spec.PVC.Resources, VolumeMode: dv.Spec.PVC.VolumeMode}
+		dv.Spec.PVC = nil
 	})
-	f.bind("clone")
-	if dv := f.phase("clone", cdiv1.Succeeded); dv.Annotations[names.AnnotationDigest] != "" {
-		t.Errorf("the clone is %+v", dv.ObjectMeta)
+	f.takeLarge(f.taken(dv))
+	f.phase("clone", cdiv1.CloneFromSnapshotSourceInProgress)
+	if size := f.claim("clone").Spec.Resources.Requests.Storage(); size.String() != "100Gi" {
+		t.Errorf("the claim asks for %s", size)
 	}
+}
+
+// takeLarge takes a snapshot that needs 100Gi.
+func (w *world) takeLarge(snapshot *snapshotv1.VolumeSnapshot) {
+	w.t.Helper()
+	snapshot.Status = &snapshotv1.VolumeSnapshotStatus{ReadyToUse: new(true), RestoreSize: new(resource.MustParse("100Gi"))}
+	w.must(w.Status().Update(w.t.Context(), snapshot))
+}
+
+func throughSnapshotTooLarge(t *testing.T, f *foreign) {
+	f.filled("fast")
+	dv := f.cloneOf(f.namespace, "fast")
+	snapshot := f.taken(dv)
+	f.takeLarge(snapshot)
+	f.fails("clone", "CloneValidationFailed", "100Gi")
+	f.removed(snapshot)
+	f.pass(dv, &lagging.Client{})
+	f.pass(dv, &lagging.Client{})
+	f.fails("clone", "CloneValidationFailed", "100Gi")
+	var snapshots snapshotv1.VolumeSnapshotList
+	if f.must(f.List(t.Context(), &snapshots, client.InNamespace(f.namespace))); len(snapshots.Items) > 0 {
+		t.Errorf("there are the snapshots %+v", snapshots.Items)
+	}
+}
+
+// throughForgedSnapshot clones a snapshot, by each kind of DataVolume, with annotations on both that name a claim whose
+// content it would have.
+func throughForgedSnapshot(t *testing.T, f *foreign) {
+	f.there.filled("fast")
+	f.take(f.snapshot("kept"), "example.com/fast", "")
+	marks := map[string]string{names.Domain + "snapshot-of": f.there.namespace + "/base", names.Domain + "cloned-from": f.there.namespace + "/base"}
+	f.create("clone", "fast", ofSnapshot(f.namespace), func(dv *cdiv1.DataVolume) { dv.Annotations = marks })
+	f.create("external", "fast", nil, func(dv *cdiv1.DataVolume) {
+		dv.Spec.PVC.DataSource = &corev1.TypedLocalObjectReference{APIGroup: new(snapshotv1.GroupName), Kind: "VolumeSnapshot", Name: "kept"}
+	})
+	for _, name := range []string{"clone", "external"} {
+		f.until("claim "+name+" exists", func() bool { return f.claim(name).UID != "" })
+		for mark, value := range marks {
+			f.note(name, mark, value)
+		}
+		f.bind(name)
+		if dv := f.phase(name, cdiv1.Succeeded); dv.Annotations[names.AnnotationDigest] != "" {
+			t.Errorf("the clone is %+v", dv.ObjectMeta)
+		}
+	}
+}
+
+// note annotates a claim, as somebody may.
+func (w *world) note(claim, annotation, value string) {
+	w.t.Helper()
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, annotation, value)
+	w.must(w.Patch(w.t.Context(), w.claim(claim), client.RawPatch("application/merge-patch+json", []byte(patch))))
 }

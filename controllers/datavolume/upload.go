@@ -72,8 +72,13 @@ func (r *Reconciler) serveUpload(ctx context.Context, s *scope) error {
 			return err
 		}
 	}
+	return r.noteServer(ctx, s, ready)
+}
+
+// noteServer notes on the claim how far the upload server is, and whether an image may come.
+func (r *Reconciler) noteServer(ctx context.Context, s *scope, ready bool) error {
 	notes := map[string]string{upload.AnnotationReady: strconv.FormatBool(ready), AnnotationPodPhase: string(corev1.PodPending)}
-	if s.pod.Status.Phase == corev1.PodRunning { // how it ends noteEnd says
+	if s.pod != nil && s.pod.Status.Phase == corev1.PodRunning { // how it ends noteEnd says
 		notes[AnnotationPodPhase] = string(corev1.PodRunning)
 	}
 	if s.claim.Annotations[upload.AnnotationReady] == notes[upload.AnnotationReady] && s.claim.Annotations[AnnotationPodPhase] == notes[AnnotationPodPhase] {

@@ -25,6 +25,7 @@ import (
 	hppv1beta1 "github.com/slipway-vm/slipway/internal/api/hostpathprovisioner/v1beta1"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/scheme"
+	"github.com/slipway-vm/slipway/tests/fixture/apiserver"
 	"github.com/slipway-vm/slipway/tests/fixture/need"
 )
 
@@ -312,8 +313,7 @@ func start(t *testing.T) client.Client {
 	done := make(chan error)
 	go func() { done <- manager.Start(ctx) }()
 	t.Cleanup(func() { cancel(); check(t, <-done) })
-	c, err := client.New(config, client.Options{Scheme: server.Scheme})
-	check(t, err)
+	c := apiserver.Player(t, config)
 	return c
 }
 

@@ -2,6 +2,8 @@ package hyperconverged
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
@@ -14,13 +16,14 @@ import (
 
 	"github.com/slipway-vm/slipway/controllers/admission/dataimportcron"
 	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
+	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/supported"
 )
 
 // checkSources says what is wrong with the boot sources that hco asks for.
 func checkSources(hco *hcov1.HyperConverged) error {
 	asked, path := hco.Spec.WorkloadSources, field.NewPath("spec", "workloadSources")
-	errs := checkNamespace(ptr.Deref(asked.CommonBootImageNamespace, ""), path.Child("commonBootImageNamespace"))
+	errs := checkGolden(ptr.Deref(asked.CommonBootImageNamespace, ""), hco.Namespace, path.Child("commonBootImageNamespace"))
 	seen := map[string]bool{}
 	for i := range asked.DataImportCronTemplates {
 		template, at := &asked.DataImportCronTemplates[i], path.Child("dataImportCronTemplates").Index(i)
@@ -36,6 +39,14 @@ func checkSources(hco *hcov1.HyperConverged) error {
 	return nil
 }
 
+// checkGolden says what is wrong with a namespace in which everyone gets rights; own is Slipway's.
+func checkGolden(name, own string, at *field.Path) field.ErrorList {
+	if name != "" && (name == own || strings.HasPrefix(name, "kube-") || strings.HasPrefix(name, "openshift-")) {
+		return field.ErrorList{field.Invalid(at, name, "everyone who is logged in may see and clone the disks in it, so it is none of the system's or of Slipway itself; name one for boot images only")}
+	}
+	return checkNamespace(name, at)
+}
+
 func checkNamespace(name string, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if name == "" {
@@ -43,6 +54,21 @@ func checkNamespace(name string, at *field.Path) field.ErrorList {
 	}
 	for _, message := range validation.IsDNS1123Label(name) {
 		errs = append(errs, field.Invalid(at, name, message))
+	}
+	return errs
+}
+
+// written are the beginnings of the names of annotations that Slipway writes onto DataImportCrons. A template with one
+// would be written in turn with it, and one of a digest would lead its DataSource back to that for ever.
+var written = []string{"cdi.kubevirt.io/storage.import.", names.Domain}
+
+// checkWritten refuses annotations of a template that are not its own to say.
+func checkWritten(annotations map[string]string, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, name := range slices.Sorted(maps.Keys(annotations)) {
+		if slices.ContainsFunc(written, func(beginning string) bool { return strings.HasPrefix(name, beginning) }) {
+			errs = append(errs, field.Forbidden(at.Key(name), "Slipway writes this annotation of a DataImportCron itself; remove it from the template"))
+		}
 	}
 	return errs
 }
@@ -56,6 +82,7 @@ func checkTemplate(template *hcov1.DataImportCronTemplate, at *field.Path) field
 	}
 	errs = append(errs, metav1validation.ValidateLabels(template.Labels, metadata.Child("labels"))...)
 	errs = append(errs, apivalidation.ValidateAnnotations(template.Annotations, metadata.Child("annotations"))...)
+	errs = append(errs, checkWritten(template.Annotations, metadata.Child("annotations"))...)
 	said, found := template.Annotations[hcov1.AnnotationTemplateEnable]
 	if found && !strings.EqualFold(said, "true") && !strings.EqualFold(said, "false") {
 		return append(errs, field.NotSupported(metadata.Child("annotations").Key(hcov1.AnnotationTemplateEnable), said, []string{"true", "false"}))

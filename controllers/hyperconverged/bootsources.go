@@ -62,8 +62,9 @@ func readCron(object *unstructured.Unstructured) (*cdiv1.DataImportCron, error) 
 }
 
 // bootSources returns the boot sources that hco asks for, in the order of their names: those of
-// shipped that it neither leaves out nor changes, those that it changes, and users' own. What hco
-// says has been checked.
+// shipped that it neither leaves out nor changes, those that it changes, and users' own. Those that do not
+// say when are looked for when the installation looks: without a schedule nothing ever would be. What hco says has
+// been checked.
 func bootSources(hco *hcov1.HyperConverged, shipped []hcov1.DataImportCronTemplate) []hcov1.DataImportCronTemplateStatus {
 	asked := hco.Spec.WorkloadSources
 	own := map[string]*hcov1.DataImportCronTemplate{}
@@ -78,7 +79,7 @@ func bootSources(hco *hcov1.HyperConverged, shipped []hcov1.DataImportCronTempla
 		source := hcov1.DataImportCronTemplateStatus{DataImportCronTemplate: *shipped[i].DeepCopy()}
 		source.Status.CommonTemplate = true
 		source.Namespace = ptr.Deref(asked.CommonBootImageNamespace, "")
-		source.Spec.Schedule = importSchedule(hco.UID)
+		source.Spec.Schedule = "" // the shipped one is for those who take the file
 		if changed := own[source.Name]; changed != nil {
 			delete(own, source.Name)
 			if !counts(changed) {
@@ -93,6 +94,11 @@ func bootSources(hco *hcov1.HyperConverged, shipped []hcov1.DataImportCronTempla
 			sources = append(sources, hcov1.DataImportCronTemplateStatus{DataImportCronTemplate: *template.DeepCopy()})
 		}
 	}
+	for i := range sources {
+		if sources[i].Spec.Schedule == "" {
+			sources[i].Spec.Schedule = importSchedule(hco.UID)
+		}
+	}
 	slices.SortFunc(sources, func(a, b hcov1.DataImportCronTemplateStatus) int { return strings.Compare(a.Name, b.Name) })
 	return sources
 }
@@ -103,14 +109,9 @@ func counts(template *hcov1.DataImportCronTemplate) bool {
 	return !found || strings.EqualFold(said, "true")
 }
 
-// change makes of a common boot image what a template of its name says. Only what the template
-// cannot know is kept: when to look.
+// change makes of a common boot image what a template of its name says.
 func change(source *hcov1.DataImportCronTemplateStatus, template *hcov1.DataImportCronTemplate) {
-	schedule := source.Spec.Schedule
 	source.Spec = template.Spec.DeepCopy()
-	if source.Spec.Schedule == "" {
-		source.Spec.Schedule = schedule
-	}
 	source.Namespace = template.Namespace
 	source.Labels = joined(source.Labels, template.Labels)
 	source.Annotations = joined(source.Annotations, template.Annotations)
@@ -130,7 +131,7 @@ func joined(under, over map[string]string) map[string]string {
 	return all
 }
 
-// importSchedule is when an installation looks for the common boot images: twice a day, at a time
+// importSchedule is when an installation looks for boot images: twice a day, at a time
 // that is always its own, so that not all of them ask a registry at once.
 func importSchedule(installation types.UID) string {
 	hash := fnv.New32a()
@@ -148,18 +149,21 @@ func homeOf(source *hcov1.DataImportCronTemplateStatus) string {
 }
 
 // goldenNamespaces are those in which everyone may see boot images: that of the common ones, and that
-// of users' own that name none.
-func goldenNamespaces(hco *hcov1.HyperConverged, sources []hcov1.DataImportCronTemplateStatus) []string {
+// of users' own that name none. Where nobody has named another, it is one only as long as a boot source is wanted in
+// it, or when the operator has made it, since images may be in it.
+func goldenNamespaces(hco *hcov1.HyperConverged, sources []hcov1.DataImportCronTemplateStatus, made bool) []string {
 	common := ptr.Deref(hco.Spec.WorkloadSources.CommonBootImageNamespace, "")
-	if common == "" || common == hcov1.CommonBootImageNamespace {
-		return []string{hcov1.CommonBootImageNamespace}
+	var golden []string
+	if common != "" && common != hcov1.CommonBootImageNamespace {
+		golden, made = append(golden, common), false
 	}
 	for i := range sources {
-		if homeOf(&sources[i]) == hcov1.CommonBootImageNamespace {
-			return []string{common, hcov1.CommonBootImageNamespace}
-		}
+		made = made || homeOf(&sources[i]) == hcov1.CommonBootImageNamespace
 	}
-	return []string{common}
+	if made {
+		golden = append(golden, hcov1.CommonBootImageNamespace)
+	}
+	return golden
 }
 
 // planRights returns what lets everyone see and clone the boot images of a namespace.
@@ -195,19 +199,15 @@ func planCron(source *hcov1.DataImportCronTemplateStatus, version string) (*unst
 	return object, nil
 }
 
-// contentOf are two hashes with a dash between them: of the spec of an object, and of its labels and annotations.
+// contentOf is a hash of what is wanted of an object: that it is there tells without a request that nothing changed.
 func contentOf(object *unstructured.Unstructured) (string, error) {
-	var hashes []string
-	for _, part := range []any{object.Object["spec"], []any{object.GetLabels(), object.GetAnnotations()}} {
-		content, err := json.Marshal(part)
-		if err != nil {
-			return "", fmt.Errorf("encoding %s %s: %w", object.GetKind(), object.GetName(), err)
-		}
-		hash := fnv.New64a()
-		_, _ = hash.Write(content) // it never fails
-		hashes = append(hashes, fmt.Sprintf("%016x", hash.Sum64()))
+	content, err := json.Marshal([]any{object.Object["spec"], object.GetLabels(), object.GetAnnotations()})
+	if err != nil {
+		return "", fmt.Errorf("encoding %s %s: %w", object.GetKind(), object.GetName(), err)
 	}
-	return strings.Join(hashes, "-"), nil
+	hash := fnv.New64a()
+	_, _ = hash.Write(content) // it never fails
+	return fmt.Sprintf("%016x", hash.Sum64()), nil
 }
 
 // asWanted says whether a DataImportCron that exists is what the operator wrote, and still is to be.
@@ -215,11 +215,12 @@ func asWanted(live, wanted metav1.Object) bool {
 	return covers(live.GetLabels(), wanted.GetLabels()) && covers(live.GetAnnotations(), wanted.GetAnnotations())
 }
 
-// ofTheSpec says whether a DataImportCron that exists was made with the wanted spec, which cannot be changed in it.
-func ofTheSpec(live, wanted metav1.Object) bool {
-	spec := func(object metav1.Object) string {
-		hash, _, _ := strings.Cut(object.GetAnnotations()[annotationContent], "-")
-		return hash
+// specOf reads the spec of a DataImportCron. Two are compared so, not as they are written, which is another with each
+// version of the API's types: what is another spec costs the DataImportCron.
+func specOf(object *unstructured.Unstructured) (*cdiv1.DataImportCronSpec, error) {
+	cron := &cdiv1.DataImportCron{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, cron); err != nil {
+		return nil, fmt.Errorf("decoding DataImportCron %s/%s: %w", object.GetNamespace(), object.GetName(), err)
 	}
-	return spec(live) == spec(wanted)
+	return &cron.Spec, nil
 }

@@ -3,6 +3,7 @@
 package hyperconverged
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -39,6 +41,7 @@ func TestBootSources(t *testing.T) {
 		{"nothing is asked of virt-api before it is there", sourcesWait},
 		{"then all are made, where everyone may see them", sourcesAreMade},
 		{"one that is changed is made anew, one that is left out goes", sourcesAreChanged},
+		{"its images stay, also when they would go with it, and it is not made anew for nothing", imagesStay},
 		{"what is somebody else's stays", sourcesOfOthersStay},
 		{"a namespace for one is waited for", sourcesWaitForNamespaces},
 		{"copies that users make of them are theirs", copiesStay},
@@ -111,6 +114,46 @@ func sourcesAreChanged(t *testing.T, c client.WithWatch, options Options) {
 		})
 	})
 	until(t, "the one that is left out is gone", func() bool { return !cronExists(t, c, hcov1.CommonBootImageNamespace, "debian13-image-cron") })
+}
+
+func imagesStay(t *testing.T, c client.WithWatch, options Options) {
+	t.Helper()
+	before := cronNamed(t, c, hcov1.CommonBootImageNamespace, "fedora-image-cron")
+	patch := `{"metadata":{"annotations":{"slipway-vm.github.io/content":null}}}`
+	if err := c.Patch(t.Context(), before.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		t.Fatal(err)
+	}
+	again := waitCron(t, c, before.Namespace, before.Name, func(cron *cdiv1.DataImportCron) bool { return cron.Annotations[annotationContent] != "" })
+	if again.UID != before.UID {
+		t.Error("one that lacks the annotation is made anew")
+	}
+	set := func(change func(*cdiv1.DataImportCronSpec)) {
+		setSources(t, c, options, func(w *hcov1.WorkloadSources) {
+			for i := range w.DataImportCronTemplates {
+				if template := &w.DataImportCronTemplates[i]; template.Name == before.Name {
+					change(template.Spec)
+				}
+			}
+		})
+	}
+	set(func(spec *cdiv1.DataImportCronSpec) { spec.RetentionPolicy = new(cdiv1.DataImportCronRetainNone) })
+	waitCron(t, c, before.Namespace, before.Name, func(cron *cdiv1.DataImportCron) bool { return cron.Spec.RetentionPolicy != nil })
+	for _, change := range []func(*cdiv1.DataImportCronSpec){
+		func(spec *cdiv1.DataImportCronSpec) { spec.ImportsToKeep = new(int32(5)) },
+		func(spec *cdiv1.DataImportCronSpec) { spec.RetentionPolicy = nil },
+	} {
+		former := cronNamed(t, c, before.Namespace, before.Name)
+		set(change)
+		ending := waitCron(t, c, before.Namespace, before.Name, func(cron *cdiv1.DataImportCron) bool { return cron.UID != former.UID || cron.DeletionTimestamp != nil })
+		if ending.UID != former.UID || !slices.Contains(ending.Finalizers, metav1.FinalizerOrphanDependents) {
+			t.Fatalf("what it owned goes: %+v became %+v", former, ending)
+		}
+		patch = `{"metadata":{"finalizers":null}}` // as the garbage collector does, when nothing has it as an owner
+		if err := c.Patch(t.Context(), ending, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+			t.Fatal(err)
+		}
+		waitCron(t, c, before.Namespace, before.Name, func(cron *cdiv1.DataImportCron) bool { return cron.UID != former.UID })
+	}
 }
 
 func sourcesOfOthersStay(t *testing.T, c client.WithWatch, options Options) {
@@ -205,13 +248,73 @@ func sourcesAreRefused(t *testing.T, c client.WithWatch, options Options) {
 			return s.Name == "refused" && told != nil && told.Reason == ReasonFailed && strings.Contains(told.Message, "exceeded quota")
 		})
 	})
-	waitHCO(t, c, options, "Degraded", metav1.ConditionTrue, "exceeded quota")
+	waitHCO(t, c, options, conditionUnsourced, metav1.ConditionTrue, "exceeded quota")
 	waitCron(t, c, "golden", "added", func(*cdiv1.DataImportCron) bool { return true })
+	sourceIsReplaced(t, c, options)
 	setSources(t, c, options, func(w *hcov1.WorkloadSources) {
-		w.DataImportCronTemplates = w.DataImportCronTemplates[:len(w.DataImportCronTemplates)-2]
+		w.DataImportCronTemplates = w.DataImportCronTemplates[:len(w.DataImportCronTemplates)-1]
 	})
-	waitHCO(t, c, options, "Degraded", metav1.ConditionFalse, "")
-	until(t, "what is no longer asked for is gone", func() bool { return !cronExists(t, c, "golden", "added") })
+	until(t, "what is no longer asked for is gone, though another is refused", func() bool { return !cronExists(t, c, "golden", "added") })
+	hindersNothing(t, c, options)
+	setSources(t, c, options, func(w *hcov1.WorkloadSources) {
+		w.DataImportCronTemplates = w.DataImportCronTemplates[:len(w.DataImportCronTemplates)-1]
+	})
+	waitSourced(t, c, options)
+}
+
+// sourceIsReplaced has another boot source take the DataSource of the last one, whose it is until that is gone.
+func sourceIsReplaced(t *testing.T, c client.WithWatch, options Options) {
+	t.Helper()
+	seen := &cdiv1.DataImportCronList{}
+	if err := c.List(t.Context(), seen); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), patience)
+	defer stop()
+	events, err := c.Watch(ctx, seen, client.InNamespace("golden"), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: seen.ResourceVersion}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Stop()
+	rename := func(name string) {
+		setSources(t, c, options, func(w *hcov1.WorkloadSources) {
+			w.DataImportCronTemplates[len(w.DataImportCronTemplates)-1].Name = name
+		})
+	}
+	rename("instead")
+	var order []string
+	for event := range events.ResultChan() {
+		if object, is := event.Object.(client.Object); is && (event.Type == watch.Added || event.Type == watch.Deleted) {
+			order = append(order, string(event.Type)+" "+object.GetName())
+		}
+		if len(order) == 2 {
+			break
+		}
+	}
+	if want := []string{"DELETED added", "ADDED instead"}; !slices.Equal(order, want) {
+		t.Errorf("got %v, want %v", order, want)
+	}
+	rename("added")
+	waitCron(t, c, "golden", "added", func(*cdiv1.DataImportCron) bool { return true })
+}
+
+// hindersNothing sees that boot sources that are not made keep the installation from nothing.
+func hindersNothing(t *testing.T, c client.WithWatch, options Options) {
+	t.Helper()
+	hco := waitHCO(t, c, options, conditionUnsourced, metav1.ConditionTrue, "")
+	for kind, want := range map[string]bool{"ReconcileComplete": true, "Available": true, "Degraded": false, "Upgradeable": true} {
+		if got := meta.IsStatusConditionTrue(hco.Status.Conditions, kind); got != want {
+			t.Errorf("%s is %t: %+v", kind, got, hco.Status.Conditions)
+		}
+	}
+}
+
+// waitSourced waits until all boot sources are made.
+func waitSourced(t *testing.T, c client.WithWatch, options Options) {
+	t.Helper()
+	wait(t, c, &hcov1.HyperConvergedList{}, client.ObjectKeyFromObject(theObject(options)), "all boot sources are made", func(hco *hcov1.HyperConverged) bool {
+		return hco.Status.ObservedGeneration == hco.Generation && meta.FindStatusCondition(hco.Status.Conditions, conditionUnsourced) == nil
+	})
 }
 
 func badSourcesHinderNothing(t *testing.T, c client.WithWatch, options Options) {
@@ -219,7 +322,8 @@ func badSourcesHinderNothing(t *testing.T, c client.WithWatch, options Options) 
 	bad := templateOf("bad", "docker://registry.example.com/bad:1", nil)
 	bad.Spec.Schedule = "often"
 	setSources(t, c, options, func(w *hcov1.WorkloadSources) { w.DataImportCronTemplates = append(w.DataImportCronTemplates, bad) })
-	waitHCO(t, c, options, "Degraded", metav1.ConditionTrue, "spec.schedule")
+	waitHCO(t, c, options, conditionUnsourced, metav1.ConditionTrue, "spec.schedule")
+	hindersNothing(t, c, options)
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "os-images.kubevirt.io:edit"}}
 	if err := c.Delete(t.Context(), role); err != nil {
 		t.Fatal(err)
@@ -231,7 +335,7 @@ func badSourcesHinderNothing(t *testing.T, c client.WithWatch, options Options) 
 	setSources(t, c, options, func(w *hcov1.WorkloadSources) {
 		w.DataImportCronTemplates = w.DataImportCronTemplates[:len(w.DataImportCronTemplates)-1]
 	})
-	waitHCO(t, c, options, "Degraded", metav1.ConditionFalse, "")
+	waitSourced(t, c, options)
 }
 
 func sourcesAreSwitchedOff(t *testing.T, c client.WithWatch, options Options) {

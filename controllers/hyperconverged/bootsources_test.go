@@ -1,6 +1,7 @@
 package hyperconverged
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
@@ -123,6 +125,36 @@ func decorated(names []string, namespace, behind string) []string {
 	return all
 }
 
+func TestWhereEveryoneMaySeeBootImages(t *testing.T) {
+	const elsewhere = "golden"
+	own := templateOf("mine", "docker://mirror.example.com/mine:latest", nil)
+	away := templateOf("mine", "docker://mirror.example.com/mine:latest", nil)
+	away.Namespace = "images"
+	for name, c := range map[string]struct {
+		off, made bool
+		common    string
+		templates []hcov1.DataImportCronTemplate
+		want      []string
+	}{
+		"nothing is said":                       {want: []string{hcov1.CommonBootImageNamespace}},
+		"none":                                  {off: true},
+		"none any more":                         {off: true, made: true, want: []string{hcov1.CommonBootImageNamespace}},
+		"none but a user's own":                 {off: true, templates: []hcov1.DataImportCronTemplate{own}, want: []string{hcov1.CommonBootImageNamespace}},
+		"none but a user's own somewhere":       {off: true, templates: []hcov1.DataImportCronTemplate{away}},
+		"elsewhere":                             {common: elsewhere, made: true, want: []string{elsewhere}},
+		"elsewhere, and a user's own":           {common: elsewhere, templates: []hcov1.DataImportCronTemplate{own}, want: []string{elsewhere, hcov1.CommonBootImageNamespace}},
+		"none, where the images are, elsewhere": {off: true, common: elsewhere, want: []string{elsewhere}},
+	} {
+		hco := theOne()
+		hco.Spec.WorkloadSources.DataImportCronTemplates = c.templates
+		hco.Spec.WorkloadSources.EnableCommonBootImageImport = new(!c.off)
+		hco.Spec.WorkloadSources.CommonBootImageNamespace = &c.common
+		if got := goldenNamespaces(hco, bootSources(hco, shipped(t)), c.made); !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %v, want %v", name, got, c.want)
+		}
+	}
+}
+
 func TestAChangedBootImageKeepsItsSchedule(t *testing.T) {
 	hco := theOne()
 	hco.UID = "a"
@@ -141,6 +173,22 @@ func TestAChangedBootImageKeepsItsSchedule(t *testing.T) {
 		}
 		if source.Labels["instancetype.kubevirt.io/default-instancetype"] != "u1.large" || source.Labels["instancetype.kubevirt.io/default-preference"] != "fedora" || source.Annotations["a"] != "b" {
 			t.Errorf("labels %v, annotations %v", source.Labels, source.Annotations)
+		}
+	}
+}
+
+func TestABootImageOfAUsersIsLookedForToo(t *testing.T) {
+	hco := theOne()
+	hco.UID = "a"
+	daily := templateOf("daily", "docker://mirror.example.com/daily:latest", nil)
+	daily.Spec.Schedule = "@daily"
+	hco.Spec.WorkloadSources.EnableCommonBootImageImport = new(false)
+	hco.Spec.WorkloadSources.DataImportCronTemplates = []hcov1.DataImportCronTemplate{
+		daily, templateOf("fedora-image-cron", "docker://mirror.example.com/fedora:latest", nil), templateOf("mine", "docker://mirror.example.com/mine:latest", nil),
+	}
+	for _, source := range bootSources(hco, shipped(t)) {
+		if want := map[string]string{"daily": "@daily"}[source.Name]; source.Spec.Schedule != cmp.Or(want, importSchedule("a")) {
+			t.Errorf("%s is looked for at %q", source.Name, source.Spec.Schedule)
 		}
 	}
 }
@@ -174,6 +222,12 @@ func TestBadBootSourcesAreRefusedWithThePath(t *testing.T) {
 		"spec.workloadSources.commonBootImageNamespace": func(w *hcov1.WorkloadSources, _ *hcov1.DataImportCronTemplate) {
 			w.CommonBootImageNamespace = new("A b")
 		},
+		`commonBootImageNamespace: Invalid value: "kube-system": everyone`: func(w *hcov1.WorkloadSources, _ *hcov1.DataImportCronTemplate) {
+			w.CommonBootImageNamespace = new("kube-system")
+		},
+		`commonBootImageNamespace: Invalid value: "kubevirt-hyperconverged": everyone`: func(w *hcov1.WorkloadSources, _ *hcov1.DataImportCronTemplate) {
+			w.CommonBootImageNamespace = new("kubevirt-hyperconverged")
+		},
 		at + "metadata.name":      func(_ *hcov1.WorkloadSources, c *hcov1.DataImportCronTemplate) { c.Name = "" },
 		at + "metadata.namespace": func(_ *hcov1.WorkloadSources, c *hcov1.DataImportCronTemplate) { c.Namespace = "a.b" },
 		at + "metadata.labels": func(_ *hcov1.WorkloadSources, c *hcov1.DataImportCronTemplate) {
@@ -181,6 +235,12 @@ func TestBadBootSourcesAreRefusedWithThePath(t *testing.T) {
 		},
 		at + "metadata.annotations[dataimportcrontemplate.kubevirt.io/enable]": func(_ *hcov1.WorkloadSources, c *hcov1.DataImportCronTemplate) {
 			c.Annotations = map[string]string{hcov1.AnnotationTemplateEnable: "no"}
+		},
+		at + "metadata.annotations[cdi.kubevirt.io/storage.import.sourceDesiredDigest]: Forbidden: Slipway writes": func(_ *hcov1.WorkloadSources, c *hcov1.DataImportCronTemplate) {
+			c.Annotations = map[string]string{"cdi.kubevirt.io/storage.import.sourceDesiredDigest": "sha256:" + strings.Repeat("ab", 32)}
+		},
+		at + "metadata.annotations[slipway-vm.github.io/content]: Forbidden: Slipway writes": func(_ *hcov1.WorkloadSources, c *hcov1.DataImportCronTemplate) {
+			c.Annotations = map[string]string{"slipway-vm.github.io/content": "a"}
 		},
 		at + "spec: Required value: write the whole spec": func(_ *hcov1.WorkloadSources, c *hcov1.DataImportCronTemplate) { c.Spec = nil },
 		at + "spec.schedule":                              func(_ *hcov1.WorkloadSources, c *hcov1.DataImportCronTemplate) { c.Spec.Schedule = "often" },
@@ -207,7 +267,7 @@ func TestBadBootSourcesAreRefusedWithThePath(t *testing.T) {
 }
 
 func TestAnotherSpecIsToldFromOtherLabels(t *testing.T) {
-	plan := func(change func(*hcov1.DataImportCronTemplateStatus), version string) metav1.Object {
+	plan := func(change func(*hcov1.DataImportCronTemplateStatus), version string) *unstructured.Unstructured {
 		source := hcov1.DataImportCronTemplateStatus{DataImportCronTemplate: templateOf("mine", "docker://registry.example.com/a:1", map[string]string{"a": "b"})}
 		change(&source)
 		cron, err := planCron(&source, version)
@@ -235,10 +295,34 @@ func TestAnotherSpecIsToldFromOtherLabels(t *testing.T) {
 		if got := asWanted(live, wanted); got != c.asIs {
 			t.Errorf("%s: as wanted: %v", name, got)
 		}
-		if got := ofTheSpec(live, wanted); got != c.sameSpec {
+		if got := sameSpec(t, live, wanted); got != c.sameSpec {
 			t.Errorf("%s: of the spec: %v", name, got)
 		}
 	}
+	written := live.DeepCopy() // by other versions of the types, and by others who may
+	for _, field := range [][]string{{"spec", "template", "status"}, {"spec", "template", "metadata"}, {"spec", "importsToKeep"}} {
+		unstructured.RemoveNestedField(written.Object, field...)
+	}
+	request := map[string]any{"resources": map[string]any{"requests": map[string]any{"storage": "1024Mi"}}}
+	if err := unstructured.SetNestedMap(written.Object, request, "spec", "template", "spec", "storage"); err != nil {
+		t.Fatal(err)
+	}
+	if !sameSpec(t, written, live) {
+		t.Errorf("%v is not %v", written.Object["spec"], live.Object["spec"])
+	}
+}
+
+func sameSpec(t *testing.T, a, b *unstructured.Unstructured) bool {
+	t.Helper()
+	left, err := specOf(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	right, err := specOf(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return equality.Semantic.DeepEqual(left, right)
 }
 
 func TestBootSourcesAreTold(t *testing.T) {

@@ -9,10 +9,14 @@ import (
 
 	"github.com/hashicorp/go-multierror"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -38,7 +42,7 @@ const (
 
 // planSources decides which boot sources are wanted, and adds the rights to their namespaces to what is.
 // The one of the common boot images is made; others are waited for. Nothing waits for them, so the pass
-// goes on where they cannot be planned, and ends before it deletes what it does not know to be wanted.
+// goes on where they cannot be planned, and leaves what there is of them as it is.
 func (r *Reconciler) planSources(ctx context.Context, s *scope) error {
 	s.unplanned = r.addSources(ctx, s)
 	return nil
@@ -53,7 +57,11 @@ func (r *Reconciler) addSources(ctx context.Context, s *scope) error {
 		return err
 	}
 	s.sources = bootSources(s.hco, shipped)
-	for _, namespace := range goldenNamespaces(s.hco, s.sources) {
+	made, err := r.madeNamespace(ctx)
+	if err != nil {
+		return err
+	}
+	for _, namespace := range goldenNamespaces(s.hco, s.sources, made) {
 		if err := r.planGolden(ctx, s, namespace); err != nil {
 			return err
 		}
@@ -134,24 +142,52 @@ func missingHome(namespace string) string {
 
 // namespaceState says how far a namespace can be used.
 func (r *Reconciler) namespaceState(ctx context.Context, name string) (namespaceState, error) {
-	namespace := &metav1.PartialObjectMetadata{}
-	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	err := r.Client.Get(ctx, client.ObjectKey{Name: name}, namespace)
+	namespace, err := r.namespace(ctx, name)
 	switch {
-	case apierrors.IsNotFound(err):
-		return namespaceAbsent, nil
-	case err != nil:
-		return namespaceAbsent, fmt.Errorf("reading namespace %s: %w", name, err)
+	case err != nil || namespace == nil:
+		return namespaceAbsent, err
 	case namespace.DeletionTimestamp != nil:
 		return namespaceEnding, nil
 	}
 	return namespaceThere, nil
 }
 
+// madeNamespace says whether there is the namespace of boot images that the operator makes, made by it.
+func (r *Reconciler) madeNamespace(ctx context.Context) (bool, error) {
+	namespace, err := r.namespace(ctx, hcov1.CommonBootImageNamespace)
+	if err != nil || namespace == nil || namespace.DeletionTimestamp != nil {
+		return false, err
+	}
+	return namespace.Labels[names.LabelManagedBy] == names.ManagedBy, nil
+}
+
+// namespace reads a namespace; nil when there is none.
+func (r *Reconciler) namespace(ctx context.Context, name string) (*metav1.PartialObjectMetadata, error) {
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	err := r.Client.Get(ctx, client.ObjectKey{Name: name}, namespace)
+	if apierrors.IsNotFound(err) {
+		return nil, nil //nolint:nilnil // it is not there
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading namespace %s: %w", name, err)
+	}
+	return namespace, nil
+}
+
+// dropSources deletes the DataImportCrons that are no longer wanted. One that is made while another has its DataSource
+// would wait for long.
+func (r *Reconciler) dropSources(ctx context.Context, s *scope) error {
+	if r.pruned == s.fingerprint {
+		return nil
+	}
+	return r.pruneExcept(ctx, []schema.GroupVersionKind{cronKind}, r.kept(s))
+}
+
 // applySources makes the DataImportCrons that are wanted, once there is who admits them: its event
-// brings the pass. Nothing waits for them, so the pass goes on where one cannot be admitted now.
+// brings the pass. Nothing waits for them, so the pass goes on where one cannot be made.
 func (r *Reconciler) applySources(ctx context.Context, s *scope) error {
-	if !ready(s.workloads, admits) {
+	if s.unplanned != nil || !ready(s.workloads, admits) {
 		return nil
 	}
 	var problems *multierror.Error
@@ -172,7 +208,7 @@ func (r *Reconciler) applySources(ctx context.Context, s *scope) error {
 	}
 	s.sourced = true
 	if err := problems.ErrorOrNil(); err != nil {
-		return fmt.Errorf("applying boot sources: %w", err)
+		s.unsourced = fmt.Errorf("applying boot sources: %w", err)
 	}
 	return nil
 }
@@ -183,55 +219,66 @@ func ready(workloads []workload, name string) bool {
 }
 
 // applySource makes a DataImportCron what is wanted, and says whether somebody else's has the name.
-// One of another spec, which cannot be changed, makes way; its images stay for the next one of its name,
-// unless it says that they go with it.
+// One of another spec, which cannot be changed, makes way; its images stay for the next one of its name.
 func (r *Reconciler) applySource(ctx context.Context, wanted *unstructured.Unstructured) (rival bool, err error) {
 	if err := r.watch(ctx, cronKind); err != nil {
 		return false, err
 	}
-	live, err := r.liveCron(ctx, r.Client, wanted)
-	if err != nil || live != nil && asWanted(live, wanted) {
+	known := &metav1.PartialObjectMetadata{}
+	if there, err := findCron(ctx, r.Client, wanted, known); err != nil || there && asWanted(known, wanted) {
 		return false, err
 	}
-	// The cache lags behind, and has only what the operator installed.
-	if live, err = r.liveCron(ctx, r.Reader, wanted); err != nil {
-		return false, err
-	}
+	// The cache lags behind, and has only what the operator installed, without the specs.
+	live, next := &unstructured.Unstructured{}, wanted.DeepCopy()
+	there, err := findCron(ctx, r.Reader, wanted, live)
 	switch {
-	case live == nil:
+	case err != nil:
+		return false, err
+	case !there:
+		return false, apply.Object(ctx, r.Client, next, names.ManagerOperator)
 	case !bearsOurName(live):
 		return true, nil
 	case asWanted(live, wanted) || live.GetDeletionTimestamp() != nil:
 		return false, nil // the end of one brings the next pass
-	case !ofTheSpec(live, wanted):
-		return false, r.makeWay(ctx, live)
 	}
-	return false, apply.Object(ctx, r.Client, wanted.DeepCopy(), names.ManagerOperator)
+	has, err := specOf(live)
+	if err != nil {
+		return false, err
+	}
+	gets, err := specOf(wanted)
+	if err != nil {
+		return false, err
+	}
+	if !equality.Semantic.DeepEqual(has, gets) {
+		return false, r.makeWay(ctx, live, has)
+	}
+	next.Object["spec"] = live.Object["spec"] // as it is written there: another way of writing it would be refused
+	return false, apply.Object(ctx, r.Client, next, names.ManagerOperator)
 }
 
-// makeWay deletes a DataImportCron whose spec is to be another. Its end brings the pass that makes the next one.
-func (r *Reconciler) makeWay(ctx context.Context, live *metav1.PartialObjectMetadata) error {
+// makeWay deletes a DataImportCron whose spec is to be another. Its end brings the pass that makes the next one. What
+// would go with it is left to that: without a network nobody could import it again.
+func (r *Reconciler) makeWay(ctx context.Context, live *unstructured.Unstructured, spec *cdiv1.DataImportCronSpec) error {
 	log.FromContext(ctx).Info("making a boot source anew", "dataImportCron", client.ObjectKeyFromObject(live))
-	uid := live.GetUID()
-	err := r.Client.Delete(ctx, live, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	uid, propagation := live.GetUID(), metav1.DeletePropagationBackground
+	if ptr.Deref(spec.RetentionPolicy, cdiv1.DataImportCronRetainAll) == cdiv1.DataImportCronRetainNone {
+		propagation = metav1.DeletePropagationOrphan
+	}
+	err := r.Client.Delete(ctx, live, client.Preconditions{UID: &uid}, client.PropagationPolicy(propagation))
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting DataImportCron %s/%s, whose spec is to be another: %w", live.GetNamespace(), live.GetName(), err)
 	}
 	return nil
 }
 
-// liveCron reads what has the name of a DataImportCron, nil when nothing has.
-func (r *Reconciler) liveCron(ctx context.Context, reader client.Reader, wanted *unstructured.Unstructured) (*metav1.PartialObjectMetadata, error) {
-	live := &metav1.PartialObjectMetadata{}
-	live.SetGroupVersionKind(cronKind)
-	err := reader.Get(ctx, client.ObjectKeyFromObject(wanted), live)
-	if apierrors.IsNotFound(err) {
-		return nil, nil //nolint:nilnil // it is not there
+// findCron reads what has the name of a DataImportCron, and says whether anything has.
+func findCron(ctx context.Context, reader client.Reader, wanted *unstructured.Unstructured, into client.Object) (bool, error) {
+	into.GetObjectKind().SetGroupVersionKind(cronKind)
+	err := reader.Get(ctx, client.ObjectKeyFromObject(wanted), into)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("reading DataImportCron %s/%s: %w", wanted.GetNamespace(), wanted.GetName(), err)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("reading DataImportCron %s/%s: %w", wanted.GetNamespace(), wanted.GetName(), err)
-	}
-	return live, nil
+	return err == nil, nil
 }
 
 // sourcesStatus are the boot sources with what hinders them. What a pass did not get to is as it was before.

@@ -37,7 +37,7 @@ import (
 // DataImportCrons, and of the populators of claims, with the rights of virt-controller's role, and asks as others what they may not.
 func TestVirtControllerMayKeepWhatHoldsForData(t *testing.T) {
 	config := apiserver.Start(t, "components/crds")
-	c := asUser(t, config, "")
+	c := apiserver.Player(t, config)
 	options := testOptions()
 	create := func(objects ...client.Object) {
 		t.Helper()
@@ -206,13 +206,11 @@ func run(t *testing.T, config *rest.Config, user string) {
 	})
 }
 
-// asUser asks as one who is logged in, or as an administrator without a name.
+// asUser asks as one who is logged in.
 func asUser(t *testing.T, config *rest.Config, name string) client.Client {
 	t.Helper()
 	config = rest.CopyConfig(config)
-	if name != "" {
-		config.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: []string{"system:authenticated"}}
-	}
+	config.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: []string{"system:authenticated"}}
 	c, err := client.New(config, client.Options{Scheme: scheme.New()})
 	if err != nil {
 		t.Fatal(err)

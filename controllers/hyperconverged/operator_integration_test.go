@@ -35,7 +35,7 @@ import (
 	hcov1beta1 "github.com/slipway-vm/slipway/internal/api/hco/v1beta1"
 	"github.com/slipway-vm/slipway/internal/await"
 	"github.com/slipway-vm/slipway/internal/names"
-	"github.com/slipway-vm/slipway/internal/scheme"
+	"github.com/slipway-vm/slipway/tests/fixture/apiserver"
 	"github.com/slipway-vm/slipway/tests/fixture/need"
 )
 
@@ -357,10 +357,7 @@ func startAPIServer(t *testing.T, prepare ...func(*envtest.Environment)) (client
 			t.Logf("stopping the API server: %v", err)
 		}
 	})
-	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme.New()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := apiserver.Player(t, config)
 	options := testOptions()
 	options.HealthAddress, options.MetricsAddress = "0", "0"
 	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: options.Namespace}}); err != nil {

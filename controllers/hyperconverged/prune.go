@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/slipway-vm/slipway/controllers/hyperconverged/components"
 )
 
 // prunable are the kinds that components and bundles are made of, in the order in which
@@ -48,7 +50,7 @@ var prunable = []schema.GroupVersionKind{
 // nameWanted names the set of wanted objects. One that is not that of the last prune makes it forgotten:
 // should this pass fail half way, what it made is looked for when it is no longer wanted.
 func (r *Reconciler) nameWanted(_ context.Context, s *scope) error {
-	s.fingerprint = fmt.Sprintf("%s paused %t", fingerprintOf(slices.Concat(s.wanted, s.crons)), s.paused)
+	s.fingerprint = fmt.Sprintf("%s paused %t unplanned %t", fingerprintOf(slices.Concat(s.wanted, s.crons)), s.paused, s.unplanned != nil)
 	if r.pruned != s.fingerprint {
 		r.pruned = ""
 	}
@@ -61,19 +63,26 @@ func (r *Reconciler) prune(ctx context.Context, s *scope) error {
 	if r.pruned == s.fingerprint {
 		return nil
 	}
-	keep := identities(slices.Concat(s.wanted, s.crons))
-	kept := func(object client.Object) bool { return keep[identify(object)] || s.paused && r.isBundled(object) }
-	if err := r.pruneExcept(ctx, kept); err != nil {
+	if err := r.pruneExcept(ctx, prunable, r.kept(s)); err != nil {
 		return err
 	}
 	r.pruned = s.fingerprint
 	return nil
 }
 
-// pruneExcept deletes the installed objects that are not kept.
-func (r *Reconciler) pruneExcept(ctx context.Context, kept func(client.Object) bool) error {
+// kept says what stays of what the operator once installed: what is wanted, and that of which it is not known.
+func (r *Reconciler) kept(s *scope) func(client.Object) bool {
+	wanted := identities(slices.Concat(s.wanted, s.crons))
+	return func(object client.Object) bool {
+		return wanted[identify(object)] || s.paused && r.isBundled(object) ||
+			s.unplanned != nil && object.GetLabels()[LabelComponent] == components.BootSources
+	}
+}
+
+// pruneExcept deletes the installed objects of kinds that are not kept.
+func (r *Reconciler) pruneExcept(ctx context.Context, kinds []schema.GroupVersionKind, kept func(client.Object) bool) error {
 	var problems *multierror.Error
-	for _, kind := range prunable {
+	for _, kind := range kinds {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind)
 		err := r.Reader.List(ctx, list, client.HasLabels{LabelComponent})

@@ -70,7 +70,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		if !s.removed {
 			err = errors.Join(err, r.writeStatus(ctx, s))
 		}
-		result, err = r.verdictOn(s, err)
+		result, err = r.verdictOn(s, errors.Join(err, s.unplanned, s.unsourced))
 	}()
 	if hco.DeletionTimestamp != nil {
 		return reconcile.Result{}, r.remove(ctx, s)
@@ -93,8 +93,9 @@ type step func(context.Context, *scope) error
 // steps lists what a pass does, in this order: nothing is written where another
 // installation is; rights before those who use them; operands before the components that read
 // them, and SSP before the tasks that it asks for; instance types and preferences, which nothing
-// waits for, behind the rest; boot sources when it is known whether there is who admits them; what is
-// no longer wanted goes last, when its successor is there.
+// waits for, behind the rest; boot sources when it is known whether there is who admits them, and after those that
+// are left out, whose DataSources may be theirs now; all else that is no longer wanted goes last, when its successor
+// is there.
 func (r *Reconciler) steps() []step {
 	return []step{
 		r.refuseConflicts,
@@ -107,6 +108,7 @@ func (r *Reconciler) steps() []step {
 		r.addSizes,
 		r.nameWanted,
 		r.applyAndObserve,
+		r.dropSources,
 		r.applySources,
 		r.prune,
 	}
@@ -125,9 +127,9 @@ func (r *Reconciler) planComponents(ctx context.Context, s *scope) error {
 	return err
 }
 
-// applyAndObserve applies the components also when instance types, preferences or boot sources failed, and reads how far the components are even when one could not be applied: the status is to tell both.
+// applyAndObserve applies the components also when instance types or preferences failed, and reads how far the components are even when one could not be applied: the status is to tell both.
 func (r *Reconciler) applyAndObserve(ctx context.Context, s *scope) error {
-	return errors.Join(s.unsized, s.unplanned, r.applyComponents(ctx, s), r.observe(ctx, s))
+	return errors.Join(s.unsized, r.applyComponents(ctx, s), r.observe(ctx, s))
 }
 
 // verdictOn turns what a pass came to into what the queue does next.

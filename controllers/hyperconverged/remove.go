@@ -67,7 +67,7 @@ func (r *Reconciler) remove(ctx context.Context, s *scope) error {
 	}
 	r.applied.forget()
 	r.pruned = ""
-	if err := r.pruneExcept(ctx, func(client.Object) bool { return false }); err != nil {
+	if err := r.pruneExcept(ctx, prunable, func(client.Object) bool { return false }); err != nil {
 		return err
 	}
 	controllerutil.RemoveFinalizer(s.hco, Finalizer)

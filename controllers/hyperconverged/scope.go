@@ -38,6 +38,7 @@ type scope struct {
 	homeless   []string                             // planSources: namespaces of boot images that are missing
 	undeployed map[string]verdict                   // planSources, applySources: why boot sources have no DataImportCron, by name
 	unplanned  error                                // planSources: why boot sources could not be planned
+	unsourced  error                                // applySources: why some have no DataImportCron
 	sourced    bool                                 // applySources: it is known which names are taken
 	later      bool                                 // applySources: some could not be admitted, and are tried again
 
@@ -47,5 +48,5 @@ type scope struct {
 	workloads []workload // observe
 	removed   bool       // remove: nothing is left
 
-	err error // Reconcile: what went wrong, nil when every step was done
+	err error // Reconcile: what went wrong, nil when every step was done; of boot sources their own fields tell
 }

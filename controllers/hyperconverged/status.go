@@ -2,6 +2,7 @@ package hyperconverged
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/hashicorp/go-multierror"
@@ -70,6 +71,9 @@ func (r *Reconciler) tell(ctx context.Context, object client.Object, status any)
 // types or preferences from being installed.
 const conditionTaken = "CommonInstancetypesIncomplete"
 
+// conditionUnsourced is on it while boot sources could not be made. Nothing else waits for them.
+const conditionUnsourced = "BootSourcesIncomplete"
+
 // hyperConvergedStatus returns the status that answers the present spec.
 func hyperConvergedStatus(s *scope, sum summary, version string, now metav1.Time) hcov1.HyperConvergedStatus {
 	status := *s.hco.Status.DeepCopy()
@@ -95,6 +99,12 @@ func hyperConvergedStatus(s *scope, sum summary, version string, now metav1.Time
 		set(conditionTaken, verdict{true, ReasonTaken, takenMessage(s.taken)})
 	case s.sized:
 		meta.RemoveStatusCondition(&status.Conditions, conditionTaken)
+	}
+	switch problem := errors.Join(s.unplanned, s.unsourced); {
+	case problem != nil:
+		set(conditionUnsourced, verdict{true, ReasonFailed, problem.Error()})
+	case s.sourced:
+		meta.RemoveStatusCondition(&status.Conditions, conditionUnsourced)
 	}
 	status.DataImportSchedule = importSchedule(s.hco.UID)
 	status.DataImportCronTemplates = sourcesStatus(s, status.DataImportCronTemplates, now)

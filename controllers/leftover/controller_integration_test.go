@@ -33,10 +33,7 @@ const bound = 3 * time.Minute
 // TestSweep runs the controller against a real API server; the test plays Tekton and the tasks.
 func TestSweep(t *testing.T) {
 	config := apiserver.Start(t, "../hyperconverged/components/crds", "testdata")
-	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme.New()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := apiserver.Player(t, config)
 	mgr, err := ctrl.NewManager(config, ctrl.Options{Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"}})
 	if err != nil {
 		t.Fatal(err)

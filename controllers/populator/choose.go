@@ -3,7 +3,6 @@ package populator
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -88,8 +87,8 @@ func (r *Reconciler) checkStorage(ctx context.Context, s *scope, waits bool) err
 	return err
 }
 
-// user names a pod that has, or had, the claim mounted, past the cache; but not what fills it. A pod without a node does
-// not count, nor one that has ended where what it wrote does not matter: where an image will be sent.
+// user names a pod that has, or had, the claim mounted, past the cache; but not what fills it. A pod without a node has
+// written nothing.
 func (r *Reconciler) user(ctx context.Context, s *scope) (string, error) {
 	var pods corev1.PodList
 	if err := r.live.List(ctx, &pods, client.InNamespace(s.claim.Namespace)); err != nil {
@@ -97,23 +96,14 @@ func (r *Reconciler) user(ctx context.Context, s *scope) (string, error) {
 	}
 	for n := range pods.Items {
 		pod := &pods.Items[n]
-		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-		if pod.Spec.NodeName == "" || ended && s.kind == population.Target || s.prime != nil && metav1.IsControlledBy(pod, s.prime) {
+		if pod.Spec.NodeName == "" || s.prime != nil && metav1.IsControlledBy(pod, s.prime) {
 			continue
 		}
-		if uses(pod, s.claim) {
+		if population.Uses(pod, s.claim) {
 			return pod.Name, nil
 		}
 	}
 	return "", nil
-}
-
-// uses reports whether pod mounts claim.
-func uses(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) bool {
-	return slices.ContainsFunc(pod.Spec.Volumes, func(volume corev1.Volume) bool {
-		source := volume.PersistentVolumeClaim
-		return source != nil && source.ClaimName == claim.Name || volume.Ephemeral != nil && metav1.IsControlledBy(claim, pod)
-	})
 }
 
 // reconsider lets it be decided anew about a claim that was to be filled in place, and whose storage is a CSI

@@ -76,8 +76,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	} else if err != nil {
 		return ctrl.Result{}, fmt.Errorf("reading claim %s: %w", req.NamespacedName, err)
 	}
-	if population.Source(claim) == "" {
-		return ctrl.Result{}, r.withdraw(ctx, claim)
+	if population.Source(claim) == "" || population.Withdrawn(claim) {
+		return r.withdraw(ctx, claim)
 	}
 	if another, err := r.ofDataVolume(ctx, claim); err != nil || another {
 		return ctrl.Result{}, err

@@ -61,6 +61,7 @@ func TestClaimsAreFilled(t *testing.T) {
 		"a target of an upload is filled in place":          targetIsFilled,
 		"a target of an upload waits for its consumer":      targetWaitsForConsumer,
 		"a target of an upload waits until nobody uses it":  targetInUse,
+		"no image is written below its target's consumer":   targetOfConsumer,
 		"a target of an upload is one no longer":            targetIsWithdrawn,
 		"what is no target of an upload is left alone":      targetsThatAreNone,
 	} {

@@ -37,6 +37,8 @@ const (
 	phaseSucceeded = "Succeeded"
 	phaseFailed    = "Failed"
 	progressDone   = "100.0%"
+	// progressUnknown is that of an upload of which nothing has come.
+	progressUnknown = "N/A"
 )
 
 // Reasons of events and of what a claim waits for, in the field's words where it has some.
@@ -53,7 +55,7 @@ const (
 	reasonUnsupported = "NotSupported"
 	reasonExists      = "ErrResourceExists"
 	reasonOverlooked  = "NotPopulated"
-	reasonInUse       = "UploadTargetInUse"
+	reasonWithdrawn   = "UploadWithdrawn"
 	reasonError       = "Error"
 	reasonCompleted   = "Completed"
 )

@@ -72,7 +72,7 @@ func (k *killer) client() client.Client {
 // TestAKilledControllerIsTakenUp kills the controller before and after each of its writes, and lets
 // another go on: each time the claim ends whole, with the one volume that there is.
 func TestAKilledControllerIsTakenUp(t *testing.T) {
-	config := apiserver.Start(t, "../hyperconverged/components/crds")
+	config := apiserver.Start(t, apiserver.Only(t, "../hyperconverged/components/crds", "cdi.kubevirt.io", "snapshot.storage.k8s.io")...)
 	direct, err := client.NewWithWatch(config, client.Options{Scheme: scheme.New()})
 	must(t, err)
 	must(t, direct.Create(t.Context(), &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "csi.example.com"}}))

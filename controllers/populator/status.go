@@ -77,7 +77,7 @@ func running(s *scope, n map[string]string) {
 		if c.Type == cdiv1.DataVolumeRunning {
 			n[annotationRunning] = strconv.FormatBool(c.Status == corev1.ConditionTrue)
 			n[annotationRunningReason] = c.Reason
-			if !s.inPlace {
+			if !s.inPlace || c.Reason == datavolume.ReasonInUse {
 				n[datavolume.AnnotationFailure] = c.Message
 			}
 		}
@@ -215,6 +215,10 @@ func (r *Reconciler) tell(s *scope, now map[string]string) {
 		}
 		if changed(annotationRunningReason) || changed(datavolume.AnnotationFailure) {
 			emit(kind, s.waiting.reason, "%s", s.waiting.message)
+		}
+	case now[annotationRunningReason] == datavolume.ReasonInUse:
+		if changed(annotationRunningReason) || changed(datavolume.AnnotationFailure) {
+			emit(corev1.EventTypeWarning, datavolume.ReasonInUse, "%s", now[datavolume.AnnotationFailure])
 		}
 	case s.whole && changed(population.AnnotationProgress):
 		emit(corev1.EventTypeNormal, words.done, words.doneText, s.claim.Name)

@@ -3,6 +3,8 @@
 package populator_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -98,13 +100,20 @@ func targetWaitsForConsumer(t *testing.T, w *world) {
 	})
 }
 
-// An image is not written below whoever has the claim mounted.
-func targetInUse(t *testing.T, w *world) {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "writer", Namespace: w.namespace}, Spec: corev1.PodSpec{
-		NodeName: "node-1", Containers: []corev1.Container{{Name: "writer", Image: "registry.local/writer"}},
+// user makes a pod that uses claim disk.
+func (w *world) user(name, node string, notes map[string]string) *corev1.Pod {
+	w.t.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: w.namespace, Annotations: notes}, Spec: corev1.PodSpec{
+		NodeName: node, Containers: []corev1.Container{{Name: "writer", Image: "registry.local/writer"}},
 		Volumes: []corev1.Volume{{Name: "disk", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "disk"}}}},
 	}}
-	w.must(w.Create(t.Context(), pod))
+	w.must(w.Create(w.t.Context(), pod))
+	return pod
+}
+
+// An image is not written below whoever has the claim mounted.
+func targetInUse(t *testing.T, w *world) {
+	pod := w.user("writer", "node-1", nil)
 	claim := w.target("fast", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "mine" })
 	w.event(claim, "UploadTargetInUse")
 	if found := w.claim("disk"); !population.Awaited(found) || population.Refused(found) {
@@ -113,9 +122,37 @@ func targetInUse(t *testing.T, w *world) {
 	if w.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: population.PrimeName(claim)}, &cdiv1.DataVolume{}) == nil {
 		t.Error("it is to be filled although it is used")
 	}
+	next := w.user("next", "", nil) // which has no node yet
 	pod.Status.Phase = corev1.PodSucceeded
 	w.must(w.Status().Update(t.Context(), pod))
+	w.until("the next pod is waited for", func() bool {
+		return strings.HasPrefix(w.claim("disk").Annotations[annotationMessage], "pod "+w.namespace+"/next using")
+	})
+	next.Status.Phase = corev1.PodSucceeded
+	w.must(w.Status().Update(t.Context(), next))
 	w.prime(claim)
+	w.note("disk", annotationMessage, "")
+}
+
+// The pod that gets the claim bound may have it mounted, too; one that is only there for that does not matter.
+func targetOfConsumer(t *testing.T, w *world) {
+	claim := w.target("local", nil)
+	dv := w.prime(claim)
+	w.user("provisioner", "node-1", map[string]string{names.AnnotationTemp: "true"})
+	pod := w.user("consumer", "", nil)
+	w.must(w.Patch(t.Context(), claim, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"node-1"}}}`, annotationNode))))
+	w.event(claim, "UploadTargetInUse")
+	found := w.note("disk", annotationReason, "UploadTargetInUse")
+	if !strings.HasPrefix(found.Annotations[annotationMessage], "pod "+w.namespace+"/consumer using") || found.Annotations[upload.AnnotationReady] == "true" {
+		t.Errorf("the claim says %v", found.Annotations)
+	}
+	server := client.ObjectKey{Namespace: w.namespace, Name: upload.ServerName(dv.Name)}
+	if w.Get(t.Context(), server, &corev1.Pod{}) == nil {
+		t.Error("there is an upload server although the claim is used")
+	}
+	pod.Status.Phase = corev1.PodSucceeded
+	w.must(w.Status().Update(t.Context(), pod))
+	w.until("there is an upload server", func() bool { return w.Get(t.Context(), server, &corev1.Pod{}) == nil })
 	w.note("disk", annotationMessage, "")
 }
 
@@ -123,11 +160,30 @@ func targetIsWithdrawn(t *testing.T, w *world) {
 	claim := w.target("fast", nil)
 	dv := w.prime(claim)
 	w.bind("disk", nil)
-	w.serve(dv)
-	w.must(w.Patch(t.Context(), claim, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"cdi.kubevirt.io/storage.upload.target":null}}}`))))
+	pod := w.serve(dv)
+	w.note("disk", annotationReason, "Pod is running")
+	w.must(w.Patch(t.Context(), claim, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil,
+		`{"metadata":{"annotations":{"cdi.kubevirt.io/storage.upload.target":null,%q:"12.00%%",%q:"slipway1:00"}}}`, population.AnnotationProgress, names.AnnotationDigest))))
 	w.gone(dv)
-	if found := w.claim("disk"); population.Awaited(found) || len(found.OwnerReferences) > 0 || found.Annotations[annotationPhase] == "Succeeded" {
+	found := w.note("disk", upload.AnnotationReady, "")
+	if !population.Awaited(found) {
+		t.Errorf("others may use the claim while its server writes: %v", found.Annotations)
+	}
+	w.event(claim, "UploadWithdrawn")
+	w.must(w.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
+	w.until("others may use the claim", func() bool { return !population.Awaited(w.claim("disk")) })
+	found = w.claim("disk")
+	for _, name := range []string{annotationPhase, names.AnnotationDigest, population.AnnotationProgress, population.AnnotationFilledBy, population.AnnotationUse, annotationReason} {
+		if value, left := found.Annotations[name]; left {
+			t.Errorf("the claim still says %s=%s", name, value)
+		}
+	}
+	if len(found.OwnerReferences) > 0 {
 		t.Errorf("the claim is %+v", found.ObjectMeta)
+	}
+	w.must(w.Patch(t.Context(), found, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"cdi.kubevirt.io/storage.upload.target":""}}}`))))
+	if again := w.prime(claim); again.UID == dv.UID {
+		t.Error("the DataVolume is the one from before")
 	}
 }
 

@@ -32,11 +32,8 @@ import (
 
 func start(t *testing.T) client.Client {
 	t.Helper()
-	config := apiserver.Start(t, "../hyperconverged/components/crds")
-	c, err := client.New(config, client.Options{Scheme: scheme.New()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := apiserver.Start(t, apiserver.Only(t, "../hyperconverged/components/crds", "cdi.kubevirt.io", "snapshot.storage.k8s.io")...)
+	c := apiserver.Player(t, config)
 	// Before the controllers: the authority of upload servers is in there.
 	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "slipway"}}); err != nil {
 		t.Fatal(err)

@@ -36,12 +36,9 @@ const bound = time.Minute
 
 // TestSweeper runs the controller against a real API server; the tests play the runs.
 func TestSweeper(t *testing.T) {
-	config := apiserver.Start(t, "../hyperconverged/components/crds")
+	config := apiserver.Start(t, apiserver.Only(t, "../hyperconverged/components/crds", "cdi.kubevirt.io", "snapshot.storage.k8s.io")...)
 	start(t, config)
-	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme.New()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := apiserver.Player(t, config)
 	for name, test := range map[string]func(*testing.T, *world){
 		"entries over the limit go, the least recently used first": overTheLimit,
 		"one in use stays until its clone is done":                 inUse,

@@ -35,7 +35,7 @@ type world struct {
 
 func start(t *testing.T) *world {
 	t.Helper()
-	config := apiserver.Start(t, "../hyperconverged/components/crds")
+	config := apiserver.Start(t, apiserver.Only(t, "../hyperconverged/components/crds", "cdi.kubevirt.io", "snapshot.storage.k8s.io")...)
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller: controllerconfig.Controller{SkipNameValidation: new(true)},
@@ -54,8 +54,7 @@ func start(t *testing.T) *world {
 			t.Error(err)
 		}
 	})
-	w.Client, err = client.New(config, client.Options{Scheme: scheme.New()})
-	w.must(err)
+	w.Client = apiserver.Player(t, config)
 	return w
 }
 

@@ -1,6 +1,7 @@
 package storageprofile
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -89,12 +90,13 @@ func has(sets []cdiv1.ClaimPropertySet, access corev1.PersistentVolumeAccessMode
 	return slices.ContainsFunc(sets, func(s cdiv1.ClaimPropertySet) bool { return s.AccessModes[0] == access && *s.VolumeMode == mode })
 }
 
-// snapshotClass is the class for snapshots of such volumes: the one that is asked for when its
-// driver is the provisioner, else the driver's default, else its first by name; nil when there is none.
+// snapshotClass is the class for snapshots of such volumes: the one that is asked for, else the driver's default, else its
+// first by name; nil when there is none, or the one that is asked for is not the provisioner's.
 func snapshotClass(f facts) *string {
 	var ofDriver []snapshotv1.VolumeSnapshotClass
+	asked := ptr.Deref(f.spec.SnapshotClass, "")
 	for _, class := range f.snapshots {
-		if class.Driver == f.class.Provisioner {
+		if class.Driver == f.class.Provisioner && (asked == "" || class.Name == asked) {
 			ofDriver = append(ofDriver, class)
 		}
 	}
@@ -102,22 +104,28 @@ func snapshotClass(f facts) *string {
 		return nil
 	}
 	slices.SortFunc(ofDriver, func(a, b snapshotv1.VolumeSnapshotClass) int {
-		if rank := rankOf(f, &b) - rankOf(f, &a); rank != 0 {
-			return rank
+		if isDefault(&a) != isDefault(&b) {
+			if isDefault(&a) {
+				return -1
+			}
+			return 1
 		}
 		return strings.Compare(a.Name, b.Name)
 	})
 	return new(ofDriver[0].Name)
 }
 
-func rankOf(f facts, class *snapshotv1.VolumeSnapshotClass) int {
-	switch {
-	case f.spec.SnapshotClass != nil && *f.spec.SnapshotClass == class.Name:
-		return 2
-	case class.Annotations[annotationDefaultSnapshot] == "true":
-		return 1
+func isDefault(class *snapshotv1.VolumeSnapshotClass) bool {
+	return class.Annotations[annotationDefaultSnapshot] == "true"
+}
+
+// NoSnapshotClass says why a profile has no class of snapshots, and what to do; it goes into a sentence.
+func NoSnapshotClass(profile *cdiv1.StorageProfile) string {
+	driver := ptr.Deref(profile.Status.Provisioner, "")
+	if asked := ptr.Deref(profile.Spec.SnapshotClass, ""); asked != "" {
+		return fmt.Sprintf("there is no VolumeSnapshotClass %s of driver %s, which spec.snapshotClass of StorageProfile %s names; create or name another one", asked, driver, profile.Name)
 	}
-	return 0
+	return fmt.Sprintf("there is no VolumeSnapshotClass of driver %s; create one", driver)
 }
 
 // cloneStrategy is how such volumes are best cloned. Without a snapshot class it is never by snapshot,

@@ -106,7 +106,8 @@ func TestStatus(t *testing.T) {
 		"of node storage":        {class: storagev1.StorageClass{Provisioner: "kubevirt.io.hostpath-provisioner"}, want: "ReadWriteOnce Filesystem,ReadWriteOnce Block csi-clone - True"},
 		"with snapshots":         {class: storagev1.StorageClass{Provisioner: "rbd.csi.ceph.com"}, snapshots: snapshots, want: "ReadWriteMany Block,ReadWriteOnce Block,ReadWriteOnce Filesystem snapshot b True"},
 		"with a snapshot class":  {class: storagev1.StorageClass{Provisioner: "rbd.csi.ceph.com"}, spec: cdiv1.StorageProfileSpec{SnapshotClass: new("a")}, snapshots: snapshots, want: "ReadWriteMany Block,ReadWriteOnce Block,ReadWriteOnce Filesystem snapshot a True"},
-		"with another's class":   {class: storagev1.StorageClass{Provisioner: "rbd.csi.ceph.com"}, spec: cdiv1.StorageProfileSpec{SnapshotClass: new("c")}, snapshots: snapshots, want: "ReadWriteMany Block,ReadWriteOnce Block,ReadWriteOnce Filesystem snapshot b True"},
+		"with another's class":   {class: storagev1.StorageClass{Provisioner: "rbd.csi.ceph.com"}, spec: cdiv1.StorageProfileSpec{SnapshotClass: new("c")}, snapshots: snapshots, want: "ReadWriteMany Block,ReadWriteOnce Block,ReadWriteOnce Filesystem copy - True"},
+		"with a missing class":   {class: storagev1.StorageClass{Provisioner: "rbd.csi.ceph.com"}, spec: cdiv1.StorageProfileSpec{SnapshotClass: new("d"), CloneStrategy: new(cdiv1.CloneStrategySnapshot)}, snapshots: snapshots, want: "ReadWriteMany Block,ReadWriteOnce Block,ReadWriteOnce Filesystem snapshot - True"},
 		"without snapshots":      {class: storagev1.StorageClass{Provisioner: "rbd.csi.ceph.com"}, want: "ReadWriteMany Block,ReadWriteOnce Block,ReadWriteOnce Filesystem copy - True"},
 		"of nobody":              {class: storagev1.StorageClass{Provisioner: "example.com"}, want: " copy - False"},
 		"of nobody, set by hand": {class: storagev1.StorageClass{Provisioner: "example.com"}, spec: cdiv1.StorageProfileSpec{ClaimPropertySets: own, CloneStrategy: new(cdiv1.CloneStrategyCsiClone)}, want: "ReadWriteMany Filesystem csi-clone - False"},
@@ -159,5 +160,16 @@ func TestSourceFormat(t *testing.T) {
 		if got := *status.DataImportCronSourceFormat; got != c.want {
 			t.Errorf("%s: got %s, want %s", name, got, c.want)
 		}
+	}
+}
+
+func TestNoSnapshotClass(t *testing.T) {
+	profile := &cdiv1.StorageProfile{ObjectMeta: metav1.ObjectMeta{Name: "fast"}, Status: cdiv1.StorageProfileStatus{Provisioner: new("example.com")}}
+	if got := NoSnapshotClass(profile); !strings.Contains(got, "VolumeSnapshotClass of driver example.com; create one") {
+		t.Errorf("got %q", got)
+	}
+	profile.Spec.SnapshotClass = new("typo")
+	if got := NoSnapshotClass(profile); !strings.Contains(got, "VolumeSnapshotClass typo of driver example.com") || !strings.Contains(got, "StorageProfile fast") {
+		t.Errorf("got %q", got)
 	}
 }

@@ -33,6 +33,7 @@ import (
 	"github.com/slipway-vm/slipway/controllers/volumesnapshot"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/scheme"
+	"github.com/slipway-vm/slipway/tests/fixture/apiserver"
 	"github.com/slipway-vm/slipway/tests/fixture/need"
 )
 
@@ -342,8 +343,7 @@ func start(t *testing.T) cluster {
 	t.Cleanup(func() { check(t, server.Stop()) })
 	logger := testr.New(t)
 	c := cluster{served: &atomic.Int32{}, broken: &atomic.Bool{}}
-	c.Client, err = client.New(config, client.Options{Scheme: server.Scheme})
-	check(t, err)
+	c.Client = apiserver.Player(t, config)
 	manager, err := ctrl.NewManager(asComponent(t, server, c.Client, "virt-controller"), ctrl.Options{Scheme: server.Scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Logger: logger})
 	check(t, err)
 	check(t, volumesnapshot.SetupWithManager(manager, volumesnapshot.Options{

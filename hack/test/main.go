@@ -30,13 +30,14 @@ var stages = slices.Concat(
 		{name: "unit", target: []string{"unit", "UNIT=rest"}, behind: true}, // integration runs the tests of its packages
 		{name: "images", needs: []string{"cluster-up"}},
 	},
-	suites, // the longest, so begun as soon as they can be
-	alone,
+	long, // so begun as soon as they can be
+	[]stage{{name: "integration", target: []string{"integration", "PART=api"}, needs: []string{"cluster-up"}, after: []string{"images"}}},
+	short,
+	alone, // they leave the processors idle: what is left of integration ends beside them
 	[]stage{
 		suite("faults", slices.Concat(suites, alone)...).only("faults", "!still"),
 		suite("restart", slices.Concat(suites, alone, []stage{suite("faults")})...),
-		// Begun when the suites leave it a lane: so it ends beside those of alone, which leave the processors idle.
-		{name: "integration", needs: []string{"cluster-up"}, after: []string{"images"}},
+		{name: "devices", target: []string{"integration", "PART=node"}, needs: []string{"cluster-up"}, after: []string{"images"}},
 		{name: "lint", behind: true},
 	},
 )
@@ -44,11 +45,15 @@ var stages = slices.Concat(
 // suites are the end-to-end suites that bear each other on one cluster, the long ones first. The
 // longest comes in two parts, of which the second has the specs of a label; of suite faults it is
 // the part that stops nothing but its own VM's processes.
-var suites = []stage{
-	suite("pipelines").only("pipelines", "!"+apart), suite("pipelines").only("publishing", apart),
-	suite("tasks"), suite("lifecycle"), suite("storage").only("storage", "!alone"),
-	suite("faults").only("still", "still"), suite("gitops"), suite("verbs").only("verbs", "!alone"), suite("admission"), suite("network"),
-}
+var (
+	suites = slices.Concat(long, short)
+	long   = []stage{
+		suite("pipelines").only("pipelines", "!"+apart), suite("pipelines").only("publishing", apart),
+		suite("tasks"), suite("lifecycle"), suite("storage").only("storage", "!alone"),
+		suite("faults").only("still", "still"), suite("gitops"), suite("verbs").only("verbs", "!alone"),
+	}
+	short = []stage{suite("admission"), suite("network")}
+)
 
 // alone are the specs that restart what the other suites use: those of suite verbs, then of storage.
 var (

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -19,12 +20,16 @@ import (
 // file as a disk; a later attempt begins anew over it.
 const PartialSuffix = ".partial"
 
+// devices is where the operating system has its devices, which may be named by links there.
+const devices = "/dev/"
+
 // sector is the unit of a disk's size.
 const sector = 512
 
 // Options say where a disk goes and how large it must be.
 type Options struct {
-	// Path is a block device, or the disk's file (which need not exist, its directory must).
+	// Path is a block device, or the disk's file (which need not exist, its directory must). A link to a device is one
+	// below /dev alone.
 	Path string
 	// Size is the size asked for in bytes; 0 is that of the image, or of the whole device.
 	Size int64
@@ -48,7 +53,11 @@ type Disk struct {
 // Open looks at the volume and writes nothing.
 func Open(options Options) (*Disk, error) {
 	d := &Disk{path: options.Path, options: options}
-	info, err := os.Stat(options.Path)
+	look := os.Lstat // what somebody has put on the volume leads nowhere
+	if strings.HasPrefix(filepath.Clean(options.Path), devices) {
+		look = os.Stat
+	}
+	info, err := look(options.Path)
 	switch {
 	case err == nil && info.Mode()&os.ModeDevice != 0:
 		d.block = true

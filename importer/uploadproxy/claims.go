@@ -58,7 +58,7 @@ func (c *Cluster) read(ctx context.Context, wanted upload.Target) (*corev1.Persi
 // populated says whether a populator has the claim filled by an upload.
 func populated(claim *corev1.PersistentVolumeClaim) bool {
 	source := population.Source(claim)
-	return source == cdiv1.VolumeUploadSourceRef || source == population.Target
+	return source == cdiv1.VolumeUploadSourceRef || source == population.Target && !population.Withdrawn(claim)
 }
 
 func filled(claim *corev1.PersistentVolumeClaim) bool {

@@ -16,6 +16,8 @@ var (
 	errNobody = errors.New("nobody came again in time")
 	// errAnew ends an upload whose sender wants to begin anew.
 	errAnew = errors.New("another attempt begins anew")
+	// errLeaving ends an upload whose server goes.
+	errLeaving = errors.New("the upload server goes")
 )
 
 // kept is an upload that outlives its connections: what one of them did not bring, the next one does. It is
@@ -104,7 +106,7 @@ func (k *kept) notify() {
 }
 
 // pause takes the place from whoever sends, and returns how many bytes have come: none comes from him any more. One who has
-// brought the last of them keeps it.
+// brought the last of them keeps it, and so does, until his read is over, one who is still being read when ctx ends.
 func (k *kept) pause(ctx context.Context) (came int64, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -113,7 +115,7 @@ func (k *kept) pause(ctx context.Context) (came int64, err error) {
 		k.from = nil
 		from.cut()
 	}
-	for k.reading {
+	for k.reading && err == nil {
 		changed := k.changed
 		k.mu.Unlock()
 		select {
@@ -122,19 +124,16 @@ func (k *kept) pause(ctx context.Context) (came int64, err error) {
 			err = ctx.Err()
 		}
 		k.mu.Lock()
-		if err != nil {
-			return 0, err //nolint:wrapcheck // the request is over
-		}
 	}
 	switch {
-	case from == nil:
-	case k.came < k.size:
-		close(gone)
-	case k.from == nil: // the last of it came meanwhile, by him
+	case from == nil, k.from == from:
+	case k.from == nil && (k.reading || k.came == k.size): // his read is not over, or the last of it came by him meanwhile
 		k.from = from
 		k.notify()
+	default:
+		close(gone)
 	}
-	return k.came, nil
+	return k.came, err //nolint:wrapcheck // the request is over
 }
 
 // attach lets from go on after offset bytes, when so many have come and nobody else sends; gone is closed when he has no
@@ -164,6 +163,19 @@ func (k *kept) dismiss() bool {
 	}
 	k.endBy(errDismissed)
 	return true
+}
+
+// cut ends the upload at once, unless all of it has come.
+func (k *kept) cut() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.came == k.size {
+		return
+	}
+	if k.from != nil {
+		k.from.cut()
+	}
+	k.endBy(errLeaving)
 }
 
 // end ends the upload, because of cause.

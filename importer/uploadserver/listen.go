@@ -19,7 +19,14 @@ import (
 // farewell is for how long the sender is given to read that its image is whole.
 const farewell = 10 * time.Second
 
-// serve takes images at the options' address until one is whole, or ctx ends.
+// leaveWithin is for how long what was written of an image that will not be whole may be taken away; the pod is killed
+// five seconds after it was told to go. hasty is what its sender then has to hear of one that was finished.
+const (
+	leaveWithin = 4 * time.Second
+	hasty       = 500 * time.Millisecond
+)
+
+// serve takes images at the options' address until one is whole, or ctx ends; what is not whole by then is taken away.
 func serve(ctx context.Context, server *Server, options Options) (transfer.Result, error) {
 	config, err := tlsConfig(options.CertDir)
 	if err != nil {
@@ -29,7 +36,7 @@ func serve(ctx context.Context, server *Server, options Options) (transfer.Resul
 	if err != nil {
 		return transfer.Result{}, fmt.Errorf("starting the upload server: %w", err)
 	}
-	requests, cancel := context.WithCancel(ctx)
+	requests, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	web := &http.Server{
 		Handler: server, TLSConfig: config, ReadHeaderTimeout: 30 * time.Second, IdleTimeout: time.Minute,
@@ -43,21 +50,27 @@ func serve(ctx context.Context, server *Server, options Options) (transfer.Resul
 	case err := <-ended:
 		return transfer.Result{}, fmt.Errorf("serving uploads: %w", err)
 	case <-ctx.Done():
+		server.leave()
 		select {
 		case result := <-server.Finished():
-			return result, nil
+			return result, shut(ctx, web, hasty)
 		default:
 		}
-		_ = web.Close() // what was not whole is lost with the connection
+		_ = web.Close()
 		return transfer.Result{}, fmt.Errorf("serving uploads: %w", ctx.Err())
 	case result := <-server.Finished():
-		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
-		defer cancel()
-		if err := web.Shutdown(grace); err != nil && !errors.Is(err, context.DeadlineExceeded) {
-			return result, fmt.Errorf("ending the upload server: %w", err)
-		}
-		return result, nil
+		return result, shut(ctx, web, farewell)
 	}
+}
+
+// shut ends web once its requests are answered, or grace is over.
+func shut(ctx context.Context, web *http.Server, grace time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	if err := web.Shutdown(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("ending the upload server: %w", err)
+	}
+	return nil
 }
 
 // tlsConfig reads dir. A client may show no certificate, for health checks have none; one that is

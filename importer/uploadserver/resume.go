@@ -132,7 +132,7 @@ func (s *Server) join(ctx context.Context, p part, from *sender) (*kept, <-chan 
 	s.mu.Lock()
 	s.kept = k
 	s.mu.Unlock()
-	go s.run(context.WithoutCancel(ctx), k)
+	go s.run(ctx, k)
 	return k, gone, nil
 }
 
@@ -155,8 +155,10 @@ func goOn(ctx context.Context, k *kept, p part, from *sender) (*kept, <-chan str
 	return k, gone, nil
 }
 
-// run writes what k brings onto the claim.
+// run writes what k brings onto the claim, whatever becomes of who began it.
 func (s *Server) run(ctx context.Context, k *kept) {
+	ctx, cancel := s.outliving(ctx)
+	defer cancel()
 	options := s.Import
 	options.Stream = &importer.Stream{Reader: k, Size: k.size}
 	result, err := importer.Run(ctx, options, s.Progress)
@@ -167,9 +169,6 @@ func (s *Server) run(ctx context.Context, k *kept) {
 		err = fmt.Errorf("receiving an image: %w", err)
 		log.FromContext(ctx).Error(err, "upload failed", "reason", transfer.ReasonOf(err))
 	}
-	s.end(err == nil)
+	s.end(result, err)
 	k.finish(err)
-	if err == nil {
-		s.finished <- result
-	}
 }

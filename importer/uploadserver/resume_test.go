@@ -1,8 +1,12 @@
 package uploadserver
 
 import (
+	"bufio"
 	"bytes"
+	"context"
+	"crypto/tls"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -33,7 +37,9 @@ func (s *Server) bring(id string, offset, length int, body io.Reader) *httptest.
 // came asks how much of the upload called id there is, -1 when there is none.
 func (s *Server) came(t *testing.T, id string) int {
 	t.Helper()
-	request := httptest.NewRequest(http.MethodHead, "/v1beta1/upload", nil)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	request := httptest.NewRequestWithContext(ctx, http.MethodHead, "/v1beta1/upload", nil)
 	request.TLS = trusted()
 	request.Header.Set(upload.HeaderUpload, id)
 	recorder := httptest.NewRecorder()
@@ -109,20 +115,56 @@ func TestAnUploadGoesOnWhereItStopped(t *testing.T) {
 	}
 }
 
+// open sends the beginning of an upload of size bytes by a connection that then stays open and silent. Without an id the
+// upload cannot be resumed.
+func (s *Server) open(t *testing.T, id string, size int, beginning []byte) net.Conn {
+	t.Helper()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.TLS = trusted()
+		s.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	request := httptest.NewRequest(http.MethodPost, server.URL+"/v1beta1/upload", io.LimitReader(bytes.NewReader(beginning), int64(len(beginning))))
+	request.ContentLength = int64(size)
+	if id != "" {
+		request.Header.Set(upload.HeaderUpload, id)
+	}
+	transport, ok := server.Client().Transport.(*http.Transport)
+	if !ok {
+		t.Fatalf("the server's client is %+v", server.Client())
+	}
+	conn, err := (&tls.Dialer{Config: transport.TLSClientConfig}).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() }) // it may be closed already
+	if err := request.Write(conn); err == nil || !strings.Contains(err.Error(), "ContentLength") {
+		t.Fatalf("the beginning is sent: %v", err)
+	}
+	for deadline := time.Now().Add(time.Minute); s.Progress.Now().Done == 0; <-time.After(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("nothing comes")
+		}
+	}
+	return conn
+}
+
 // A connection that is thought to be alive ends with the question how much has come.
 func TestAnEarlierConnectionEnds(t *testing.T) {
 	s, disk := newServer(t)
 	data := image()
-	from, to := io.Pipe()
-	first := make(chan *httptest.ResponseRecorder, 1)
-	go func() { first <- s.bring(ramp, 0, len(data), from) }()
-	if _, err := to.Write(data[:1<<20]); err != nil {
+	conn := s.open(t, ramp, len(data), data[:1<<20])
+	n := s.came(t, ramp)
+	if n <= 0 || n > 1<<20 {
+		t.Errorf("%d bytes have come", n)
+	}
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
 		t.Fatal(err)
 	}
-	to.CloseWithError(io.ErrClosedPipe)
-	n := s.came(t, ramp)
-	if answer := <-first; answer.Code != http.StatusInternalServerError {
-		t.Errorf("%d %s", answer.Code, answer.Body)
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusInternalServerError {
+		t.Errorf("the earlier connection: %s", answer.Status)
 	}
 	if answer := s.bring(ramp, n, len(data)-n, bytes.NewReader(data[n:])); answer.Code != http.StatusOK {
 		t.Fatalf("%d %s", answer.Code, answer.Body)
@@ -132,13 +174,51 @@ func TestAnEarlierConnectionEnds(t *testing.T) {
 	}
 }
 
-// The last bytes may come while somebody asks; then nothing is left to send.
+// A server that goes takes away what was written of an image that is not whole, before it has gone.
+func TestAServerThatGoesLeavesNothing(t *testing.T) {
+	data := image()
+	for name, begin := range map[string]func(t *testing.T, s *Server){
+		"of what comes":                    func(t *testing.T, s *Server) { s.open(t, "", len(data), data[:1<<20]) },
+		"of what comes and can be resumed": func(t *testing.T, s *Server) { s.open(t, ramp, len(data), data[:1<<20]) },
+		"of what is kept":                  func(_ *testing.T, s *Server) { s.bring(ramp, 0, len(data), broken(data[:1<<20])) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, disk := newServer(t)
+			begin(t, s)
+			for deadline := time.Now().Add(time.Minute); ; <-time.After(10 * time.Millisecond) {
+				if there, err := os.ReadDir(filepath.Dir(disk)); err != nil || time.Now().After(deadline) {
+					t.Fatalf("nothing is written: %v", err)
+				} else if len(there) > 0 {
+					break
+				}
+			}
+			s.leave()
+			if left, err := os.ReadDir(filepath.Dir(disk)); err != nil || len(left) > 0 {
+				t.Errorf("left over: %v, %v", left, err)
+			}
+			if answer := s.bring("another-upload", 0, len(data), bytes.NewReader(data)); answer.Code != http.StatusServiceUnavailable || !strings.Contains(answer.Body.String(), "goes") {
+				t.Errorf("another one: %d %s", answer.Code, answer.Body)
+			}
+		})
+	}
+}
+
+// The last bytes may come while somebody asks, or after he has lost patience; then nothing is left to send.
 func TestTheLastBytesComeWhileSomebodyAsks(t *testing.T) {
+	for name, patient := range map[string]bool{"who waits": true, "who goes": false} {
+		t.Run(name, func(t *testing.T) { comesWhileAsked(t, patient) })
+	}
+}
+
+func comesWhileAsked(t *testing.T, patient bool) {
+	t.Helper()
 	k := newKept(ramp, 4, time.Minute)
 	from, to := io.Pipe()
 	if _, _, ok := k.attach(&sender{body: from, control: http.NewResponseController(httptest.NewRecorder())}, 0); !ok {
 		t.Fatal("nobody may send")
 	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	read := make(chan string, 1)
 	go func() {
 		data, err := io.ReadAll(k)
@@ -160,18 +240,29 @@ func TestTheLastBytesComeWhileSomebodyAsks(t *testing.T) {
 	settled(func() bool { return k.came == 2 && k.reading })
 	asked := make(chan int64, 1)
 	go func() {
-		came, _ := k.pause(t.Context())
+		came, _ := k.pause(ctx)
 		asked <- came
 	}()
 	settled(func() bool { return k.from == nil })
+	want := int64(4)
+	if !patient {
+		cancel()
+		settled(func() bool { return k.from != nil })
+		want = 2
+	}
 	if _, err := to.Write([]byte("mp")); err != nil {
 		t.Fatal(err)
 	}
-	if came := <-asked; came != 4 {
-		t.Errorf("%d bytes have come", came)
+	if came := <-asked; came != want {
+		t.Errorf("%d bytes have come, want %d", came, want)
 	}
-	if got := <-read; got != "ramp" {
-		t.Errorf("%q was read", got)
+	select {
+	case got := <-read:
+		if got != "ramp" {
+			t.Errorf("%q was read", got)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("it is waited for who has sent all")
 	}
 }
 

@@ -69,10 +69,13 @@ func (s *sender) came(err error) {
 	}
 }
 
-// cut ends the sender's part at once: another connection of his takes the place of this one.
+// cut ends the sender's part at once: another connection of his takes the place of this one, or the server goes.
 func (s *sender) cut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.ended != nil {
+		return
+	}
 	s.dismissed = true
 	_ = s.control.SetReadDeadline(time.Now())
 }

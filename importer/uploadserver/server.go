@@ -44,9 +44,20 @@ type Server struct {
 
 	mu       sync.Mutex
 	state    state
-	coming   interface{ dismiss() bool } // the image that comes
-	kept     *kept                       // the last upload that may be resumed, while it comes or is whole
-	finished chan transfer.Result        // of one element
+	coming   incoming             // the image that comes
+	kept     *kept                // the last upload that may be resumed, while it comes or is whole
+	leaving  bool                 // no other image is taken
+	over     chan struct{}        // closed when nothing is written of the image that came last; nil before the first
+	abandon  context.CancelFunc   // ends the writing of it
+	finished chan transfer.Result // of one element
+}
+
+// incoming is an image that comes.
+type incoming interface {
+	// dismiss ends it for the sake of another if its sender is silent, and says whether it has.
+	dismiss() bool
+	// cut ends it at once, unless all of it has come.
+	cut()
 }
 
 // New returns a server that writes to where options say, for the client of that name.
@@ -115,7 +126,7 @@ func (s *Server) serveOnce(w http.ResponseWriter, r *http.Request, form, async b
 	if err == nil {
 		err = s.Record(result)
 	}
-	s.end(err == nil)
+	s.end(result, err)
 	switch {
 	case err != nil:
 		log.FromContext(r.Context()).Error(err, "upload failed", "reason", transfer.ReasonOf(err))
@@ -126,7 +137,6 @@ func (s *Server) serveOnce(w http.ResponseWriter, r *http.Request, form, async b
 	case !answered:
 		w.WriteHeader(http.StatusOK)
 	}
-	s.finished <- result
 }
 
 // accept answers that an image has come, before it is written.
@@ -141,10 +151,12 @@ func (s *Server) known(r *http.Request) bool {
 	return r.TLS != nil && len(r.TLS.VerifiedChains) > 0 && r.TLS.PeerCertificates[0].Subject.CommonName == s.Client
 }
 
-func (s *Server) begin(coming interface{ dismiss() bool }) (code int, why string) {
+func (s *Server) begin(coming incoming) (code int, why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
+	case s.leaving:
+		return http.StatusServiceUnavailable, "the upload server goes; try again when the claim has another"
 	case s.state == done:
 		return http.StatusConflict, "the claim is filled already"
 	case s.state == receiving && s.coming.dismiss():
@@ -152,19 +164,61 @@ func (s *Server) begin(coming interface{ dismiss() bool }) (code int, why string
 	case s.state == receiving:
 		return http.StatusServiceUnavailable, "another upload to the claim is under way; wait for its end"
 	}
-	s.state, s.coming, s.kept = receiving, coming, nil
+	s.state, s.coming, s.kept, s.over = receiving, coming, nil, make(chan struct{})
 	return http.StatusOK, ""
 }
 
-func (s *Server) end(whole bool) {
+// end notes how the image that came has ended, of which nothing is written any more.
+func (s *Server) end(result transfer.Result, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if whole {
+	defer close(s.over)
+	if err == nil {
 		s.state = done
+		s.finished <- result
 		return
 	}
 	s.state, s.kept = waiting, nil
 	s.Progress.Reset()
+}
+
+// outliving is ctx for the writing of an image, which goes on without its sender until cancel is called or the server must
+// go.
+func (s *Server) outliving(ctx context.Context) (longer context.Context, cancel context.CancelFunc) {
+	longer, cancel = context.WithCancel(context.WithoutCancel(ctx))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.abandon = cancel
+	return longer, cancel
+}
+
+// leave takes no other image, ends the one that comes, and waits until what was written of it is gone. One that has come
+// gets half of the time to be finished.
+func (s *Server) leave() {
+	s.mu.Lock()
+	s.leaving = true
+	if s.state == receiving {
+		s.coming.cut()
+	}
+	over := s.over
+	s.mu.Unlock()
+	if over == nil {
+		return
+	}
+	select {
+	case <-over:
+		return
+	case <-time.After(leaveWithin / 2):
+	}
+	s.mu.Lock()
+	if s.abandon != nil {
+		s.abandon()
+	}
+	s.mu.Unlock()
+	select {
+	case <-over:
+	case <-time.After(leaveWithin / 2):
+	}
 }
 
 // receive writes what r brings onto the claim. A sender that goes away while his image comes ends
@@ -182,7 +236,9 @@ func (s *Server) receive(r *http.Request, form bool, from *sender) (transfer.Res
 	}
 	options := s.Import
 	options.Stream = &stream
-	result, err := importer.Run(context.WithoutCancel(r.Context()), options, s.Progress)
+	ctx, cancel := s.outliving(r.Context())
+	defer cancel()
+	result, err := importer.Run(ctx, options, s.Progress)
 	if err != nil {
 		return result, fmt.Errorf("receiving an image: %w", err)
 	}

@@ -69,15 +69,26 @@ func Source(claim *corev1.PersistentVolumeClaim) string {
 	return ""
 }
 
-// isTarget reports whether claim asks by its annotation alone for an upload. One of a DataVolume, which sees to
-// it, does not, nor one that is made for another claim, nor one that gets its content from elsewhere.
+// isTarget reports whether claim asks by its annotation alone for an upload, or has done so and may still be written to.
+// One of a DataVolume, which sees to it, does not, nor one that is made for another claim, nor one that gets its content
+// from elsewhere.
 func isTarget(claim *corev1.PersistentVolumeClaim) bool {
-	if _, marked := claim.Annotations[upload.AnnotationTarget]; !marked || claim.Spec.DataSource != nil || claim.Spec.DataSourceRef != nil {
+	begun := claim.Annotations[AnnotationFilledBy] == PrimeName(claim) && claim.Annotations[annotationPhase] != phaseSucceeded
+	if !marked(claim) && !begun || claim.Spec.DataSource != nil || claim.Spec.DataSourceRef != nil {
 		return false
 	}
 	by := metav1.GetControllerOf(claim)
 	return by == nil || by.Kind != "DataVolume" && by.Kind != "PersistentVolumeClaim"
 }
+
+func marked(claim *corev1.PersistentVolumeClaim) bool {
+	_, is := claim.Annotations[upload.AnnotationTarget]
+	return is
+}
+
+// Withdrawn reports whether claim asks for an upload no longer, and is not whole. Its Source is Target until what was to
+// fill it is gone.
+func Withdrawn(claim *corev1.PersistentVolumeClaim) bool { return !marked(claim) && isTarget(claim) }
 
 // PrimeName is the name of the DataVolume that fills claim or its other claim, and of that.
 func PrimeName(claim *corev1.PersistentVolumeClaim) string { return "prime-" + string(claim.UID) }

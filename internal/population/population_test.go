@@ -127,6 +127,12 @@ func TestTargetsOfUploads(t *testing.T) {
 		"it has another source": {func(c *corev1.PersistentVolumeClaim) {
 			c.Spec.DataSourceRef = claim(func(*corev1.PersistentVolumeClaim) {}).Spec.DataSourceRef
 		}, "VolumeImportSource", true, false, true},
+		"it is none any more": {func(c *corev1.PersistentVolumeClaim) { c.Annotations = maps.Clone(chosen) }, population.Target, false, true, true},
+		"it never was one":    {func(c *corev1.PersistentVolumeClaim) { c.Annotations = nil }, "", false, false, false},
+		"its copy is none":    {func(c *corev1.PersistentVolumeClaim) { c.Annotations, c.UID = maps.Clone(chosen), "2" }, "", false, false, false},
+		"it was whole before": {func(c *corev1.PersistentVolumeClaim) {
+			c.Annotations = map[string]string{population.AnnotationFilledBy: "prime-1", population.AnnotationUse: "false", phase: "Succeeded"}
+		}, "", false, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := claim(func(made *corev1.PersistentVolumeClaim) {
@@ -138,6 +144,9 @@ func TestTargetsOfUploads(t *testing.T) {
 			}
 			if population.Undecided(got) != c.undecided || population.Unfilled(got) != c.unfilled || population.Awaited(got) != c.awaited {
 				t.Errorf("undecided %t, unfilled %t, awaited %t", population.Undecided(got), population.Unfilled(got), population.Awaited(got))
+			}
+			if population.Withdrawn(got) != (name == "it is none any more") {
+				t.Errorf("withdrawn %t", population.Withdrawn(got))
 			}
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/containers/image/v5/docker/reference"
 	"github.com/containers/image/v5/pkg/sysregistriesv2"
@@ -67,7 +68,7 @@ func (s Settings) Places(image reference.Named) ([]Place, error) {
 
 // allowed are the places of an image, of which own is the one that it names, without those that are blocked.
 func (s Settings) allowed(system *types.SystemContext, own Place) ([]Place, error) {
-	registry, err := sysregistriesv2.FindRegistry(system, own.Image.Name())
+	registry, err := registryOf(system, own.Image)
 	if err != nil {
 		return nil, s.wrong(err)
 	}
@@ -80,7 +81,7 @@ func (s Settings) allowed(system *types.SystemContext, own Place) ([]Place, erro
 	}
 	var places []Place
 	for _, source := range sources {
-		there, err := sysregistriesv2.FindRegistry(system, source.Reference.Name())
+		there, err := registryOf(system, source.Reference)
 		if err != nil {
 			return nil, s.wrong(err)
 		}
@@ -96,6 +97,24 @@ func (s Settings) allowed(system *types.SystemContext, own Place) ([]Place, erro
 		return nil, fmt.Errorf("image %s is not read: registry %q is blocked in %s; take an image of another registry", own.Image, registry.Prefix, s.Origin)
 	}
 	return places, nil
+}
+
+// registryOf returns the registry that an image is of, nil when none has a prefix of it. To the library a prefix without
+// a port is one of all ports of the host; each of them is another registry, with another's images and passwords.
+func registryOf(system *types.SystemContext, image reference.Named) (*sysregistriesv2.Registry, error) {
+	registry, err := sysregistriesv2.FindRegistry(system, image.Name())
+	if err != nil {
+		return nil, fmt.Errorf("looking for the registry of image %s: %w", image, err)
+	}
+	if registry == nil {
+		return nil, nil //nolint:nilnil // none is named
+	}
+	domain := reference.Domain(image)
+	host, _, _ := strings.Cut(registry.Prefix, "/")
+	if host == domain || strings.HasPrefix(host, "*.") && !strings.Contains(domain, ":") {
+		return registry, nil
+	}
+	return nil, nil //nolint:nilnil // one that has the port would be longer, and have been found
 }
 
 func (s Settings) insecure(image reference.Named) bool {

@@ -48,6 +48,18 @@ location = "near.example.com:5000/hub"
 [[registry]]
 prefix = "*.internal.example.com"
 insecure = true
+
+[[registry]]
+location = "corp.example.com"
+insecure = true
+[[registry.mirror]]
+location = "cache.example.com/corp"
+
+[[registry]]
+location = "corp.example.com:8443"
+blocked = true
+[[registry.mirror]]
+location = "bad.example.com:5000"
 `
 
 // text is a list of places, with ~ for what is insecure and + for a mirror.
@@ -90,6 +102,12 @@ func TestPlacesOfAnImage(t *testing.T) {
 		"fedora" + digest:              {"+near.example.com:5000/hub/library/fedora" + digest, "docker.io/library/fedora" + digest},
 		"one.internal.example.com/a:1": {"~one.internal.example.com/a:1"},
 		"internal.example.com/a:1":     {"internal.example.com/a:1"},
+		"corp.example.com/a:1":         {"+cache.example.com/corp/a:1", "~corp.example.com/a:1"},
+		"corp.example.com:5000/a:1":    {"corp.example.com:5000/a:1"},
+		"corp.example.com:8443/a:1":    {"+bad.example.com:5000/a:1"},
+		"bad.example.com:5000/a:1":     {"bad.example.com:5000/a:1"},
+		"quay.io:443/team/a:1":         {"quay.io:443/team/a:1"},
+		"a.internal.example.com:1/a:1": {"a.internal.example.com:1/a:1"},
 		"bad.example.com.example/a:1":  {"bad.example.com.example/a:1"},
 	} {
 		settings := Settings{Conf: hub, Origin: "it", Insecure: []string{"lax.example.com:5000", "far.example.com"}}

@@ -21,7 +21,7 @@ import (
 // TestSharing uses the entries of one namespace from another, with the rights of a ServiceAccount
 // there; the tests play the DataVolume controller.
 func TestSharing(t *testing.T) {
-	config := apiserver.Start(t, "../../controllers/hyperconverged/components/crds")
+	config := apiserver.Start(t, apiserver.Only(t, "../../controllers/hyperconverged/components/crds", "cdi.kubevirt.io", "snapshot.storage.k8s.io")...)
 	admin, err := client.NewWithWatch(config, client.Options{Scheme: scheme.New()})
 	if err != nil {
 		t.Fatal(err)

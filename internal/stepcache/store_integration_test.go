@@ -33,7 +33,7 @@ const bound = time.Minute
 
 // TestStore uses the cache of a real API server; the tests play the DataVolume controller and the kubelet.
 func TestStore(t *testing.T) {
-	config := apiserver.Start(t, "../../controllers/hyperconverged/components/crds")
+	config := apiserver.Start(t, apiserver.Only(t, "../../controllers/hyperconverged/components/crds", "cdi.kubevirt.io", "snapshot.storage.k8s.io")...)
 	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme.New()})
 	if err != nil {
 		t.Fatal(err)

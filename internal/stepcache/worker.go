@@ -209,7 +209,8 @@ func (s *Store) Verify(ctx context.Context, h *Host, e *Entry) error {
 type Outcome struct {
 	// How says how it was done.
 	How string
-	// Half says, with an error, that the claim's device may be neither the disk before nor the entry's.
+	// Half says, with an error, that the claim's device may be neither the disk before nor the entry's,
+	// or that a pod which does not end may still put the entry's disk into the claim.
 	Half bool
 }
 
@@ -219,17 +220,23 @@ func (s *Store) Restore(ctx context.Context, h *Host, e *Entry, target Target) (
 	return s.work(ctx, h, e, target)
 }
 
-func (s *Store) work(ctx context.Context, h *Host, e *Entry, target Target) (o Outcome, err error) {
+func (s *Store) work(ctx context.Context, h *Host, e *Entry, target Target) (Outcome, error) {
 	pod := buildWorker(h, e, target)
 	if err := s.Client.Create(ctx, pod, client.FieldOwner(FieldManager)); err != nil {
-		return o, fmt.Errorf("creating the pod that reads entry %s: %w", e.Name, err)
+		return Outcome{}, fmt.Errorf("creating the pod that reads entry %s: %w", e.Name, err)
 	}
-	defer func() { err = errors.Join(err, s.dropPod(ctx, pod)) }()
-	err = s.awaitEnd(ctx, pod)
-	if err != nil { // nobody knows how far it came once it is on a node
-		return Outcome{Half: target.Block && pod.Spec.NodeName != ""}, err
+	err := s.awaitEnd(ctx, pod)
+	dropped := s.dropPod(ctx, pod)
+	if err == nil {
+		o, err := outcome(pod, e, target)
+		return o, errors.Join(err, dropped)
 	}
-	return outcome(pod, e, target)
+	half := target.Block && pod.Spec.NodeName != "" // nobody knows how far it came once it is on a node
+	if target.Claim != "" && ctx.Err() == nil {
+		gone := s.awaitGone(ctx, pod)
+		half, err = half || gone != nil, errors.Join(err, gone) // it may go on yet
+	}
+	return Outcome{Half: half}, errors.Join(err, dropped)
 }
 
 // Settle waits for the end of pods that earlier tries of this run, or of others, have put an entry's
@@ -245,9 +252,10 @@ func (s *Store) Settle(ctx context.Context, claim string) error {
 			continue
 		}
 		s.Log.Info("waiting for the pod of an earlier try, which writes to the claim", "pod", pod.Name, "claim", claim)
-		err := s.awaitEnd(ctx, pod)
-		if ctx.Err() != nil {
-			return err
+		if pod.DeletionTimestamp == nil {
+			if err := s.awaitEnd(ctx, pod); ctx.Err() != nil {
+				return err
+			}
 		}
 		if err := s.dropPod(ctx, pod); err != nil {
 			return err
@@ -266,14 +274,16 @@ func writesTo(pod *corev1.Pod, claim string) bool {
 	})
 }
 
-// awaitEnd waits until the pod has ended; pod is then as it was seen last.
+// awaitEnd waits until the pod has ended, which its node sees to within workerBound; pod is then as it was seen last.
 func (s *Store) awaitEnd(ctx context.Context, pod *corev1.Pod) error {
 	starting, stop := context.WithTimeoutCause(ctx, startBound, errors.New("it did not start in time"))
 	defer stop()
 	if err := s.awaitPod(starting, pod, func(p corev1.PodPhase) bool { return p != corev1.PodPending }); err != nil {
 		return err
 	}
-	return s.awaitPod(ctx, pod, func(p corev1.PodPhase) bool { return p == corev1.PodSucceeded || p == corev1.PodFailed })
+	ending, stop := context.WithTimeoutCause(ctx, workerBound+startBound, errors.New("its node does not end it"))
+	defer stop()
+	return s.awaitPod(ending, pod, func(p corev1.PodPhase) bool { return p == corev1.PodSucceeded || p == corev1.PodFailed })
 }
 
 // awaitGone waits until the pod is gone, and with it its processes.

@@ -28,6 +28,7 @@ import (
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/scheme"
 	"github.com/slipway-vm/slipway/runtime/handler"
+	"github.com/slipway-vm/slipway/tests/fixture/apiserver"
 	"github.com/slipway-vm/slipway/tests/fixture/need"
 )
 
@@ -201,8 +202,7 @@ func newWorld(t *testing.T) *world {
 	must(t, os.WriteFile(filepath.Join(root, "kubeconfig"), server.KubeConfig, 0o600))
 	must(t, os.WriteFile(filepath.Join(root, "cpu_manager_state"), []byte(`{"policyName":"static"}`), 0o600))
 	w := &world{root: root, launcher: filepath.Join(root, "launcher"), metrics: freeAddress(t)}
-	w.client, err = client.New(config, client.Options{Scheme: server.Scheme})
-	must(t, err)
+	w.client = apiserver.Player(t, config)
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", w.launcher, "./testdata/launcher")
 	if output, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building the stand-in for launchers: %v\n%s", err, output)

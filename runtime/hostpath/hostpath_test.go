@@ -27,6 +27,7 @@ import (
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/scheme"
 	"github.com/slipway-vm/slipway/runtime/hostpath"
+	"github.com/slipway-vm/slipway/tests/fixture/apiserver"
 	"github.com/slipway-vm/slipway/tests/fixture/need"
 )
 
@@ -187,8 +188,7 @@ func start(t *testing.T) node {
 	config, err := server.Start()
 	check(t, err)
 	t.Cleanup(func() { check(t, server.Stop()) })
-	c, err := client.New(config, client.Options{Scheme: server.Scheme})
-	check(t, err)
+	c := apiserver.Player(t, config)
 	root, err := os.MkdirTemp("", "kubelet") // a short path: sockets' names are limited
 	check(t, err)
 	n := node{Client: c, root: root, pool: filepath.Join(t.TempDir(), "pool"), config: config}

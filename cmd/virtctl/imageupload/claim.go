@@ -2,11 +2,15 @@ package imageupload
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -21,6 +25,9 @@ const (
 	annotationContent = "cdi.kubevirt.io/storage.contentType"
 )
 
+// unmarkWithin is how long it may take to make a claim no target any more, after all else was given up.
+const unmarkWithin = 10 * time.Second
+
 // nothingWrong is told of what is waited for when nothing says why.
 const nothingWrong = "nothing is wrong"
 
@@ -28,6 +35,8 @@ const nothingWrong = "nothing is wrong"
 type claim struct {
 	*upload
 	now *corev1.PersistentVolumeClaim
+	// before is how it was before it was made a target; nil when it was one, or was made.
+	before *corev1.PersistentVolumeClaim
 }
 
 func (c *claim) title() string { return "PVC " + c.name }
@@ -59,6 +68,8 @@ func (c *claim) suits() error {
 	switch {
 	case c.now.Annotations[annotationPhase] == string(corev1.PodSucceeded):
 		return fmt.Errorf(hasDisk, c.name)
+	case c.archive != "" && ptr.Deref(c.now.Spec.VolumeMode, "") == corev1.PersistentVolumeBlock:
+		return fmt.Errorf("PVC %s not available for upload: its volumeMode is Block, which has no files; send an image, or the archive to a claim with a file system", c.name)
 	case population.Source(c.now) == cdiv1.VolumeUploadSourceRef:
 		return nil // which says what it takes
 	case c.now.Spec.DataSource != nil || c.now.Spec.DataSourceRef != nil:
@@ -71,6 +82,11 @@ func (c *claim) suits() error {
 	default:
 		return nil // and so it takes whatever is sent
 	}
+	return c.takes(content)
+}
+
+// takes errs when a claim that takes uploads is for files and an image is sent, or the other way round.
+func (c *claim) takes(content cdiv1.DataVolumeContentType) error {
 	switch {
 	case c.archive != "" && content != cdiv1.DataVolumeArchive:
 		return fmt.Errorf(takesImage, c.title())
@@ -86,10 +102,16 @@ func (c *claim) marked() bool {
 	return is
 }
 
-// mark makes a claim that is there a target of uploads.
+// mark makes a claim that is there a target of uploads, unless a pod uses it: what that has written would be lost.
 func (c *claim) mark(ctx context.Context) error {
-	if c.marked() || population.Source(c.now) != "" {
+	if c.marked() || population.Source(c.now) == cdiv1.VolumeUploadSourceRef {
 		return nil
+	}
+	pods := &corev1.PodList{} // who may not list them is told by the claim
+	if err := c.client.List(ctx, pods, client.InNamespace(c.namespace)); err == nil {
+		if user := population.Consumer(pods.Items, c.now, ""); user != "" {
+			return fmt.Errorf("PVC %s not available for upload: pod %s uses it; stop that first", c.name, user)
+		}
 	}
 	before := c.now.DeepCopy()
 	if c.now.Annotations == nil {
@@ -98,6 +120,36 @@ func (c *claim) mark(ctx context.Context) error {
 	c.now.Annotations[shared.AnnotationTarget], c.now.Annotations[annotationContent] = "", string(c.content())
 	if err := c.client.Patch(ctx, c.now, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("making PVC %s a target of uploads: %w", c.name, err)
+	}
+	c.before = before
+	return nil
+}
+
+func (c *claim) giveUp(ctx context.Context, sent bool, why error) error {
+	if c.before == nil {
+		return why
+	}
+	if !sent && c.unmark(ctx) == nil {
+		return why
+	}
+	return fmt.Errorf("%w; PVC %s stays a target of uploads, and no VM starts with it: send the %s again, or run kubectl annotate pvc -n %s %s %s-",
+		why, c.name, c.noun(), c.namespace, c.name, shared.AnnotationTarget)
+}
+
+// unmark makes the claim what it was before mark, even when ctx is over.
+func (c *claim) unmark(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unmarkWithin)
+	defer cancel()
+	notes := map[string]any{shared.AnnotationTarget: nil, annotationContent: nil}
+	if content, had := c.before.Annotations[annotationContent]; had {
+		notes[annotationContent] = content
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": c.before.UID, "annotations": notes}})
+	if err != nil {
+		return fmt.Errorf("making PVC %s no target of uploads: %w", c.name, err)
+	}
+	if err := c.client.Patch(ctx, c.before.DeepCopy(), client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("making PVC %s no target of uploads: %w", c.name, err)
 	}
 	return nil
 }

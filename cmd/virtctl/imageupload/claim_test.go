@@ -3,7 +3,11 @@ package imageupload
 import (
 	"bytes"
 	"context"
+	"errors"
+	"maps"
+	"net/url"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -26,7 +30,7 @@ func sending(o options, objects ...client.Object) (*claim, *bytes.Buffer) {
 	out := &bytes.Buffer{}
 	cmd := &cobra.Command{}
 	cmd.SetOut(out)
-	u := &upload{options: &o, cmd: cmd, namespace: "shop", name: "disk"}
+	u := &upload{options: &o, cmd: cmd, namespace: "shop", name: "disk", patience: stalledAfter}
 	u.client = fake.NewClientBuilder().WithScheme(scheme.New()).WithObjects(objects...).Build()
 	c := &claim{upload: u}
 	u.target = c
@@ -110,6 +114,7 @@ func TestWhetherAClaimTakesAnImage(t *testing.T) {
 		"one that a DataVolume fills":     {forced, there(nil, dataVolume), "DataVolume disk fills it", ""},
 		"an archive to that of an image":  {files, there(target), "doesn't have archive contentType", ""},
 		"an image to that of an archive":  {image, there(holds), "takes an archive: give --archive-path", ""},
+		"an archive to a device":          {options{archive: "x", noCreate: true}, there(nil, func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeMode = new(corev1.PersistentVolumeBlock) }), "volumeMode is Block", ""},
 		"a new one without a size":        {options{image: "x"}, nil, "the size must be specified", ""},
 		"a new one that is of a bad size": {options{image: "x", size: "large"}, nil, "is no size", ""},
 	} {
@@ -134,6 +139,55 @@ func TestWhetherAClaimTakesAnImage(t *testing.T) {
 				t.Fatal(err)
 			}
 			if is := got.marked(); c.marked != "" && (!is || now.Annotations[annotationContent] != c.marked || now.UID != "1") || c.marked == "" && is != (c.claim.Annotations != nil) {
+				t.Errorf("the claim says %v", now.Annotations)
+			}
+		})
+	}
+}
+
+// What a pod has open is not written over.
+func TestAClaimInUseIsMadeNoTarget(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "virt-launcher-shop"}}
+	pod.Spec.Volumes = []corev1.Volume{{Name: "disk", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "disk"}}}}
+	c, _ := sending(options{image: "x", noCreate: true}, there(nil), pod)
+	if err := c.prepare(t.Context()); err == nil || !strings.Contains(err.Error(), "pod virt-launcher-shop uses it") {
+		t.Errorf("%v", err)
+	}
+	now := &corev1.PersistentVolumeClaim{}
+	if err := c.client.Get(t.Context(), c.key(), now); err != nil || len(now.Annotations) > 0 {
+		t.Errorf("the claim says %v, %v", now.Annotations, err)
+	}
+}
+
+func TestAClaimThatIsGivenUpIsNoTarget(t *testing.T) {
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	why := errors.New("nobody comes")
+	for name, c := range map[string]struct {
+		sent   bool
+		notes  map[string]string
+		marked bool   // afterwards
+		says   string // beside why
+	}{
+		"before it is sent to":    {false, map[string]string{annotationContent: "archive", "mine": "too"}, false, ""},
+		"after it was":            {true, nil, true, "kubectl annotate pvc -n shop disk cdi.kubevirt.io/storage.upload.target-"},
+		"one that was a target":   {false, map[string]string{shared.AnnotationTarget: "", annotationContent: "kubevirt"}, true, ""},
+		"one without annotations": {false, nil, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, _ := sending(options{image: "x", noCreate: true}, there(c.notes))
+			if err := got.prepare(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			err := got.giveUp(over, c.sent, why)
+			if !errors.Is(err, why) || c.says == "" && err.Error() != why.Error() || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%v, want %s", err, c.says)
+			}
+			now := &corev1.PersistentVolumeClaim{}
+			if err := got.client.Get(t.Context(), got.key(), now); err != nil {
+				t.Fatal(err)
+			}
+			if _, marked := now.Annotations[shared.AnnotationTarget]; marked != c.marked || !marked && !maps.Equal(now.Annotations, c.notes) {
 				t.Errorf("the claim says %v", now.Annotations)
 			}
 		})
@@ -178,6 +232,21 @@ func TestHowFarAClaimIs(t *testing.T) {
 				t.Errorf("%t %v, want %t %s", done, err, c.done, c.fails)
 			}
 		})
+	}
+}
+
+// The network may be away while the disk is written.
+func TestTheWaitOutlivesTheNetwork(t *testing.T) {
+	c, _ := sending(options{image: "x"}, there(nil))
+	c.now = there(nil)
+	away := &url.Error{Op: "Get", URL: "https://api", Err: syscall.EHOSTUNREACH}
+	c.client = interceptor.NewClient(c.client, interceptor.Funcs{
+		Watch: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
+			return nil, away
+		},
+	})
+	if err := c.next(t.Context()); err != nil || c.now == nil {
+		t.Errorf("%v, %v", c.now, err)
 	}
 }
 

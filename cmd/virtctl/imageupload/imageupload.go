@@ -158,10 +158,11 @@ type upload struct {
 	name      string
 	file      *os.File
 	bytes     int64
+	patience  time.Duration // for how long nothing of the file need be taken
 }
 
 func (o *options) run(cmd *cobra.Command, cluster Cluster, kind, name string) error {
-	u := &upload{options: o, cmd: cmd, cluster: cluster, name: name}
+	u := &upload{options: o, cmd: cmd, cluster: cluster, name: name, patience: stalledAfter}
 	u.target = &volume{upload: u}
 	if strings.EqualFold(kind, kindClaim) {
 		u.target = &claim{upload: u}
@@ -181,17 +182,14 @@ func (o *options) run(cmd *cobra.Command, cluster Cluster, kind, name string) er
 	if err := u.target.prepare(ctx); err != nil {
 		return err
 	}
-	if err := u.await(ctx, ready, time.Duration(o.waitSeconds)*time.Second); err != nil {
-		return err
-	}
-	to, err := u.findProxy(ctx)
+	to, err := u.reach(ctx)
 	if err != nil {
-		return err
+		return u.target.giveUp(ctx, false, err)
 	}
-	defer to.close()
+	defer func() { to.close() }() // it may be another one by then
 	u.say("Uploading data to %s", to.shown)
 	if err := u.sendRepeatedly(ctx, to); err != nil {
-		return err
+		return u.target.giveUp(ctx, true, err)
 	}
 	u.say("Uploading data completed successfully, waiting for processing to complete, you can hit ctrl-c without interrupting the progress")
 	if err := u.await(ctx, whole, processed); err != nil {
@@ -200,6 +198,14 @@ func (o *options) run(cmd *cobra.Command, cluster Cluster, kind, name string) er
 	u.say("Processing completed successfully")
 	u.say("Uploading %s completed successfully", o.path())
 	return nil
+}
+
+// reach waits until an image is taken, and finds where to send it.
+func (u *upload) reach(ctx context.Context) (*proxy, error) {
+	if err := u.await(ctx, ready, time.Duration(u.waitSeconds)*time.Second); err != nil {
+		return nil, err
+	}
+	return u.findProxy(ctx)
 }
 
 func (u *upload) say(format string, args ...any) {

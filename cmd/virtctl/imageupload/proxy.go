@@ -31,6 +31,23 @@ type proxy struct {
 	shown string
 	http  *http.Client
 	close func()
+	// again finds another way to it, where this one may end by itself; nil where it does not.
+	again func(ctx context.Context) (*proxy, error)
+}
+
+// reopen makes p another way to the proxy where the last one may have ended: with its pod, or a connection to the API server.
+func (p *proxy) reopen(ctx context.Context) error {
+	if p.again == nil {
+		return nil
+	}
+	p.close()
+	p.close = func() {}
+	anew, err := p.again(ctx)
+	if err != nil {
+		return err
+	}
+	*p = *anew
+	return nil
 }
 
 // findProxy finds cdi-uploadproxy: by the flag, by CDIConfig, or else through the API server.
@@ -115,6 +132,7 @@ func (u *upload) forwarded(ctx context.Context, namespace string, trusted *x509.
 				base:  &url.URL{Scheme: "https", Host: net.JoinHostPort("127.0.0.1", fmt.Sprint(port))},
 				shown: fmt.Sprintf("pod %s/%s through the API server", namespace, pod.Name),
 				http:  u.httpClient(trusted, shared.ProxyHost(namespace)), close: stop,
+				again: func(ctx context.Context) (*proxy, error) { return u.forwarded(ctx, namespace, trusted) },
 			}, nil
 		}
 	}

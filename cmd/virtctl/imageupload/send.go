@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cdiupload "kubevirt.io/containerized-data-importer-api/pkg/apis/upload/v1beta1"
 
@@ -38,7 +40,7 @@ func (u *upload) sendRepeatedly(ctx context.Context, to *proxy) error {
 		came := int64(0)
 		var err error
 		if again {
-			came, err = u.came(ctx, to, id)
+			came, err = u.resume(ctx, to, id)
 		}
 		if came > most { // slow as it may be, it gets there
 			left, pause, most = u.retries, retryAfter, came
@@ -65,9 +67,19 @@ func (u *upload) sendRepeatedly(ctx context.Context, to *proxy) error {
 	}
 }
 
-// came is how many bytes the upload server has of the upload called id: 0 when it does not say, as others than
-// Slipway's do not, or it is another server by now.
+// resume finds the way to the proxy again, and asks how many bytes the upload server has of the upload called id.
+func (u *upload) resume(ctx context.Context, to *proxy, id string) (int64, error) {
+	if err := to.reopen(ctx); err != nil {
+		return 0, transient{err}
+	}
+	return u.came(ctx, to, id)
+}
+
+// came is how many bytes the upload server has of the upload called id: 0 when it knows of none, as others than
+// Slipway's never do, or it is another server by now.
 func (u *upload) came(ctx context.Context, to *proxy, id string) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, u.patience)
+	defer cancel()
 	request, err := u.request(ctx, to, http.MethodHead, http.NoBody)
 	if err != nil {
 		return 0, err
@@ -78,19 +90,27 @@ func (u *upload) came(ctx context.Context, to *proxy, id string) (int64, error) 
 		return 0, u.unsent(err)
 	}
 	defer response.Body.Close()
-	if away(response.StatusCode) {
-		return 0, transient{fmt.Errorf("asking how much of the %s has come: %s", u.noun(), response.Status)}
-	}
 	came, err := strconv.ParseInt(response.Header.Get(shared.HeaderOffset), 10, 64)
-	if err != nil || response.StatusCode != http.StatusOK || came < 0 || came > u.bytes {
+	switch response.StatusCode {
+	case http.StatusOK:
+		if err == nil && came >= 0 && came <= u.bytes {
+			return came, nil
+		}
+	case http.StatusNotFound, http.StatusMethodNotAllowed:
 		return 0, nil
 	}
-	return came, nil
+	// Who then begins anew gives up what may be there.
+	return 0, transient{fmt.Errorf("asking how much of the %s has come: %s", u.noun(), response.Status)}
 }
 
-// away says whether a server that answers so may take the image later.
+// away says whether a server that answers so may take the image later, or has it: one before it may have lost patience.
 func away(status int) bool {
-	return status == http.StatusServiceUnavailable || status == http.StatusBadGateway || status == http.StatusInternalServerError
+	switch status {
+	case http.StatusServiceUnavailable, http.StatusBadGateway, http.StatusInternalServerError,
+		http.StatusGatewayTimeout, http.StatusRequestTimeout, http.StatusTooManyRequests:
+		return true
+	}
+	return false
 }
 
 // request is one to the proxy, with a token of its own.
@@ -114,19 +134,43 @@ func (u *upload) token(ctx context.Context) (string, error) {
 		Spec:       cdiupload.UploadTokenRequestSpec{PvcName: u.name},
 	}
 	if err := u.client.Create(ctx, request); err != nil {
-		return "", fmt.Errorf("asking for an upload token: %w", err)
+		passes := unanswered(err)
+		err = fmt.Errorf("asking for an upload token: %w", err)
+		if passes {
+			err = transient{err}
+		}
+		return "", err
 	}
 	return request.Status.Token, nil
 }
 
+// unanswered says whether err is of an API server that was not reached, or that may answer later.
+func unanswered(err error) bool {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		code := status.Status().Code
+		return code == http.StatusTooManyRequests || code >= http.StatusInternalServerError
+	}
+	_, unreached := errors.AsType[net.Error](err)
+	return (unreached || errors.Is(err, io.ErrUnexpectedEOF)) && !untrusted(err)
+}
+
+// untrusted says whether err is of a certificate.
+func untrusted(err error) bool {
+	text := err.Error()
+	return strings.Contains(text, "x509:") || strings.Contains(text, "tls:")
+}
+
 // send sends the file once, as the upload called id, from byte came on.
 func (u *upload) send(ctx context.Context, to *proxy, id string, came int64) error {
-	if _, err := u.file.Seek(came, io.SeekStart); err != nil {
-		return fmt.Errorf("reading the %s from byte %d: %w", u.noun(), came, err)
-	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	counted := progress.From(u.cmd.OutOrStdout(), came, u.bytes)
 	defer counted.End()
-	request, err := u.request(ctx, to, http.MethodPost, io.TeeReader(io.LimitReader(u.file, u.bytes-came), counted))
+	rest := io.NewSectionReader(u.file, came, u.bytes-came) // of its own: an earlier request may still read from another
+	body := newWatched(io.TeeReader(rest, counted), rest.Size(), u.patience, func() { cancel(errStalled) })
+	defer body.late.Stop()
+	request, err := u.request(ctx, to, http.MethodPost, body)
 	if err != nil {
 		return err
 	}
@@ -140,7 +184,10 @@ func (u *upload) send(ctx context.Context, to *proxy, id string, came int64) err
 		request.Body = http.NoBody // all has come, and how it went is not known
 	}
 	response, err := to.http.Do(request)
-	if err != nil {
+	switch {
+	case err != nil && errors.Is(context.Cause(ctx), errStalled):
+		return u.unsent(errStalled)
+	case err != nil:
 		return u.unsent(err)
 	}
 	defer response.Body.Close()
@@ -160,8 +207,7 @@ func (u *upload) send(ctx context.Context, to *proxy, id string, came int64) err
 
 // unsent says why the image did not reach the proxy.
 func (u *upload) unsent(err error) error {
-	text := err.Error()
-	if strings.Contains(text, "x509:") || strings.Contains(text, "tls:") {
+	if untrusted(err) {
 		return fmt.Errorf("sending the %s: %w; give the address that cdi-uploadproxy's certificate is for, or --insecure", u.noun(), err)
 	}
 	return transient{fmt.Errorf("sending the %s: %w", u.noun(), err)}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -36,6 +37,9 @@ type target interface {
 	next(ctx context.Context) error
 	// filled says whether it has its disk by now.
 	filled(ctx context.Context) bool
+	// giveUp makes it what it was before prepare, unless something was sent. It returns why it is given up, with what of
+	// that is left to the user.
+	giveUp(ctx context.Context, sent bool, why error) error
 }
 
 // What a user may have to know of a file of another kind than the target takes.
@@ -68,16 +72,22 @@ func (u *upload) await(ctx context.Context, goal goal, bound time.Duration) erro
 }
 
 // next waits for the state of the target that follows now, as list has it. When the time is over, it returns now; when
-// the watch ends, it reads it anew into empty.
+// the watch ends, it reads it anew into empty; an API server that is away is asked again until then.
 func next[T client.Object](ctx context.Context, u *upload, now, empty T, list client.ObjectList) (T, error) {
 	changes, err := u.client.Watch(ctx, list, &client.ListOptions{
 		Namespace: u.namespace, FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, u.name),
 		Raw: &metav1.ListOptions{ResourceVersion: now.GetResourceVersion()},
 	})
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
 		return now, nil
-	}
-	if err != nil {
+	case apierrors.IsResourceExpired(err), apierrors.IsGone(err):
+		now.SetResourceVersion("") // the next time it begins with how it is by then
+		return now, nil
+	case unanswered(err):
+		pause(ctx)
+		return now, nil
+	case err != nil:
 		return now, fmt.Errorf("following %s: %w", u.target.title(), err)
 	}
 	defer changes.Stop()
@@ -97,10 +107,21 @@ func next[T client.Object](ctx context.Context, u *upload, now, empty T, list cl
 	switch {
 	case ctx.Err() != nil:
 		return now, nil
+	case unanswered(err):
+		pause(ctx)
+		return now, nil
 	case err != nil:
 		return now, fmt.Errorf("reading %s: %w", u.target.title(), err)
 	}
 	return empty, nil
+}
+
+// pause waits for a moment, or until ctx is over.
+func pause(ctx context.Context) {
+	select {
+	case <-time.After(retryAfter):
+	case <-ctx.Done():
+	}
 }
 
 // wanted is what the flags say of a new disk.

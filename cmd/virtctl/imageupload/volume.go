@@ -105,6 +105,9 @@ func (v *volume) filled(ctx context.Context) bool {
 	return v.client.Get(ctx, v.key(), dv) == nil && dv.Status.Phase == cdiv1.Succeeded
 }
 
+// giveUp leaves the DataVolume as it is: it asks for an image until one was sent.
+func (v *volume) giveUp(_ context.Context, _ bool, why error) error { return why }
+
 // said is what the DataVolume's conditions say of what goes on.
 func (v *volume) said() string {
 	for _, kind := range []cdiv1.DataVolumeConditionType{cdiv1.DataVolumeRunning, cdiv1.DataVolumeBound} {

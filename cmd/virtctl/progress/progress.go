@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/term"
@@ -16,8 +17,9 @@ const (
 	everyElsewhere  = 10 * time.Second
 )
 
-// Progress counts bytes, and shows how many there were.
+// Progress counts bytes, and shows how many there were. It may be told of them elsewhere than where it is ended.
 type Progress struct {
+	mu       sync.Mutex
 	out      io.Writer
 	terminal bool
 	total    int64
@@ -46,6 +48,8 @@ func From(out io.Writer, done, total int64) *Progress {
 
 // Write counts. It never errs.
 func (p *Progress) Write(data []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.done += int64(len(data))
 	every := everyElsewhere
 	if p.terminal {
@@ -85,6 +89,8 @@ func (p *Progress) line(took time.Duration) string {
 
 // End shows how far it came.
 func (p *Progress) End() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.done == p.earlier {
 		return
 	}

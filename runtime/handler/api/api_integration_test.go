@@ -27,7 +27,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/internal/names"
-	"github.com/slipway-vm/slipway/internal/scheme"
 	"github.com/slipway-vm/slipway/runtime/handler/session"
 	"github.com/slipway-vm/slipway/runtime/protocol"
 	"github.com/slipway-vm/slipway/runtime/protocol/wire"
@@ -61,8 +60,7 @@ func newWorld(t *testing.T) *world {
 	config := apiserver.Start(t, "../../../controllers/hyperconverged/components/crds/kubevirt.io_virtualmachineinstances.yaml")
 	w := &world{events: events.NewFakeRecorder(10)}
 	var err error
-	w.client, err = client.New(config, client.Options{Scheme: scheme.New()})
-	must(t, err)
+	w.client = apiserver.Player(t, config)
 	w.root, err = os.MkdirTemp("", "kubelet")
 	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(w.root) })

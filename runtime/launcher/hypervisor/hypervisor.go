@@ -15,8 +15,10 @@ import (
 )
 
 const (
-	// A daemon that died more often than restarts within window is not started again.
-	restarts = 3
+	// A daemon that died more often than restarts within window is not started again. The guest runs on
+	// without it, and ends with the launcher: so that comes late. Libvirt may crash when a
+	// device leaves that QEMU was given before the daemon's last start.
+	restarts = 10
 	window   = time.Minute
 	events   = 64
 )

@@ -38,9 +38,9 @@ var _ = Describe("boot sources", func() {
 			g.Expect(source.Status.Conditions).To(ContainElement(HaveField("ConditionState.Reason", "Ready")), "DataImportCron: %+v", cron.Status)
 		}).WithTimeout(5 * time.Minute).WithPolling(time.Second).Should(Succeed())
 
-		By("seeing who may see the common ones")
+		By("seeing who may see those where the common ones are")
 		binding := &rbacv1.RoleBinding{}
-		key := client.ObjectKey{Namespace: hcov1.CommonBootImageNamespace, Name: "os-images.kubevirt.io:view"}
+		key := client.ObjectKey{Namespace: namespace, Name: "os-images.kubevirt.io:view"}
 		Expect(suite.World.Client.Get(ctx, key, binding)).To(Succeed())
 		Expect(binding.Subjects).To(ContainElement(HaveField("Name", "system:authenticated")))
 
@@ -55,14 +55,19 @@ var _ = Describe("boot sources", func() {
 	}, SpecTimeout(10*time.Minute))
 })
 
-// askForSources has the HyperConverged object ask for templates, no others, until the spec ends.
+// askForSources has the HyperConverged object ask for templates, no others, until the spec ends. Where the first one is
+// it would have the common ones.
 func askForSources(ctx context.Context, templates ...hcov1.DataImportCronTemplate) {
 	GinkgoHelper()
 	hco := &hcov1.HyperConverged{ObjectMeta: metav1.ObjectMeta{Namespace: names.InstallNamespace, Name: names.HyperConvergedName}}
 	set := func(ctx context.Context, templates []hcov1.DataImportCronTemplate) {
-		list, err := json.Marshal(templates)
+		sources := map[string]any{"dataImportCronTemplates": templates, "commonBootImageNamespace": nil}
+		if len(templates) > 0 {
+			sources["commonBootImageNamespace"] = templates[0].Namespace
+		}
+		data, err := json.Marshal(map[string]any{"spec": map[string]any{"workloadSources": sources}})
 		Expect(err).NotTo(HaveOccurred())
-		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"workloadSources":{"dataImportCronTemplates":`+string(list)+`}}}`))
+		patch := client.RawPatch(types.MergePatchType, data)
 		Expect(suite.World.Client.Patch(ctx, hco, patch)).To(Succeed())
 	}
 	set(ctx, templates)
