@@ -44,7 +44,10 @@ func (j *job) fromVolume(ctx context.Context) (err error) {
 	open := func(context.Context) reader { return part{from, io.NopCloser(nil)} }
 	err = j.fillRandom(ctx, sized{disk, from.Size()}, open)
 	j.result.Downloaded = disk.read.Load()
-	return err
+	if err != nil {
+		return err
+	}
+	return from.Unchanged() //nolint:wrapcheck // the volume says what
 }
 
 // copies reports whether o copies another volume's disk, which has no format and no server.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -66,6 +67,43 @@ func TestADiskIsCopiedAsItIs(t *testing.T) {
 				t.Errorf("the result is %+v", got.result)
 			}
 		})
+	}
+}
+
+// A disk that somebody writes to meanwhile would be half of before and half of after.
+func TestADiskThatIsWrittenToIsNotCopied(t *testing.T) {
+	folder := volumeWith(t, newDisk())
+	done, ended := make(chan struct{}), make(chan error, 1)
+	began := make(chan struct{})
+	go func() {
+		at := time.Now()
+		for n := 1; ; n++ {
+			err := os.Chtimes(filepath.Join(folder, "disk.img"), at, at.Add(time.Duration(n)*time.Millisecond))
+			if n == 1 {
+				close(began)
+			}
+			select {
+			case <-done:
+				ended <- nil
+				return
+			default:
+			}
+			if err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
+	<-began
+	got := doCopy(t, folder, nil)
+	close(done)
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	got.wantFailure(t, transfer.SourceChanged, "wrote to the disk")
+	again := doCopy(t, folder, nil)
+	if again.err != nil {
+		t.Errorf("when nobody writes any more: %v", again.err)
 	}
 }
 

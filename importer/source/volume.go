@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -19,6 +20,8 @@ import (
 type Volume struct {
 	file *os.File
 	size int64
+	// changed is when a file was last written to, as it was opened; not known of a device.
+	changed time.Time
 }
 
 // OpenVolume opens the block device at path, or disk.img in the folder there.
@@ -49,7 +52,34 @@ func OpenVolume(path string) (*Volume, error) {
 		_ = file.Close() // nothing was read
 		return nil, fmt.Errorf("looking at the disk to copy: %w", err)
 	}
-	return &Volume{file: file, size: size}, nil
+	volume := &Volume{file: file, size: size}
+	if volume.changed, err = volume.lastChange(); err != nil {
+		_ = file.Close() // nothing was read
+		return nil, err
+	}
+	return volume, nil
+}
+
+// lastChange is when the disk's file was last written to.
+func (v *Volume) lastChange() (time.Time, error) {
+	info, err := v.file.Stat()
+	if err != nil {
+		return time.Time{}, transfer.Errorf(transfer.SourceFailed, "looking at the disk to copy: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return time.Time{}, nil
+	}
+	return info.ModTime(), nil
+}
+
+// Unchanged makes sure that nobody has written to the disk's file since it was opened: then what was read of it is of one moment.
+// Who may write to a device only the cluster knows.
+func (v *Volume) Unchanged() error {
+	changed, err := v.lastChange()
+	if err == nil && !changed.Equal(v.changed) {
+		err = transfer.Errorf(transfer.SourceChanged, "somebody wrote to the disk while it was copied; the copy begins anew")
+	}
+	return err
 }
 
 // openDiskFile opens a file of a volume, which is followed nowhere: what its user put there may lead out of it, or wait
