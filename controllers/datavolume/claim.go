@@ -30,8 +30,11 @@ type claimInput struct {
 	Source *origin
 	// Restored says that the source was made of a snapshot, to be copied.
 	Restored bool
-	// Strategy is how the class's claims are best cloned, empty when nothing says it.
-	Strategy cdiv1.CDICloneStrategy
+	// Strategy is how the class's claims are best cloned, empty when nothing says it; SnapshotClass is for snapshots of them.
+	Strategy      cdiv1.CDICloneStrategy
+	SnapshotClass string
+	// Begun is how the clone was begun.
+	Begun manner
 	// Grow says that a claim of spec.storage asks for as much as Source needs, where what is asked for is less.
 	Grow bool
 	// Labels come from the source: what instance type and preference suit the disk.

@@ -25,13 +25,13 @@ func (r *Reconciler) ensureClaim(ctx context.Context, s *scope) error {
 		return r.checkClaim(ctx, s)
 	}
 	input := claimInput{DataVolume: s.dv, Class: s.class, Config: s.config}
-	if err := r.profile(ctx, s, &input); err != nil {
-		return err
-	}
 	if s.plan.kind == kindClone {
-		if err := r.cloneSource(ctx, s, &input); err != nil {
+		if err := r.prepareClone(ctx, s, &input); err != nil {
 			return err
 		}
+	}
+	if err := r.profile(ctx, s, &input); err != nil {
+		return err
 	}
 	claim, err := buildClaim(input)
 	if unknown, ok := errors.AsType[*unknownModes](err); ok {
@@ -70,6 +70,14 @@ func (r *Reconciler) bringAbout(ctx context.Context, s *scope, input *claimInput
 		return claim, nil
 	}
 	s.copied = isCopy(claim)
+	if s.way.settled() { // it goes on as it began
+		input.Source = s.way.source(input.Source)
+		s.origin = input.Source
+		if s.copied {
+			setAll(&claim.Annotations, copyNotes(input.Source))
+		}
+		return claim, r.bringVolume(ctx, s, input.Source, claim)
+	}
 	claim, err := r.restore(ctx, s, input, claim)
 	if err != nil {
 		return nil, err
@@ -78,20 +86,24 @@ func (r *Reconciler) bringAbout(ctx context.Context, s *scope, input *claimInput
 		s.waiting = &obstacle{reasonSourceUnready, fmt.Sprintf("Source PVC %s is not bound; it is copied once it is", input.Source.Claim)}
 		return nil, steps.ErrDone
 	}
-	if input.Source.Key().Namespace == s.dv.Namespace {
-		return r.throughSnapshot(ctx, s, input, claim)
+	if claim, err = r.throughSnapshot(ctx, s, input, claim); err != nil || input.Source.Key().Namespace == s.dv.Namespace {
+		return claim, err
 	}
-	w, err := r.onTheWay(ctx, s, input.Source)
-	if err != nil {
-		return nil, err
+	return claim, r.bringVolume(ctx, s, input.Source, claim)
+}
+
+// prepareClone adds to input what is cloned, once it is ready for that, and how.
+func (r *Reconciler) prepareClone(ctx context.Context, s *scope, input *claimInput) error {
+	if err := r.cloneSource(ctx, s, input); err != nil {
+		return err
 	}
-	if w.begun() { // it goes on as it began
-		input.Source = w.source(input.Source)
-		s.origin = input.Source
-	} else if claim, err = r.throughSnapshot(ctx, s, input, claim); err != nil {
-		return nil, err
+	if err := r.chooseStrategy(ctx, s, input); err != nil || input.Source.Key().Namespace == s.dv.Namespace {
+		return err
 	}
-	return claim, r.bringVolume(ctx, s, input.Source, claim, w)
+	var err error
+	s.way, err = r.onTheWay(ctx, s, input.Source)
+	input.Begun = s.way.manner()
+	return err
 }
 
 // checkClaim ends the pass on a claim that is not the DataVolume's, unless it may take it over, and
@@ -163,8 +175,7 @@ func (r *Reconciler) cloneSource(ctx context.Context, s *scope, input *claimInpu
 	}
 	setAll(&labels, from.Labels) // a DataSource knows better than what it names
 	input.Source, input.Labels, s.origin = source, labels, source
-	input.Strategy, err = r.strategyOf(ctx, targetClass(input))
-	return err
+	return nil
 }
 
 // claimSource reads the claim that is cloned, and waits until it is filled.
@@ -185,5 +196,7 @@ func (r *Reconciler) claimSource(ctx context.Context, s *scope, from *clonesourc
 		s.waiting = &obstacle{reasonSourceUnready, fmt.Sprintf("Source PVC %s is not filled yet; it is cloned once its populator has done so", from.Claim)}
 		return nil, nil, steps.ErrDone
 	}
-	return originOf(claim), clonesource.Defaults(claim.Labels), nil
+	source := originOf(claim)
+	source.driverless, err = r.driverless(ctx, claim)
+	return source, clonesource.Defaults(claim.Labels), err
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/slipway-vm/slipway/controllers/cdiconfig"
@@ -30,10 +29,11 @@ const (
 // fallback is why a claim is copied although nobody has asked for that, in the field's words: an event's reason and text.
 type fallback struct{ reason, message string }
 
-var fallbacks = struct{ mode, class, driver fallback }{
-	mode:   fallback{"IncompatibleVolumeModes", "The volume modes of source and target are incompatible"},
-	class:  fallback{"IncompatibleProvisioners", "Provisioners are incompatible"},
-	driver: fallback{"NoProvisionerMatch", "The storageclass provisioner does not match the volumesnapshotcontent driver"},
+var fallbacks = struct{ snapshots, mode, class, driver fallback }{
+	snapshots: fallback{"NoVolumeSnapshotClass", "No compatible volumesnapshotclass found"},
+	mode:      fallback{"IncompatibleVolumeModes", "The volume modes of source and target are incompatible"},
+	class:     fallback{"IncompatibleProvisioners", "Provisioners are incompatible"},
+	driver:    fallback{"NoProvisionerMatch", "The storageclass provisioner does not match the volumesnapshotcontent driver"},
 }
 
 // copyNotes are the annotations of a claim that source is copied into.
@@ -46,20 +46,40 @@ func isCopy(claim *corev1.PersistentVolumeClaim) bool {
 	return claim.Annotations[AnnotationCopiedFrom] != ""
 }
 
-// copiedWhy reports whether claim is copied from the source and not cloned by a driver; because is nil where that was asked for. A
-// driver that clones no claims may well make them of snapshots, and files are the driver's in any case.
+// copiedWhy reports whether claim is copied from the source and not cloned by a driver; because is nil where that was asked for.
 func copiedWhy(in claimInput, claim *corev1.PersistentVolumeClaim) (copied bool, because *fallback) {
+	copied, because = bestCopied(in, claim)
+	switch {
+	case in.Restored: // why the snapshot was is noted
+		return true, nil
+	case in.Begun == byCopy:
+		return true, because
+	case in.Begun == byDriver:
+		return false, nil
+	}
+	return copied, because
+}
+
+// bestCopied is copiedWhy of a clone that is yet to begin. A driver that clones no claims may well make them of snapshots, and files
+// are the driver's unless there is none.
+func bestCopied(in claimInput, claim *corev1.PersistentVolumeClaim) (copied bool, because *fallback) {
 	source := in.Source
 	asked := in.DataVolume.Annotations[AnnotationCloneType] == string(cdiv1.CloneStrategyHostAssisted)
+	best := in.Strategy
+	if source.InSnapshot() || source.files {
+		best = ""
+	}
 	switch a, b := source.class, claim.Spec.StorageClassName; {
-	case in.Restored, asked, in.Strategy == cdiv1.CloneStrategyHostAssisted && !source.InSnapshot() && !source.files:
+	case asked, best == cdiv1.CloneStrategyHostAssisted:
 		return true, nil
 	case source.InSnapshot() && source.driver != "" && in.Class != nil && in.Class.Provisioner != source.driver:
 		return true, &fallbacks.driver
-	case !source.InSnapshot() && a != nil && b != nil && *a != *b:
+	case !source.InSnapshot() && (source.driverless || a != nil && b != nil && *a != *b):
 		return true, &fallbacks.class
 	case source.mode != "" && source.mode != volumeMode(claim.Spec):
 		return true, &fallbacks.mode
+	case best == cdiv1.CloneStrategySnapshot && in.SnapshotClass == "":
+		return true, &fallbacks.snapshots
 	}
 	return false, nil
 }
@@ -96,20 +116,6 @@ func otherModes(in claimInput) bool {
 	access := in.DataVolume.Spec.Storage.AccessModes
 	same := corev1.PersistentVolumeClaimSpec{AccessModes: access, VolumeMode: new(in.Source.mode)}
 	return offered(in.Profile, &same) == nil && offered(in.Profile, &corev1.PersistentVolumeClaimSpec{AccessModes: access}) != nil
-}
-
-// targetClass is the StorageClass that the clone will have, "" when nothing says it.
-func targetClass(in *claimInput) string {
-	var name *string
-	if spec := &in.DataVolume.Spec; spec.PVC != nil {
-		name = spec.PVC.StorageClassName
-	} else if name = spec.Storage.StorageClassName; name == nil && in.Class != nil {
-		name = new(in.Class.Name)
-	}
-	if name == nil {
-		name = in.Source.class
-	}
-	return ptr.Deref(name, "")
 }
 
 // copySource is the claim that a pod of its namespace copies into the DataVolume's claim, nil when none does.

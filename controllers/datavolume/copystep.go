@@ -8,8 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
-	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -17,21 +15,9 @@ import (
 	"github.com/slipway-vm/slipway/internal/transfer"
 )
 
-// strategyOf is how claims of a StorageClass are best cloned, empty when its StorageProfile does not say it.
-func (r *Reconciler) strategyOf(ctx context.Context, class string) (cdiv1.CDICloneStrategy, error) {
-	if class == "" {
-		return "", nil
-	}
-	profile, err := get(ctx, r.Client, types.NamespacedName{Name: class}, &cdiv1.StorageProfile{})
-	if err != nil || profile == nil {
-		return "", err
-	}
-	return ptr.Deref(profile.Status.CloneStrategy, ""), nil
-}
-
 // tellFallback tells of a claim that was just made why it is a copy.
 func (r *Reconciler) tellFallback(s *scope) {
-	for _, why := range []fallback{fallbacks.mode, fallbacks.class, fallbacks.driver} {
+	for _, why := range []fallback{fallbacks.snapshots, fallbacks.mode, fallbacks.class, fallbacks.driver} {
 		if s.claim.Annotations[annotationFallback] == why.message {
 			r.events.Eventf(s.claim, s.dv, corev1.EventTypeWarning, why.reason, eventAction, "%s", why.message)
 		}

@@ -67,6 +67,5 @@ const (
 	reasonSourceUnready   = "CloneSourceNotReady"
 	reasonCloning         = "CloneInProgress"
 	reasonUnauthorized    = "CloneNotAuthorized"
-	reasonNoSnapshotClass = "NoVolumeSnapshotClass"
 	reasonSourceInUse     = "CloneSourceInUse"
 )

@@ -30,8 +30,8 @@ type origin struct {
 	digest string
 	// size is the least that the clone must ask for.
 	size resource.Quantity
-	// bound says that a claim has a volume, and files that this holds files and no disk.
-	bound, files bool
+	// bound says that a claim has a volume, and files that this holds files and no disk. Nothing can clone what is driverless.
+	bound, files, driverless bool
 }
 
 // originOf is a claim as what a clone is made from.

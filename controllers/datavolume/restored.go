@@ -43,6 +43,9 @@ func (r *Reconciler) restore(ctx context.Context, s *scope, input *claimInput, c
 		s.waiting = &obstacle{reasonExists, fmt.Sprintf("PVC %s exists already and is none of Slipway's; the snapshot is copied once it is gone", key)}
 		s.result.RequeueAfter = takenRetry
 		return nil, steps.ErrDone
+	case restored.DeletionTimestamp != nil || s.way.manner() == notBegun && !madeFromSnapshot(restored, snapshot): // a DataSource moved on meanwhile
+		s.cloning = &obstacle{reasonCloning, fmt.Sprintf("PVC %s, which was made of a snapshot, is being deleted; it is made anew", key)}
+		return nil, r.endRestored(ctx, restored)
 	}
 	source := originOf(restored)
 	source.Labels, source.size = snapshot.Labels, snapshot.size
@@ -57,6 +60,30 @@ func (r *Reconciler) restore(ctx context.Context, s *scope, input *claimInput, c
 		setAll(&copied.Annotations, map[string]string{annotationFallback: why})
 	}
 	return copied, nil
+}
+
+// madeFromSnapshot reports whether claim is to hold what snapshot does.
+func madeFromSnapshot(claim *corev1.PersistentVolumeClaim, snapshot *origin) bool {
+	from := madeFrom(claim)
+	return from != nil && from.Mark() == snapshot.Mark()
+}
+
+// endRestored deletes a claim that was made of a snapshot, and ends the pass.
+func (r *Reconciler) endRestored(ctx context.Context, restored *corev1.PersistentVolumeClaim) error {
+	if restored.DeletionTimestamp == nil {
+		if err := r.deleteRestored(ctx, restored); err != nil {
+			return err
+		}
+	}
+	return steps.ErrDone
+}
+
+func (r *Reconciler) deleteRestored(ctx context.Context, restored *corev1.PersistentVolumeClaim) error {
+	log.FromContext(ctx).Info("Deleting the claim that was made of a snapshot", "namespace", restored.Namespace, "claim", restored.Name)
+	if err := r.Delete(ctx, restored, client.Preconditions{UID: &restored.UID}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting claim %s/%s: %w", restored.Namespace, restored.Name, err)
+	}
+	return nil
 }
 
 // createRestored has the driver of a snapshot make a claim of it.
@@ -96,6 +123,9 @@ func buildRestored(dv *cdiv1.DataVolume, snapshot *origin, class string, profile
 	if snapshot.mode != "" {
 		claim.Spec.VolumeMode = new(snapshot.mode)
 	}
+	if snapshot.size.IsZero() { // its driver does not tell
+		claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: *sizeAsked(dv)}
+	}
 	if set := offered(profile, &corev1.PersistentVolumeClaimSpec{VolumeMode: claim.Spec.VolumeMode}); set != nil {
 		claim.Spec.AccessModes = slices.Clone(set.AccessModes)
 	}
@@ -132,11 +162,7 @@ func (r *Reconciler) removeRestored(ctx context.Context, s *scope) error {
 	if err != nil || restored == nil || restored.DeletionTimestamp != nil || restored.Labels[LabelCloneFor] != string(s.dv.UID) {
 		return err
 	}
-	log.FromContext(ctx).Info("Deleting the claim that was made of a snapshot", "claim", from.String())
-	if err := r.Delete(ctx, restored, client.Preconditions{UID: &restored.UID}); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting claim %s: %w", from.Claim, err)
-	}
-	return nil
+	return r.deleteRestored(ctx, restored)
 }
 
 // nodesOfSource are those on which what is copied can be read; nil where any will do.

@@ -35,8 +35,9 @@ type scope struct {
 	// taking that it is a snapshot.
 	cloning *obstacle
 	taking  bool
-	// copied says that the clone which is not there yet is a copy. By ensureClaim.
+	// copied says that the clone which is not there yet is a copy, way how far one is that is brought. By ensureClaim.
 	copied bool
+	way    way
 	// pinned says that what is copied lies on some nodes only, where the claim will be. By read, or ensureClaim.
 	pinned bool
 	// missed is the snapshot that the claim is to be made from, when that is gone. By missSnapshot.
