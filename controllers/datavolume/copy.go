@@ -2,6 +2,7 @@ package datavolume
 
 import (
 	"errors"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -131,11 +132,11 @@ func (s *scope) copySource() *clonesource.Source {
 }
 
 // addCopySource gives the container the claim from, to read it. That of a file system is not mounted read-only for the whole pod,
-// for SELinux's labels.
+// for SELinux's labels, unless nobody may mount it otherwise.
 func addCopySource(from *corev1.PersistentVolumeClaim, pod *corev1.Pod, container *corev1.Container) {
 	block := volumeMode(from.Spec) == corev1.PersistentVolumeBlock
 	addVolume(pod, volumeSource, corev1.VolumeSource{
-		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: from.Name, ReadOnly: block},
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: from.Name, ReadOnly: block || readOnly(from)},
 	})
 	if block {
 		container.VolumeDevices = append(container.VolumeDevices, corev1.VolumeDevice{Name: volumeSource, DevicePath: sourceDevice})
@@ -144,4 +145,9 @@ func addCopySource(from *corev1.PersistentVolumeClaim, pod *corev1.Pod, containe
 	}
 	mount(container, volumeSource, sourceDir, true)
 	container.Args = append(container.Args, "--copy-from="+sourceDir)
+}
+
+// readOnly reports whether claim can only be read.
+func readOnly(claim *corev1.PersistentVolumeClaim) bool {
+	return !slices.ContainsFunc(claim.Spec.AccessModes, func(mode corev1.PersistentVolumeAccessMode) bool { return mode != corev1.ReadOnlyMany })
 }

@@ -32,6 +32,8 @@ func TestCopies(t *testing.T) {
 		"one of another namespace is given up":           copyThereAbandoned,
 		"a snapshot of another namespace is copied":      copySnapshotThere,
 		"a source without a volume is waited for":        copyOfNothing,
+		"what no driver clones is copied":                copyOfNoDriver,
+		"one that was begun goes on as a copy":           copyThatWasBegun,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, &foreign{world: newWorld(t, c), there: newWorld(t, c)}) })
 	}
@@ -85,15 +87,18 @@ func copyOfAnotherClass(t *testing.T, f *foreign) {
 		t.Errorf("the DataVolume is %+v, Running %+v", dv.ObjectMeta, c)
 	}
 	f.podGone("copy")
-	f.until("events tell of it", func() bool {
+	f.tells("IncompatibleProvisioners", "CloneScheduled", "CloneInProgress", "CloneSucceeded")
+}
+
+// tells waits for events of these reasons.
+func (w *world) tells(reasons ...string) {
+	w.t.Helper()
+	w.until("events tell of "+strings.Join(reasons, ", "), func() bool {
 		var all eventsv1.EventList
-		f.must(f.List(t.Context(), &all, client.InNamespace(f.namespace)))
-		var reasons []string
-		for _, e := range all.Items {
-			reasons = append(reasons, e.Reason)
-		}
-		return slices.Contains(reasons, "IncompatibleProvisioners") && slices.Contains(reasons, "CloneScheduled") &&
-			slices.Contains(reasons, "CloneInProgress") && slices.Contains(reasons, "CloneSucceeded")
+		w.must(w.List(w.t.Context(), &all, client.InNamespace(w.namespace)))
+		return !slices.ContainsFunc(reasons, func(reason string) bool {
+			return !slices.ContainsFunc(all.Items, func(e eventsv1.Event) bool { return e.Reason == reason })
+		})
 	})
 }
 
@@ -211,6 +216,56 @@ func copyOfNothing(t *testing.T, f *foreign) {
 	f.waits("copy", "CloneSourceNotReady")
 	f.bind("base")
 	f.pod("copy")
+}
+
+// copyOfNoDriver clones a claim whose volume is a folder of a node, onto its own class.
+func copyOfNoDriver(t *testing.T, f *foreign) {
+	f.filled("fast")
+	base := f.claim("base")
+	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-" + string(base.UID)}, Spec: corev1.PersistentVolumeSpec{
+		AccessModes: base.Spec.AccessModes, StorageClassName: "fast", Capacity: base.Status.Capacity,
+		PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/disks"}},
+	}}
+	f.must(f.Create(t.Context(), volume))
+	base.Spec.VolumeName = volume.Name
+	f.must(f.Update(t.Context(), base))
+	f.until("the claim has its volume", func() bool { return f.claim("base").Spec.VolumeName != "" })
+	f.copyOf(f.namespace, "fast", nil)
+	f.pod("copy")
+	if claim := f.claim("copy"); claim.Spec.DataSource != nil || claim.Annotations["cdi.kubevirt.io/cloneFallbackReason"] != "Provisioners are incompatible" {
+		t.Errorf("the claim is %+v", claim)
+	}
+}
+
+// copyThatWasBegun has the source's namespace hold a copy, whole, when the DataVolume's class would clone.
+func copyThatWasBegun(t *testing.T, f *foreign) {
+	dv := f.copyOf(f.there.namespace, "local", nil) // which waits for its source
+	f.waits("copy", "CloneSourceNotFound")
+	there := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: f.there.namespace, Name: "clone-" + string(dv.UID), Labels: map[string]string{names.Domain + "clone-for": string(dv.UID)},
+			Annotations: map[string]string{
+				names.Domain + "clone-for": f.namespace + "/copy", datavolume.AnnotationCopiedFrom: f.there.namespace + "/before",
+				datavolume.AnnotationPodPhase: "Succeeded", names.AnnotationDigest: "slipway1:33",
+			},
+		},
+		Spec: *dv.Spec.PVC.DeepCopy(),
+	}
+	f.must(f.Create(t.Context(), there))
+	volume := f.volume(there)
+	f.source()
+	f.gone(there)
+	f.until("the new claim is there", func() bool { return f.claim("copy").UID != "" })
+	if notes := f.claim("copy").Annotations; notes[datavolume.AnnotationCloneType] != "copy" || notes[datavolume.AnnotationCopiedFrom] != f.there.namespace+"/before" {
+		t.Errorf("the claim has the annotations %v", notes)
+	}
+	f.bind("copy")
+	if dv := f.phase("copy", cdiv1.Succeeded); dv.Annotations[names.AnnotationDigest] != "slipway1:33" {
+		t.Errorf("the DataVolume is %+v", dv.ObjectMeta)
+	}
+	if f.now(volume); len(volume.Annotations) > 0 {
+		t.Errorf("the volume that has arrived bears %v", volume.Annotations)
+	}
 }
 
 func copySnapshotThere(t *testing.T, f *foreign) {

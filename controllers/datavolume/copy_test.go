@@ -49,6 +49,14 @@ func TestWhoMayWriteToASource(t *testing.T) {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
+	for access, want := range map[corev1.PersistentVolumeAccessMode]bool{corev1.ReadWriteOnce: false, corev1.ReadOnlyMany: true} {
+		pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{}}}}
+		source := &corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{AccessModes: []corev1.PersistentVolumeAccessMode{access}}}
+		addCopySource(source, pod, &pod.Spec.Containers[0])
+		if pod.Spec.Volumes[0].PersistentVolumeClaim.ReadOnly != want {
+			t.Errorf("a claim of mode %s is mounted as %+v", access, pod.Spec.Volumes[0])
+		}
+	}
 	for name, from := range map[string]corev1.PersistentVolumeMode{"a device": corev1.PersistentVolumeBlock, "a file": corev1.PersistentVolumeFilesystem} {
 		pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{}}}}
 		source := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "base"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeMode: new(from)}}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -88,7 +89,7 @@ func (r *Reconciler) deleteRestored(ctx context.Context, restored *corev1.Persis
 
 // createRestored has the driver of a snapshot make a claim of it.
 func (r *Reconciler) createRestored(ctx context.Context, s *scope, snapshot *origin) (*corev1.PersistentVolumeClaim, error) {
-	class, err := r.classOfDriver(ctx, snapshot.driver)
+	class, err := r.classOfSnapshot(ctx, snapshot)
 	if err != nil {
 		return nil, err
 	}
@@ -133,6 +134,29 @@ func buildRestored(dv *cdiv1.DataVolume, snapshot *origin, class string, profile
 		claim.OwnerReferences = []metav1.OwnerReference{owner(dv)}
 	}
 	return claim
+}
+
+// classOfSnapshot is the StorageClass by which a claim is made of a snapshot: that of the claim which it was taken of, else one of its
+// driver; nil when there is none.
+func (r *Reconciler) classOfSnapshot(ctx context.Context, of *origin) (*storagev1.StorageClass, error) {
+	snapshot, err := get(ctx, r.live, of.Snapshot, &snapshotv1.VolumeSnapshot{})
+	if err != nil {
+		return nil, err
+	}
+	if snapshot != nil && snapshot.Spec.Source.PersistentVolumeClaimName != nil {
+		key := types.NamespacedName{Namespace: snapshot.Namespace, Name: *snapshot.Spec.Source.PersistentVolumeClaimName}
+		claim, err := get(ctx, r.Client, key, &corev1.PersistentVolumeClaim{})
+		if err != nil {
+			return nil, err
+		}
+		if claim != nil && claim.Spec.StorageClassName != nil {
+			class, err := get(ctx, r.Client, types.NamespacedName{Name: *claim.Spec.StorageClassName}, &storagev1.StorageClass{})
+			if err != nil || class != nil && class.Provisioner == of.driver {
+				return class, err
+			}
+		}
+	}
+	return r.classOfDriver(ctx, of.driver)
 }
 
 // classOfDriver is a StorageClass of a driver, a default one first; nil when there is none.
