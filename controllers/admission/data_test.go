@@ -83,7 +83,7 @@ func TestBadProfilesAndConfigurationsAreRefusedWithThePath(t *testing.T) {
 		{"/storageprofiles-validate", profile + "{cloneStrategy: copy}", nil},
 		{"/storageprofiles-validate", profile + "{cloneStrategy: host, dataImportCronSourceFormat: raw}", []string{"spec.cloneStrategy", "spec.dataImportCronSourceFormat"}},
 		{"/storageprofiles-validate", profile + "{cloneStrategy: fast}", []string{"spec.cloneStrategy"}},
-		{"/cdis-validate", config + "{imagePullPolicy: IfNotPresent, uninstallStrategy: BlockUninstallIfWorkloadsExist, config: {featureGates: [HonorWaitForFirstConsumer], preallocation: true, podResourceRequirements: {limits: {memory: 1Gi}}}}", nil},
+		{"/cdis-validate", config + "{imagePullPolicy: IfNotPresent, cloneStrategyOverride: copy, uninstallStrategy: BlockUninstallIfWorkloadsExist, config: {featureGates: [HonorWaitForFirstConsumer], preallocation: true, podResourceRequirements: {limits: {memory: 1Gi}}}}", nil},
 		{"/cdis-validate", config + "{config: {importProxy: {HTTPProxy: a}}, infra: {deploymentReplicas: 2}}", []string{"spec.config.importProxy.HTTPProxy", "spec.infra.deploymentReplicas"}},
 		{"/cdis-validate", config + "{config: {featureGates: [DataVolumeClaimAdoption]}}", []string{"spec.config.featureGates[0]"}},
 		{"/cdis-validate", strings.Replace(config, "name: cdi", `name: cdi, annotations: {slipway-vm.github.io/registries-conf: "A b"}`, 1) + "{}", []string{"metadata.annotations[slipway-vm.github.io/registries-conf]"}},

@@ -1,6 +1,7 @@
 package datavolume
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 
@@ -118,6 +119,9 @@ func inflate(size resource.Quantity, overhead float64) resource.Quantity {
 // cloneFrom makes claim a clone of in.Source. Where no size is given, it is the source's.
 func cloneFrom(in claimInput, claim *corev1.PersistentVolumeClaim) error {
 	source := in.Source
+	if claim.Spec.VolumeName != "" && source.Key().Namespace != claim.Namespace {
+		return errors.New("volumeName is set, but a clone of another namespace brings its volume with it; leave volumeName out")
+	}
 	claim.Spec.DataSource, claim.Spec.DataSourceRef = nil, nil
 	delete(claim.Annotations, annotationSelectedNode) // it lies where its source lies
 	delete(claim.Annotations, AnnotationCloneType)

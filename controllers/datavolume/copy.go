@@ -73,9 +73,9 @@ func bestCopied(in claimInput, claim *corev1.PersistentVolumeClaim) (copied bool
 	switch a, b := source.class, claim.Spec.StorageClassName; {
 	case asked, best == cdiv1.CloneStrategyHostAssisted:
 		return true, nil
-	case source.InSnapshot() && source.driver != "" && in.Class != nil && in.Class.Provisioner != source.driver:
+	case source.InSnapshot() && (chosen(claim) || source.driver != "" && in.Class != nil && in.Class.Provisioner != source.driver):
 		return true, &fallbacks.driver
-	case !source.InSnapshot() && (source.driverless || a != nil && b != nil && *a != *b):
+	case !source.InSnapshot() && (source.driverless || chosen(claim) || a != nil && b != nil && *a != *b):
 		return true, &fallbacks.class
 	case source.mode != "" && source.mode != volumeMode(claim.Spec):
 		return true, &fallbacks.mode
@@ -83,6 +83,11 @@ func bestCopied(in claimInput, claim *corev1.PersistentVolumeClaim) (copied bool
 		return true, &fallbacks.snapshots
 	}
 	return false, nil
+}
+
+// chosen reports whether claim gets one of the volumes that there are: then no driver makes one for it.
+func chosen(claim *corev1.PersistentVolumeClaim) bool {
+	return claim.Spec.VolumeName != "" || claim.Spec.Selector != nil
 }
 
 // copyInto makes claim one that the source is copied into. Where no size is given, it is the source's, and what a file system needs

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,6 +32,8 @@ func TestCopies(t *testing.T) {
 		"one of another namespace that cannot be, fails": copyThereFails,
 		"one of another namespace is given up":           copyThereAbandoned,
 		"a snapshot of another namespace is copied":      copySnapshotThere,
+		"and leaves nothing when it is given up":         copySnapshotThereAbandoned,
+		"a quota is waited for":                          copyOverQuota,
 		"a source without a volume is waited for":        copyOfNothing,
 		"what no driver clones is copied":                copyOfNoDriver,
 		"one that was begun goes on as a copy":           copyThatWasBegun,
@@ -286,4 +289,36 @@ func copySnapshotThere(t *testing.T, f *foreign) {
 		t.Errorf("the DataVolume is %+v", dv.ObjectMeta)
 	}
 	f.until("what was made of the snapshot goes", func() bool { left := f.there.claim(name); return left.UID == "" || left.DeletionTimestamp != nil })
+}
+
+func copySnapshotThereAbandoned(t *testing.T, f *foreign) {
+	f.there.take(f.there.snapshot("kept"), "example.com/local", "")
+	dv := f.create("copy", "fast", ofSnapshot(f.there.namespace), func(dv *cdiv1.DataVolume) {
+		dv.Annotations = map[string]string{clonesource.AnnotationAuthorized: "volumesnapshots/" + f.there.namespace + "/kept"}
+	})
+	there := f.copied(dv)
+	restored := f.there.claim("restored-" + string(dv.UID))
+	f.must(f.Delete(t.Context(), dv))
+	f.gone(there)
+	f.gone(restored)
+	f.there.podGone(there.Name)
+}
+
+// copyOverQuota lets the namespace have no pod, and then one.
+func copyOverQuota(t *testing.T, f *foreign) {
+	f.filled("fast")
+	f.podGone("base")
+	quota := &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "no-pods"},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}},
+	}
+	f.must(f.Create(t.Context(), quota))
+	quota.Status = corev1.ResourceQuotaStatus{Hard: quota.Spec.Hard, Used: quota.Spec.Hard} // as its controller does
+	f.must(f.Status().Update(t.Context(), quota))
+	f.copyOf(f.namespace, "local", nil)
+	if c := f.waits("copy", "ErrExceededQuota"); !strings.Contains(c.Message, "no-pods") {
+		t.Errorf("Bound is %+v", c)
+	}
+	f.must(f.Delete(t.Context(), quota))
+	f.pod("copy")
 }

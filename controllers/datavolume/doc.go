@@ -60,6 +60,7 @@ const (
 	reasonUnschedulable   = "Unschedulable"
 	reasonError           = "Error"
 	reasonExists          = "ErrResourceExists"
+	reasonExceededQuota   = "ErrExceededQuota"
 	reasonClaimNotValid   = "ErrClaimNotValid"
 	reasonUnsupported     = "NotSupported"
 	reasonInvalidClone    = "CloneValidationFailed"

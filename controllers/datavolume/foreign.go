@@ -126,7 +126,7 @@ func buildThere(dv *cdiv1.DataVolume, source *origin, claim *corev1.PersistentVo
 
 // createThere creates an object in the source's namespace.
 func (r *Reconciler) createThere(ctx context.Context, s *scope, object client.Object) error {
-	err := r.create(ctx, s, object)
+	err := r.tryCreate(ctx, s, object)
 	if apierrors.IsForbidden(err) { // a quota of that namespace
 		s.waiting = &obstacle{reasonPending, "The clone is made in the source's namespace first, which does not take it: " + err.Error()}
 		s.result.RequeueAfter = takenRetry
