@@ -20,10 +20,12 @@ import (
 // Options describe one import.
 type Options struct {
 	// Source is the file on a web server, Registry the image, Stream the file that is sent; without
-	// any of them the disk is blank.
+	// any of them, and CopyFrom, the disk is blank.
 	Source   *source.Options
 	Registry *source.RegistryOptions
 	Stream   *Stream
+	// CopyFrom is the block device, or the folder of the disk.img, whose disk is copied as it is.
+	CopyFrom string
 	// Checksum is "algorithm:hex" of the file as it is published; empty checks nothing.
 	Checksum string
 	// Archive says that the file is an archive of files, which Target.Path, a directory, takes.
@@ -93,6 +95,8 @@ func (j *job) run(ctx context.Context) (err error) {
 		err = j.fromRegistry(ctx)
 	case j.options.Source != nil:
 		err = j.fromHTTP(ctx, j.read)
+	case j.options.CopyFrom != "":
+		err = j.fromVolume(ctx)
 	default:
 		err = j.blank()
 	}

@@ -74,7 +74,11 @@ func RunPod(ctx context.Context, options PodOptions) error {
 }
 
 func run(ctx context.Context, options PodOptions, progress *Progress) (transfer.Result, error) {
+	copying, err := options.copies()
 	switch {
+	case err != nil:
+		return transfer.Result{}, err
+	case copying:
 	case strings.HasPrefix(options.URL, source.SchemeDocker):
 		from, err := options.registry()
 		if err != nil {

@@ -17,8 +17,9 @@ func newImportCommand() *cobra.Command {
 		Short: "Fills a volume from a disk image",
 		Long: `Fills a block device or a disk file from an image at a URL: raw, qcow2, VMDK, VHD, VHDX or VDI,
 which may be packed with gzip, xz, zstd or bzip2 and lie in a tar archive, as in an OVA; or from the
-disk of a container image in a registry; without a URL it makes a blank disk. With --archive it
-unpacks a tar archive into a directory. One pass, in bounded memory.`,
+disk of a container image in a registry; or with --copy-from as another volume's disk, byte for byte;
+without any of them it makes a blank disk. With --archive it unpacks a tar archive into a directory.
+One pass, in bounded memory.`,
 		Example: `  slipway import --url https://example.com/debian.qcow2 --checksum sha512:… --target ./disk.img --size 21474836480`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -28,6 +29,7 @@ unpacks a tar archive into a directory. One pass, in bounded memory.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.URL, "url", "", "http or https address of the disk image, or docker://host/name:tag of a container image with a disk; empty makes a blank disk")
+	flags.StringVar(&o.CopyFrom, "copy-from", "", "block device, or directory of a disk.img, whose disk is copied as it is, in the place of a URL")
 	flags.StringVar(&o.Server, "source", transfer.SourceHTTP, "kind of the URL's server: http, s3, or gcs, which takes gs:// addresses too")
 	flags.BoolVar(&o.Archive, "archive", false, "the file is a tar archive, to unpack into the directory --target")
 	flags.StringVar(&o.Architecture, "architecture", "", "architecture of the container image (default: this machine's, where there are several)")

@@ -34,7 +34,11 @@ type input struct {
 	Proxy       cdiconfig.ImportProxy `json:"proxy"`
 	ProxySecret string                `json:"proxySecret,omitempty"`
 
-	Source *corev1.PersistentVolumeClaim `json:"source,omitempty"`
+	// Source is the claim that is cloned, or copied by a pod; Strategy how clones are made. Nothing clones it when it is Driverless.
+	Source        *corev1.PersistentVolumeClaim `json:"source,omitempty"`
+	Strategy      cdiv1.CDICloneStrategy        `json:"strategy,omitempty"`
+	SnapshotClass string                        `json:"snapshotClass,omitempty"`
+	Driverless    bool                          `json:"driverless,omitempty"`
 	// Snapshot is what is cloned instead of Source, Content what holds it.
 	Snapshot *snapshotv1.VolumeSnapshot        `json:"snapshot,omitempty"`
 	Content  *snapshotv1.VolumeSnapshotContent `json:"content,omitempty"`
@@ -88,10 +92,11 @@ func golden(t *testing.T, kind string, build func(input) (any, error)) {
 
 func TestClaims(t *testing.T) {
 	golden(t, "claim", func(in input) (any, error) {
-		input := claimInput{DataVolume: &in.DataVolume, Class: in.Class, Profile: in.Profile, Config: in.Config}
+		input := claimInput{DataVolume: &in.DataVolume, Class: in.Class, Profile: in.Profile, Config: in.Config, Strategy: in.Strategy, SnapshotClass: in.SnapshotClass}
 		switch {
 		case in.Source != nil:
 			input.Source = originOf(in.Source)
+			input.Source.driverless = in.Driverless
 		case in.Snapshot != nil:
 			input.Source = originOfSnapshot(in.Snapshot, in.Content)
 		}
@@ -117,7 +122,7 @@ func TestPods(t *testing.T) {
 		}
 		return buildPod(podInput{
 			DataVolume: &in.DataVolume, Claim: claim, Image: "registry.local/slipway:test", Token: "token",
-			Config: in.Config, Places: places, Affinity: in.Affinity, Binder: in.Binder, Upload: in.Upload,
+			Config: in.Config, Places: places, Affinity: in.Affinity, Binder: in.Binder, Upload: in.Upload, CopyFrom: in.Source,
 			Proxy: in.Proxy, ProxySecret: in.ProxySecret,
 		}), nil
 	})

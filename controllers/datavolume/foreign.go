@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/slipway-vm/slipway/internal/clonesource"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/steps"
 )
@@ -39,55 +38,10 @@ const (
 	annotationBroughtFrom = names.Domain + "cloned-from"
 )
 
-// way is how far a clone is that is brought from another namespace.
-type way struct {
-	volume *corev1.PersistentVolume      // nil while it is not marked
-	there  *corev1.PersistentVolumeClaim // in the source's namespace; nil when it is not there
-}
-
-// onTheWay finds what there is of the clone of source that is to be brought.
-func (r *Reconciler) onTheWay(ctx context.Context, s *scope, source *origin) (way, error) {
-	var w way
-	var err error
-	if w.volume, err = r.travelling(ctx, s.dv); err != nil {
-		return w, err
-	}
-	key := types.NamespacedName{Namespace: source.Key().Namespace, Name: cloneName(s.dv.UID)}
-	if w.there, err = get(ctx, r.live, key, &corev1.PersistentVolumeClaim{}); err != nil {
-		return w, err
-	}
-	if w.there != nil && w.there.Labels[LabelCloneFor] != string(s.dv.UID) {
-		s.waiting = &obstacle{reasonExists, fmt.Sprintf("PVC %s exists already and is none of Slipway's; the clone is made there once it is gone", key)}
-		s.result.RequeueAfter = takenRetry
-		return w, steps.ErrDone
-	}
-	return w, nil
-}
-
-// begun reports whether anything of the clone is there.
-func (w way) begun() bool { return w.volume != nil || w.there != nil }
-
-// source is o as that of which the clone was begun: o may be another disk since, or would be cloned in another manner now.
-func (w way) source(o *origin) *origin {
-	var from *clonesource.Source
-	switch {
-	case w.there != nil:
-		from = madeFrom(w.there)
-	case w.volume != nil:
-		from = clonesource.FromMark(w.volume.Annotations[annotationBroughtFrom])
-	}
-	if from == nil {
-		return o
-	}
-	before := *o
-	before.Source = clonesource.Source{Claim: from.Claim, Snapshot: from.Snapshot, Labels: o.Labels}
-	return &before
-}
-
 // bringVolume makes a clone of source in its namespace and gives its volume to claim, which is
 // yet to be created. It ends the pass until the volume is ready for claim.
-func (r *Reconciler) bringVolume(ctx context.Context, s *scope, source *origin, claim *corev1.PersistentVolumeClaim, w way) error {
-	volume := w.volume
+func (r *Reconciler) bringVolume(ctx context.Context, s *scope, source *origin, claim *corev1.PersistentVolumeClaim) error {
+	w, volume := s.way, s.way.volume
 	if volume == nil {
 		var err error
 		if volume, err = r.cloneThere(ctx, s, source, claim, w.there); err != nil {
@@ -101,6 +55,9 @@ func (r *Reconciler) bringVolume(ctx context.Context, s *scope, source *origin, 
 		return err
 	}
 	setAll(&claim.Annotations, map[string]string{annotationBroughtFrom: source.Mark()})
+	if digest := volume.Annotations[names.AnnotationDigest]; digest != "" {
+		setAll(&claim.Annotations, map[string]string{names.AnnotationDigest: digest})
+	}
 	if node := NodeOf(volume); node != "" { // whose virt-handler then may expand the claim
 		setAll(&claim.Annotations, map[string]string{annotationSelectedNode: node})
 	}
@@ -108,50 +65,19 @@ func (r *Reconciler) bringVolume(ctx context.Context, s *scope, source *origin, 
 	return nil
 }
 
-// NodeOf is the node that a volume of Slipway's own node storage is on, "" for other volumes.
-func NodeOf(volume *corev1.PersistentVolume) string {
-	if volume.Spec.CSI == nil || volume.Spec.CSI.Driver != names.HostPathDriver || volume.Spec.NodeAffinity == nil || volume.Spec.NodeAffinity.Required == nil {
-		return ""
-	}
-	for _, term := range volume.Spec.NodeAffinity.Required.NodeSelectorTerms {
-		for _, expression := range term.MatchExpressions {
-			if expression.Key == names.TopologyNode && expression.Operator == corev1.NodeSelectorOpIn && len(expression.Values) == 1 {
-				return expression.Values[0]
-			}
-		}
-	}
-	return ""
-}
-
 func cloneName(uid types.UID) string { return "clone-" + string(uid) }
-
-// travelling finds the volume that is on its way to dv, nil when there is none.
-func (r *Reconciler) travelling(ctx context.Context, dv *cdiv1.DataVolume) (*corev1.PersistentVolume, error) {
-	var volumes corev1.PersistentVolumeList
-	if err := r.live.List(ctx, &volumes, client.MatchingLabels{LabelCloneFor: string(dv.UID)}); err != nil {
-		return nil, fmt.Errorf("looking for the volume of DataVolume %s: %w", dv.Name, err)
-	}
-	if len(volumes.Items) == 0 {
-		return nil, nil
-	}
-	return &volumes.Items[0], nil
-}
 
 // cloneThere brings the clone about in the source's namespace, and marks its volume once it is complete.
 func (r *Reconciler) cloneThere(ctx context.Context, s *scope, source *origin, claim, there *corev1.PersistentVolumeClaim) (*corev1.PersistentVolume, error) {
-	marks := metav1.ObjectMeta{
-		Name: cloneName(s.dv.UID), Namespace: source.Key().Namespace,
-		Labels:      map[string]string{LabelCloneFor: string(s.dv.UID), names.LabelManagedBy: names.ManagedBy, labelApp: labelAppValue},
-		Annotations: map[string]string{annotationCloneFor: client.ObjectKeyFromObject(s.dv).String(), annotationFillingAlert: "disabled"},
-	}
 	if there == nil {
-		there = &corev1.PersistentVolumeClaim{ObjectMeta: marks, Spec: *claim.Spec.DeepCopy()}
-		there.Spec.DataSource = source.reference()
-		there.Spec.VolumeName = ""
+		there = buildThere(s.dv, source, claim)
 		log.FromContext(ctx).Info("Cloning in the source's namespace", "source", source.String(), "claim", there.Name)
 		if err := r.createThere(ctx, s, there); err != nil {
 			return nil, err
 		}
+	}
+	if err := r.copyThere(ctx, s, source, there); err != nil {
+		return nil, err
 	}
 	if there.Status.Phase != corev1.ClaimBound || there.Spec.VolumeName == "" {
 		s.cloning = &obstacle{reasonCloning, fmt.Sprintf("Cloning %s, as PVC %s there", source, there.Name)}
@@ -168,13 +94,39 @@ func (r *Reconciler) cloneThere(ctx context.Context, s *scope, source *origin, c
 		annotationReclaim:  string(volume.Spec.PersistentVolumeReclaimPolicy), annotationCloneUID: string(there.UID),
 		annotationBroughtFrom: source.Mark(),
 	})
+	if isCopy(there) {
+		setAll(&volume.Annotations, map[string]string{AnnotationCopiedFrom: source.Mark()})
+		if digest := there.Annotations[names.AnnotationDigest]; digest != "" {
+			setAll(&volume.Annotations, map[string]string{names.AnnotationDigest: digest})
+		}
+	}
 	volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
 	return volume, r.patchVolume(ctx, volume, before, "marking")
 }
 
+// buildThere returns the claim in the source's namespace that the clone is made as, or copied into: like claim, but
+// for whatever is the DataVolume's own.
+func buildThere(dv *cdiv1.DataVolume, source *origin, claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+	there := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: cloneName(dv.UID), Namespace: source.Key().Namespace,
+			Labels:      map[string]string{LabelCloneFor: string(dv.UID), names.LabelManagedBy: names.ManagedBy, labelApp: labelAppValue},
+			Annotations: map[string]string{annotationCloneFor: client.ObjectKeyFromObject(dv).String(), annotationFillingAlert: "disabled"},
+		},
+		Spec: *claim.Spec.DeepCopy(),
+	}
+	there.Spec.VolumeName = ""
+	if isCopy(claim) {
+		setAll(&there.Annotations, copyNotes(source))
+	} else {
+		there.Spec.DataSource = source.reference()
+	}
+	return there
+}
+
 // createThere creates an object in the source's namespace.
 func (r *Reconciler) createThere(ctx context.Context, s *scope, object client.Object) error {
-	err := r.create(ctx, s, object)
+	err := r.tryCreate(ctx, s, object)
 	if apierrors.IsForbidden(err) { // a quota of that namespace
 		s.waiting = &obstacle{reasonPending, "The clone is made in the source's namespace first, which does not take it: " + err.Error()}
 		s.result.RequeueAfter = takenRetry
@@ -269,7 +221,7 @@ func (r *Reconciler) unmark(ctx context.Context, volume *corev1.PersistentVolume
 		volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimPolicy(policy)
 	}
 	delete(volume.Labels, LabelCloneFor)
-	for _, name := range []string{annotationCloneFor, annotationReclaim, annotationCloneUID, annotationBroughtFrom} {
+	for _, name := range []string{annotationCloneFor, annotationReclaim, annotationCloneUID, annotationBroughtFrom, AnnotationCopiedFrom, names.AnnotationDigest} {
 		delete(volume.Annotations, name)
 	}
 	return r.patchVolume(ctx, volume, before, "settling")

@@ -14,6 +14,7 @@ const (
 	kindImport   kind = iota // by an importer pod, from a server
 	kindBlank                // by an importer pod, with zeros
 	kindClone                // by the CSI driver, from another claim or a snapshot
+	kindCopy                 // by an importer pod, from another claim: a clone that no driver makes
 	kindUpload               // by an upload server, with what is sent to it
 	kindExternal             // by the CSI driver or a populator that the claim's own dataSource names
 )
@@ -24,7 +25,12 @@ type plan struct {
 }
 
 // pods reports whether a pod of ours fills the claim.
-func (p plan) pods() bool { return p.kind == kindImport || p.kind == kindBlank || p.kind == kindUpload }
+func (p plan) pods() bool {
+	return p.kind == kindImport || p.kind == kindBlank || p.kind == kindUpload || p.kind == kindCopy
+}
+
+// clones reports whether the claim becomes like another, in whichever way.
+func (p plan) clones() bool { return p.kind == kindClone || p.kind == kindCopy }
 
 // unsupported are the sources that other releases will fill, with what to do until then.
 func unsupported(source *cdiv1.DataVolumeSource) string {

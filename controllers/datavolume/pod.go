@@ -45,11 +45,13 @@ type podInput struct {
 	ProxySecret string
 	// Token is the password of the pod's progress.
 	Token string
-	// Affinity places a pod whose only work is that its claim gets bound; it imports nothing.
+	// Binder is a pod whose only work is that its claim gets bound; it imports nothing. Affinity places a pod.
 	Affinity *corev1.NodeAffinity
 	Binder   bool
 	// Upload is what the pod of an upload server needs beside; nil for every other.
 	Upload *uploadInput
+	// CopyFrom is the claim whose disk the pod copies, nil when it gets the disk from elsewhere.
+	CopyFrom *corev1.PersistentVolumeClaim
 }
 
 // PodName is the name of a DataVolume's importer pod.
@@ -90,14 +92,16 @@ func buildPod(in podInput) *corev1.Pod {
 	}
 	container := importerContainer(in)
 	addData(in, pod, &container)
+	if in.Affinity != nil {
+		pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: in.Affinity}
+	}
 	switch {
 	case in.Binder:
 		container.Command = []string{"/slipway", "version"}
-		if in.Affinity != nil {
-			pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: in.Affinity}
-		}
 	case in.Upload != nil:
 		awaitUpload(in.Upload, pod, &container)
+	case in.CopyFrom != nil:
+		addCopySource(in.CopyFrom, pod, &container)
 	default:
 		addSource(in, pod, &container)
 	}

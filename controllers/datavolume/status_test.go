@@ -132,6 +132,50 @@ func TestPhasesAndConditions(t *testing.T) {
 			},
 			cdiv1.CloneFromSnapshotSourceInProgress, "N/A", "False/Pending", "False/", "False/", "",
 		},
+		"a copy that begins": {
+			func(s *scope) { s.plan.kind = kindCopy }, cdiv1.CloneScheduled, "N/A", "True/Bound", "False/", "False/", "",
+		},
+		"a copy under way": {
+			func(s *scope) {
+				s.plan.kind = kindCopy
+				withPod(corev1.PodRunning, running, "")(s)
+				s.progress = transfer.Progress{Done: 1, Total: 4}
+			}, cdiv1.CloneInProgress, "25.00%", "True/Bound", "False/TransferRunning", "True/Pod is running", "",
+		},
+		"a copy onto storage that waits for its consumer": {
+			func(s *scope) { s.plan.kind = kindCopy; s.claim.Status.Phase = corev1.ClaimPending },
+			cdiv1.WaitForFirstConsumer, "N/A", "False/Pending", "False/", "False/", "",
+		},
+		"a copy that is made where its source is": {
+			func(s *scope) {
+				s.plan.kind, s.pinned = kindCopy, true
+				s.claim.Status.Phase = corev1.ClaimPending
+			}, cdiv1.CloneScheduled, "N/A", "False/Pending", "False/", "False/", "",
+		},
+		"a copy of what is in use": {
+			func(s *scope) {
+				s.plan.kind = kindCopy
+				s.cloning = &obstacle{reasonSourceInUse, "pod ns/vm using PersistentVolumeClaim base"}
+			}, cdiv1.CloneScheduled, "N/A", "True/Bound", "False/", "False/CloneSourceInUse", "pod ns/vm using",
+		},
+		"a copy in another namespace": {
+			func(s *scope) {
+				s.plan.kind, s.claim = kindCopy, nil
+				withPod(corev1.PodRunning, running, "")(s)
+			}, cdiv1.CloneInProgress, "N/A", "False/NotFound", "False/TransferRunning", "True/Pod is running", "",
+		},
+		"a copy that is brought": {
+			func(s *scope) {
+				s.plan.kind, s.claim, s.copied = kindClone, nil, true
+				s.cloning = &obstacle{reasonCloning, "Bringing the clone"}
+			}, cdiv1.CloneInProgress, "N/A", "False/NotFound", "False/", "False/CloneInProgress", "Bringing",
+		},
+		"a copy that is whole": {
+			func(s *scope) {
+				s.plan.kind = kindCopy
+				s.claim.Annotations = map[string]string{AnnotationPodPhase: phaseSucceeded}
+			}, cdiv1.Succeeded, "100.0%", "True/Bound", "True/", "False/Completed", "Clone Complete",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := newStatus(newScope(c.change), time.Unix(1000, 0))

@@ -24,11 +24,8 @@ import (
 // TestClonesThroughSnapshots runs the controller against a real API server; the tests play storage.
 func TestClonesThroughSnapshots(t *testing.T) {
 	c := start(t)
-	for class, snapshots := range map[string]*string{"fast": new("snaps"), "local": nil, "annotated": nil} {
+	for class, snapshots := range map[string]*string{"fast": new("snaps"), "local": nil} {
 		profile := &cdiv1.StorageProfile{ObjectMeta: metav1.ObjectMeta{Name: class}}
-		if class == "local" {
-			profile.Spec.CloneStrategy = new(cdiv1.CloneStrategySnapshot)
-		}
 		w := &world{Client: c, t: t}
 		w.must(c.Create(t.Context(), profile))
 		profile.Status = cdiv1.StorageProfileStatus{
@@ -41,10 +38,9 @@ func TestClonesThroughSnapshots(t *testing.T) {
 		"one of another namespace is brought":            throughSnapshotThere,
 		"a DataVolume that goes leaves no snapshot":      throughSnapshotAbandoned,
 		"a snapshot that is deleted is missed":           throughSnapshotThatGoes,
-		"without a snapshot class it says so":            throughNoSnapshot,
-		"unless nobody has set the profile":              throughNoSnapshotUnasked,
+		"without a snapshot class it is copied":          throughNoSnapshot,
 		"what has begun otherwise goes on so":            throughWhatHasBegun,
-		"a claim that does not fit has no snapshot":      throughSnapshotOfAnotherMode,
+		"a claim of another mode is copied without one":  throughSnapshotOfAnotherMode,
 		"a claim asks for what its snapshot needs":       throughLargeSnapshot,
 		"one that is as it is written fails once":        throughSnapshotTooLarge,
 		"a DataSource that moves on has another one":     throughSnapshotOfTheNewest,
@@ -52,6 +48,7 @@ func TestClonesThroughSnapshots(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { test(t, &foreign{world: newWorld(t, c), there: newWorld(t, c)}) })
 	}
+	t.Run("unless the CDI object knows better", func(t *testing.T) { throughNothing(t, &foreign{world: newWorld(t, c)}) }) // for all, so last
 }
 
 // filled makes a DataVolume base that has been imported.
@@ -198,15 +195,18 @@ func throughNoSnapshot(t *testing.T, f *foreign) {
 	f.play("base", corev1.PodSucceeded, 0, &transfer.Result{})
 	f.phase("base", cdiv1.Succeeded)
 	f.cloneOf(f.namespace, "local")
-	if c := f.waits("clone", "NoVolumeSnapshotClass"); !strings.Contains(c.Message, "driver example.com/local") {
-		t.Errorf("Bound is %+v", c)
+	f.phase("clone", cdiv1.WaitForFirstConsumer)
+	if claim := f.claim("clone"); claim.Spec.DataSource != nil || claim.Annotations["cdi.kubevirt.io/cloneFallbackReason"] != "No compatible volumesnapshotclass found" {
+		t.Errorf("the claim is %+v", claim)
 	}
+	f.tells("NoVolumeSnapshotClass")
 }
 
-// throughNoSnapshotUnasked clones by a class whose profile wants snapshots by itself.
-func throughNoSnapshotUnasked(t *testing.T, f *foreign) {
-	f.filled("annotated")
-	f.cloneOf(f.namespace, "annotated")
+// throughNothing has the CDI object say how clones are made, whatever the profiles say.
+func throughNothing(t *testing.T, f *foreign) {
+	f.must(f.Create(t.Context(), &cdiv1.CDI{ObjectMeta: metav1.ObjectMeta{Name: "cdi"}, Spec: cdiv1.CDISpec{CloneStrategyOverride: new(cdiv1.CloneStrategyCsiClone)}}))
+	f.filled("fast")
+	f.cloneOf(f.namespace, "fast")
 	f.phase("clone", cdiv1.CSICloneInProgress)
 	if from := f.claim("clone").Spec.DataSource; from == nil || from.Kind != "PersistentVolumeClaim" || from.Name != "base" {
 		t.Errorf("the clone's claim is made from %+v", from)
@@ -251,7 +251,9 @@ func throughSnapshotOfAnotherMode(t *testing.T, f *foreign) {
 	f.create("clone", "fast", &cdiv1.DataVolumeSource{PVC: &cdiv1.DataVolumeSourcePVC{Namespace: f.namespace, Name: "base"}}, func(dv *cdiv1.DataVolume) {
 		dv.Spec.PVC.VolumeMode = new(corev1.PersistentVolumeBlock)
 	})
-	f.fails("clone", "CloneValidationFailed", "volumeMode")
+	if args := f.pod("clone").Spec.Containers[0].Args; args[len(args)-1] != "--copy-from=/source" {
+		t.Errorf("the pod is told %v", args)
+	}
 	var snapshots snapshotv1.VolumeSnapshotList
 	if f.must(f.List(t.Context(), &snapshots, client.InNamespace(f.namespace))); len(snapshots.Items) > 0 {
 		t.Errorf("there are the snapshots %+v", snapshots.Items)

@@ -94,9 +94,9 @@ func record(s *scope, n map[string]string) {
 	}
 	n[datavolume.AnnotationRestarts] = strconv.Itoa(int(s.prime.Status.RestartCount))
 	switch s.phase() {
-	case cdiv1.ImportScheduled, cdiv1.UploadScheduled:
+	case cdiv1.ImportScheduled, cdiv1.UploadScheduled, cdiv1.CloneScheduled:
 		n[datavolume.AnnotationPodPhase] = phasePending
-	case cdiv1.ImportInProgress, cdiv1.UploadReady:
+	case cdiv1.ImportInProgress, cdiv1.UploadReady, cdiv1.CloneInProgress:
 		n[datavolume.AnnotationPodPhase] = phaseRunning
 	case cdiv1.Failed:
 		n[datavolume.AnnotationPodPhase] = phaseFailed
@@ -108,12 +108,20 @@ func record(s *scope, n map[string]string) {
 	n[annotationRunningReason] = reasonCompleted
 	n[names.AnnotationDigest] = s.prime.Annotations[names.AnnotationDigest]
 	n[annotationSelectedNode] = s.node
-	through := s.other != nil && s.other.Annotations[datavolume.AnnotationSnapshotOf] != ""
-	if source := s.prime.Spec.Source; source != nil && (source.Snapshot != nil || through) {
-		n[annotationCloneType] = string(cdiv1.CloneStrategySnapshot)
-	} else if source != nil && source.PVC != nil {
-		n[annotationCloneType] = string(cdiv1.CloneStrategyCsiClone)
+	if source := s.prime.Spec.Source; source != nil && (source.PVC != nil || source.Snapshot != nil) {
+		n[annotationCloneType] = string(cloneType(s, source))
 	}
+}
+
+// cloneType is how the claim was cloned from source.
+func cloneType(s *scope, source *cdiv1.DataVolumeSource) cdiv1.CDICloneStrategy {
+	switch {
+	case s.other != nil && s.other.Annotations[datavolume.AnnotationCopiedFrom] != "":
+		return cdiv1.CloneStrategyHostAssisted
+	case source.Snapshot != nil, s.other != nil && s.other.Annotations[datavolume.AnnotationSnapshotOf] != "":
+		return cdiv1.CloneStrategySnapshot
+	}
+	return cdiv1.CloneStrategyCsiClone
 }
 
 // clonePhase is the phase of a clone, in the field's words for claims.
@@ -129,6 +137,8 @@ func clonePhase(s *scope) string {
 		return cloneTaking
 	case s.phase() == cdiv1.CloneFromSnapshotSourceInProgress:
 		return cloneSnapshot
+	case s.phase() == cdiv1.CloneScheduled, s.phase() == cdiv1.CloneInProgress:
+		return cloneHost
 	}
 	return clonePending
 }

@@ -69,6 +69,13 @@ func TestNotesSayWhatAClaimHasReached(t *testing.T) {
 			s.whole, s.prime.Spec.Source = true, &cdiv1.DataVolumeSource{PVC: &cdiv1.DataVolumeSourcePVC{}}
 			s.other = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{datavolume.AnnotationSnapshotOf: "ns/base"}}}
 		}), map[string]string{clone: "Succeeded", annotationCloneType: "snapshot"}},
+		"a clone is copied":      {ofImport(cdiv1.CloneInProgress, ofClone), map[string]string{clone: "HostClone", phase: "Running"}},
+		"a clone will be copied": {ofImport(cdiv1.CloneScheduled, ofClone), map[string]string{clone: "HostClone", phase: "Pending"}},
+		"a clone that was copied is done": {ofImport(cdiv1.Succeeded, func(s *scope) {
+			ofClone(s)
+			s.whole, s.prime.Spec.Source = true, &cdiv1.DataVolumeSource{PVC: &cdiv1.DataVolumeSourcePVC{}}
+			s.other = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{datavolume.AnnotationCopiedFrom: "ns/base"}}}
+		}), map[string]string{clone: "Succeeded", annotationCloneType: "copy"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := notes(c.scope)

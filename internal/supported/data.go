@@ -17,6 +17,7 @@ var cronFields = []Field{
 var cdiFields = []Field{
 	{Path: "imagePullPolicy", Only: []string{"IfNotPresent"}},
 	{Path: "uninstallStrategy", Only: []string{"BlockUninstallIfWorkloadsExist"}},
+	{Path: "cloneStrategyOverride", Note: "Of all classes, in the place of what their StorageProfiles say."},
 	{Path: "config.featureGates[]", Only: []string{"HonorWaitForFirstConsumer"}, Note: "Always honoured."},
 	{Path: "config.uploadProxyURLOverride"},
 	{Path: "config.scratchSpaceStorageClass", Note: "For clients that read it in the CDIConfig; what Slipway fills needs no scratch space."},
