@@ -20,7 +20,7 @@ import (
 )
 
 // collectGarbage deletes the imports that are too many, once a newer one is whole: those that were
-// what the DataSource named longest ago. The one that it names stays, whatever is asked for.
+// what the DataSource named longest ago. One that a DataSource names, or that is being cloned, stays, whatever is asked for.
 func (r *Reconciler) collectGarbage(ctx context.Context, s *scope) error {
 	whole := s.whole()
 	if whole == nil || ptr.Deref(s.cron.Spec.GarbageCollect, cdiv1.DataImportCronGarbageCollectOutdated) == cdiv1.DataImportCronGarbageCollectNever {
@@ -34,6 +34,10 @@ func (r *Reconciler) collectGarbage(ctx context.Context, s *scope) error {
 	if len(gone) == 0 {
 		return nil
 	}
+	if s.moved {
+		s.sooner(goneRetry)
+		return nil
+	}
 	if isCurrent, err := r.isCurrent(ctx, s); err != nil || !isCurrent {
 		return err
 	}
@@ -41,6 +45,9 @@ func (r *Reconciler) collectGarbage(ctx context.Context, s *scope) error {
 		if gone, err = r.spareSnapshot(ctx, s, gone); err != nil {
 			return err
 		}
+	}
+	if gone, err = r.unneeded(ctx, s, gone...); err != nil {
+		return err
 	}
 	for _, old := range gone {
 		log.FromContext(ctx).Info("Deleting an old import", "name", old.GetName(), "type", fmt.Sprintf("%T", old), "lastUse", old.GetAnnotations()[AnnotationLastUse])
@@ -52,22 +59,15 @@ func (r *Reconciler) collectGarbage(ctx context.Context, s *scope) error {
 }
 
 // spareSnapshot leaves the snapshot of the current import out of what goes, unless its claim is there to stay past the
-// cache, too, and the DataSource names that alone: else the image would be lost.
+// cache, too: else the image would be lost.
 func (r *Reconciler) spareSnapshot(ctx context.Context, s *scope, gone []client.Object) ([]client.Object, error) {
 	at := slices.IndexFunc(gone, func(o client.Object) bool { return o.GetName() == s.claim.Name })
 	if at < 0 {
 		return gone, nil
 	}
 	stays, err := r.stays(ctx, s.claim)
-	if err != nil {
-		return nil, err
-	}
-	named, err := r.namedNow(ctx, s)
-	if err != nil {
-		return nil, err
-	}
-	if stays && !named.snapshot {
-		return gone, nil
+	if err != nil || stays {
+		return gone, err
 	}
 	s.sooner(firstRetry)
 	return slices.Delete(gone, at, at+1), nil

@@ -161,15 +161,10 @@ func (r *Reconciler) cloneSource(ctx context.Context, s *scope, input *claimInpu
 	case err != nil:
 		return fmt.Errorf("finding what DataVolume %s clones: %w", s.dv.Name, err)
 	}
-	if from.Key().Namespace != s.dv.Namespace && s.dv.Annotations[clonesource.AnnotationAuthorized] != from.Mark() {
-		s.failed = &obstacle{reasonUnauthorized, fmt.Sprintf("Whoever created the DataVolume was not asked whether %s of another namespace may be cloned; delete the DataVolume and create it again", from)}
-		return steps.ErrDone
+	if from, err = r.withLeave(ctx, s, from); err != nil {
+		return err
 	}
-	read := r.claimSource
-	if from.InSnapshot() {
-		read = r.snapshotSource
-	}
-	source, labels, err := read(ctx, s, from)
+	source, labels, err := r.readSource(ctx, s, from)
 	if err != nil {
 		return err
 	}

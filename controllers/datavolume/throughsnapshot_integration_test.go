@@ -34,17 +34,19 @@ func TestClonesThroughSnapshots(t *testing.T) {
 		w.must(c.Status().Update(t.Context(), profile))
 	}
 	for name, test := range map[string]func(*testing.T, *foreign){
-		"a claim is cloned through a snapshot":           throughSnapshot,
-		"one of another namespace is brought":            throughSnapshotThere,
-		"a DataVolume that goes leaves no snapshot":      throughSnapshotAbandoned,
-		"a snapshot that is deleted is missed":           throughSnapshotThatGoes,
-		"without a snapshot class it is copied":          throughNoSnapshot,
-		"what has begun otherwise goes on so":            throughWhatHasBegun,
-		"a claim of another mode is copied without one":  throughSnapshotOfAnotherMode,
-		"a claim asks for what its snapshot needs":       throughLargeSnapshot,
-		"one that is as it is written fails once":        throughSnapshotTooLarge,
-		"a DataSource that moves on has another one":     throughSnapshotOfTheNewest,
-		"what is on a claim says nothing of another one": throughForgedSnapshot,
+		"a claim is cloned through a snapshot":               throughSnapshot,
+		"one of another namespace is brought":                throughSnapshotThere,
+		"a DataVolume that goes leaves no snapshot":          throughSnapshotAbandoned,
+		"a snapshot that is deleted is missed":               throughSnapshotThatGoes,
+		"without a snapshot class it is copied":              throughNoSnapshot,
+		"what has begun otherwise goes on so":                throughWhatHasBegun,
+		"a claim of another mode is copied without one":      throughSnapshotOfAnotherMode,
+		"a claim asks for what its snapshot needs":           throughLargeSnapshot,
+		"one that is as it is written fails once":            throughSnapshotTooLarge,
+		"a DataSource that moves on has another one":         throughSnapshotOfTheNewest,
+		"what is on a claim says nothing of another one":     throughForgedSnapshot,
+		"one that was allowed moves on with no DataSource":   throughWhatWasAllowed,
+		"what is on its way arrives when its source is gone": throughWhatIsGone,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, &foreign{world: newWorld(t, c), there: newWorld(t, c)}) })
 	}
@@ -115,19 +117,12 @@ func throughSnapshotThere(t *testing.T, f *foreign) {
 	dv := f.cloneOf(f.there.namespace, "fast")
 	snapshot := f.there.taken(dv)
 	f.take(snapshot, "example.com/fast", "")
-	there := &corev1.PersistentVolumeClaim{}
-	f.until("there is a clone in the source's namespace", func() bool {
-		return f.Get(t.Context(), client.ObjectKey{Namespace: f.there.namespace, Name: "clone-" + string(dv.UID)}, there) == nil
-	})
+	there := f.brought(dv)
 	if from := there.Spec.DataSource; from == nil || from.Kind != "VolumeSnapshot" || from.Name != snapshot.Name {
 		t.Errorf("it is made from %+v", from)
 	}
-	volume := f.volume(there)
-	f.gone(there)
-	f.until("the volume is the new claim's", func() bool { return f.now(volume).Spec.ClaimRef.Namespace == f.namespace })
-	f.until("the clone's claim is there", func() bool { return f.claim("clone").UID != "" })
 	f.there.note("base", names.AnnotationDigest, "slipway1:22") // another disk has the name meanwhile
-	f.bind("clone")
+	f.arrives(there)
 	if dv := f.phase("clone", cdiv1.Succeeded); dv.Annotations[names.AnnotationDigest] != "slipway1:11" {
 		t.Errorf("the clone is %+v", dv.ObjectMeta)
 	}
@@ -189,6 +184,75 @@ func throughSnapshotOfTheNewest(t *testing.T, f *foreign) {
 	}
 }
 
+// throughWhatWasAllowed has a DataSource of another namespace name another image while the clone of the first is made.
+func throughWhatWasAllowed(t *testing.T, f *foreign) {
+	f.there.filled("fast")
+	source := &cdiv1.DataSource{ObjectMeta: metav1.ObjectMeta{Namespace: f.there.namespace, Name: "golden"}}
+	source.Spec.Source.PVC = &cdiv1.DataVolumeSourcePVC{Namespace: f.there.namespace, Name: "base"}
+	f.must(f.Create(t.Context(), source))
+	dv := f.ofSource(f.there.namespace)
+	snapshot := f.there.taken(dv)
+	source.Spec.Source.PVC.Name = "newer"
+	f.must(f.Update(t.Context(), source))
+	f.pass(dv, &lagging.Client{})
+	f.take(snapshot, "example.com/fast", "")
+	f.arrives(f.brought(dv))
+	if dv := f.phase("clone", cdiv1.Succeeded); dv.Annotations[names.AnnotationDigest] != "slipway1:11" {
+		t.Errorf("the clone is %+v", dv.ObjectMeta)
+	}
+	f.removed(snapshot)
+}
+
+// throughWhatIsGone deletes the image, of which the DataSource names a newer one, while its clone is on its way.
+func throughWhatIsGone(t *testing.T, f *foreign) {
+	f.there.filled("fast")
+	source := &cdiv1.DataSource{ObjectMeta: metav1.ObjectMeta{Namespace: f.there.namespace, Name: "golden"}}
+	source.Spec.Source.PVC = &cdiv1.DataVolumeSourcePVC{Namespace: f.there.namespace, Name: "base"}
+	f.must(f.Create(t.Context(), source))
+	dv := f.ofSource(f.there.namespace)
+	f.take(f.there.taken(dv), "example.com/fast", "")
+	there := f.brought(dv)
+	source.Spec.Source.PVC.Name = "newer"
+	f.must(f.Update(t.Context(), source))
+	f.must(f.Delete(t.Context(), f.there.dv("base")))
+	base := f.there.claim("base")
+	f.must(f.Delete(t.Context(), base))
+	f.gone(base)
+	f.pass(dv, &lagging.Client{})
+	f.arrives(there)
+	f.phase("clone", cdiv1.Succeeded)
+}
+
+// ofSource makes a DataVolume that clones what DataSource golden of a namespace names, which is base now.
+func (w *world) ofSource(namespace string) *cdiv1.DataVolume {
+	w.t.Helper()
+	return w.create("clone", "fast", nil, func(dv *cdiv1.DataVolume) {
+		dv.Spec.SourceRef = &cdiv1.DataVolumeSourceRef{Kind: "DataSource", Namespace: &namespace, Name: "golden"}
+		dv.Annotations = map[string]string{clonesource.AnnotationAuthorized: namespace + "/base"}
+	})
+}
+
+// brought waits for the clone of dv in the other namespace.
+func (f *foreign) brought(dv *cdiv1.DataVolume) *corev1.PersistentVolumeClaim {
+	f.t.Helper()
+	there := &corev1.PersistentVolumeClaim{}
+	f.until("there is a clone in the source's namespace", func() bool {
+		return f.Get(f.t.Context(), client.ObjectKey{Namespace: f.there.namespace, Name: "clone-" + string(dv.UID)}, there) == nil
+	})
+	return there
+}
+
+// arrives plays storage for a clone in the other namespace, until its volume is the DataVolume's.
+func (f *foreign) arrives(there *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
+	f.t.Helper()
+	volume := f.volume(there)
+	f.gone(there)
+	f.until("the volume is the new claim's", func() bool { return f.now(volume).Spec.ClaimRef.Namespace == f.namespace })
+	f.until("the clone's claim is there", func() bool { return f.claim("clone").UID != "" })
+	f.bind("clone")
+	return volume
+}
+
 func throughNoSnapshot(t *testing.T, f *foreign) {
 	f.create("base", "local", http(), func(dv *cdiv1.DataVolume) { dv.Annotations = map[string]string{names.AnnotationBind: "true"} })
 	f.bind("base")
@@ -231,10 +295,7 @@ func throughWhatHasBegun(t *testing.T, f *foreign) {
 	there.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "base"}
 	f.must(f.Create(t.Context(), there))
 	f.there.filled("fast")
-	volume := f.volume(there)
-	f.gone(there)
-	f.until("the volume is the new claim's", func() bool { return f.now(volume).Spec.ClaimRef.Namespace == f.namespace })
-	f.bind("clone")
+	volume := f.arrives(there)
 	f.phase("clone", cdiv1.Succeeded)
 	var snapshots snapshotv1.VolumeSnapshotList
 	if f.must(f.List(t.Context(), &snapshots, client.InNamespace(f.there.namespace))); len(snapshots.Items) > 0 {
