@@ -40,6 +40,7 @@ func newRootCommand() *cobra.Command {
 		newControllerCommand(),
 		newHandlerCommand(),
 		newImportCommand(),
+		newCopyProgramCommand(),
 		newUploadServerCommand(),
 		newUploadProxyCommand(),
 		newExportServerCommand(),
