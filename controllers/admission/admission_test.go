@@ -231,7 +231,10 @@ func TestBadDataVolumesAreRefused(t *testing.T) {
 		"a bad image":           {fmt.Sprintf(image, `url: "docker://Registry/Disk"`), []string{"spec.source.registry.url"}},
 		"an image by http":      {fmt.Sprintf(image, `url: "http://registry.example.com/disk"`), []string{"spec.source.registry.url"}},
 		"an OCI archive":        {fmt.Sprintf(image, `url: "oci-archive:/disk.tar"`), []string{"spec.source.registry.url"}},
-		"pulled by the node":    {fmt.Sprintf(image, `url: "docker://registry.example.com/disk", pullMethod: node`), []string{"spec.source.registry.pullMethod"}},
+		"pulled by the node":    {fmt.Sprintf(image, `url: "docker://registry.example.com/disk", pullMethod: node, secretRef: a, platform: {architecture: arm64}`), nil},
+		"a node's authority":    {fmt.Sprintf(image, `url: "docker://registry.example.com/disk", pullMethod: node, certConfigMap: a`), []string{"spec.source.registry.certConfigMap"}},
+		"a node's OCI archive":  {fmt.Sprintf(image, `url: "oci-archive:/disk.tar", pullMethod: node`), []string{"spec.source.registry.url"}},
+		"pulled by somebody":    {fmt.Sprintf(image, `url: "docker://registry.example.com/disk", pullMethod: cluster`), []string{"spec.source.registry.pullMethod"}},
 		"an image stream":       {fmt.Sprintf(image, `imageStream: disk`), []string{"spec.source.registry.imageStream"}},
 		"a source not acted on": {strings.Replace(good, "http:", "vddk:", 1), []string{"spec.source.vddk.url"}},
 		"a bucket":              {strings.Replace(good, "http:", "s3:", 1), nil},
@@ -250,6 +253,7 @@ func TestBadDataVolumesAreRefused(t *testing.T) {
 		"a limit":            {limited("50Mi") + good, nil},
 		"no limit":           {limited("fast") + good, []string{limitPath}},
 		"a limit of nothing": {limited("1Mi") + `spec: {source: {blank: {}}, storage: {resources: {requests: {storage: 1Gi}}}}`, []string{limitPath}},
+		"a limit of a node":  {limited("1Mi") + fmt.Sprintf(image, `url: "docker://registry.example.com/disk", pullMethod: node`), []string{limitPath}},
 		"no access mode":     {`spec: {source: {blank: {}}, pvc: {resources: {requests: {storage: 1Gi}}}}`, []string{"spec.pvc.accessModes"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -49,8 +49,8 @@ func refusedRegistry(from *cdiv1.DataVolumeSourceRegistry) string {
 		return "spec.source.registry.imageStream is not supported yet; use url"
 	case from.URL == nil:
 		return "spec.source.registry has no url; set it"
-	case from.PullMethod != nil && *from.PullMethod != cdiv1.RegistryPullPod:
-		return fmt.Sprintf("spec.source.registry.pullMethod %s is not supported yet; use pod", *from.PullMethod)
+	case from.PullMethod != nil && *from.PullMethod != cdiv1.RegistryPullPod && *from.PullMethod != cdiv1.RegistryPullNode:
+		return fmt.Sprintf("spec.source.registry.pullMethod %s is unknown; use pod or node", *from.PullMethod)
 	}
 	return ""
 }

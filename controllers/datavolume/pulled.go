@@ -1,0 +1,87 @@
+package datavolume
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"github.com/slipway-vm/slipway/internal/names"
+)
+
+// Where an image that the node pulls finds the importer, which it does not hold itself.
+const (
+	containerProgram = "program" // brings the importer
+	volumeProgram    = "program"
+	programDir       = "/slipway-program"
+)
+
+// pulledByNode reports whether the kubelet pulls the source's image, with the node's credentials and mirrors.
+func pulledByNode(source *cdiv1.DataVolumeSource) bool {
+	return source != nil && source.Registry != nil && ptr.Deref(source.Registry.PullMethod, "") == cdiv1.RegistryPullNode
+}
+
+// refusedPull says what of an image that the node pulls cannot be done. Admission says it before, of what comes by it.
+func refusedPull(dv *cdiv1.DataVolume) string {
+	switch source := dv.Spec.Source; {
+	case !pulledByNode(source):
+		return ""
+	case ptr.Deref(source.Registry.CertConfigMap, "") != "":
+		return "spec.source.registry.certConfigMap is for pullMethod pod: a node trusts the authorities of its container runtime; remove it"
+	case dv.Annotations[names.AnnotationBandwidth] != "":
+		return fmt.Sprintf("annotation %s: the kubelet pulls the image, and is not slowed; remove it, or use pullMethod pod", names.AnnotationBandwidth)
+	}
+	return ""
+}
+
+// addPulled has the importer run in the image that holds the disk. So the kubelet pulls that, and the disk is a file,
+// which can be read at any offset. The image brings no program: a container before it copies ours.
+func addPulled(in podInput, pod *corev1.Pod, container *corev1.Container) {
+	registry := in.DataVolume.Spec.Source.Registry
+	program := path.Join(programDir, "slipway")
+	addVolume(pod, volumeProgram, corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})
+	first := corev1.Container{
+		Name: containerProgram, Image: container.Image, ImagePullPolicy: container.ImagePullPolicy,
+		Command:   []string{container.Command[0], "copy-program", program},
+		Resources: container.Resources, SecurityContext: container.SecurityContext,
+		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
+	}
+	mount(&first, volumeProgram, programDir, false)
+	pod.Spec.InitContainers = []corev1.Container{first}
+
+	container.Image = strings.TrimPrefix(ptr.Deref(registry.URL, ""), schemeDocker)
+	container.ImagePullPolicy = "" // Kubernetes' own rule, which is known: latest is asked for, another tag only where it is missing
+	container.Command[0] = program
+	container.WorkingDir = "/" // not the image's, which need not be there
+	container.Args = append(container.Args, "--url="+ptr.Deref(registry.URL, ""), "--image-root=/")
+	mount(container, volumeProgram, programDir, true)
+	if registry.Platform != nil && registry.Platform.Architecture != "" {
+		pod.Spec.NodeSelector = map[string]string{corev1.LabelArchStable: registry.Platform.Architecture} // a node pulls what it can run
+	}
+	if secret := ptr.Deref(registry.SecretRef, ""); secret != "" {
+		pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: secret}}
+	}
+}
+
+// programCondition says what keeps the importer's program from the image that the node pulls, if anything does.
+func programCondition(s *scope, c *cdiv1.DataVolumeCondition) bool {
+	for _, status := range s.pod.Status.InitContainerStatuses {
+		ended := status.State.Terminated
+		if ended == nil {
+			ended = status.LastTerminationState.Terminated
+		}
+		waiting := status.State.Waiting
+		switch {
+		case ended != nil && ended.ExitCode != 0:
+			c.Reason, c.Message = reasonError, fmt.Sprintf("the importer cannot be put into the image: %s; it is tried again", strings.TrimSpace(ended.Message))
+			return true
+		case ended == nil && waiting != nil && waiting.Message != "": // without one it only begins
+			c.Reason, c.Message = waiting.Reason, fmt.Sprintf("Container %s: %s", status.Name, waiting.Message)
+			return true
+		}
+	}
+	return false
+}
