@@ -39,6 +39,7 @@ func TestController(t *testing.T) {
 		"an import succeeds":                                 importSucceeds,
 		"an import from a registry gives its labels":         importsLabels,
 		"an image is looked for where registries.conf says":  looksWhereRegistriesConfSays,
+		"an image that the node pulls":                       nodePulls,
 		"a failed import is tried again, a fatal one is not": importFails,
 		"a claim that waits for its consumer gets no pod":    waitsForConsumer,
 		"a claim of another is not touched until it may be":  foreignClaim,

@@ -92,8 +92,8 @@ func addSource(in podInput, pod *corev1.Pod, container *corev1.Container) {
 		container.Args = append(container.Args, "--url="+source.S3.URL, "--source="+transfer.SourceS3)
 		addCertificates(source.S3.CertConfigMap, pod, container)
 		addCredentials(source.S3.SecretRef, pod, container)
-	case pulledByNode(source):
-		addPulled(in, pod, container)
+	case PulledByNode(source):
+		addPulled(source.Registry, pod, container)
 	case source.Registry != nil:
 		addRegistry(source.Registry, in.Places, pod, container)
 	case source.GCS != nil:

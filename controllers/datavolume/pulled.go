@@ -19,15 +19,15 @@ const (
 	programDir       = "/slipway-program"
 )
 
-// pulledByNode reports whether the kubelet pulls the source's image, with the node's credentials and mirrors.
-func pulledByNode(source *cdiv1.DataVolumeSource) bool {
+// PulledByNode reports whether the kubelet pulls the source's image, with the node's credentials and mirrors.
+func PulledByNode(source *cdiv1.DataVolumeSource) bool {
 	return source != nil && source.Registry != nil && ptr.Deref(source.Registry.PullMethod, "") == cdiv1.RegistryPullNode
 }
 
 // refusedPull says what of an image that the node pulls cannot be done. Admission says it before, of what comes by it.
 func refusedPull(dv *cdiv1.DataVolume) string {
 	switch source := dv.Spec.Source; {
-	case !pulledByNode(source):
+	case !PulledByNode(source):
 		return ""
 	case ptr.Deref(source.Registry.CertConfigMap, "") != "":
 		return "spec.source.registry.certConfigMap is for pullMethod pod: a node trusts the authorities of its container runtime; remove it"
@@ -38,9 +38,15 @@ func refusedPull(dv *cdiv1.DataVolume) string {
 }
 
 // addPulled has the importer run in the image that holds the disk. So the kubelet pulls that, and the disk is a file,
-// which can be read at any offset. The image brings no program: a container before it copies ours.
-func addPulled(in podInput, pod *corev1.Pod, container *corev1.Container) {
-	registry := in.DataVolume.Spec.Source.Registry
+// which can be read at any offset.
+func addPulled(registry *cdiv1.DataVolumeSourceRegistry, pod *corev1.Pod, container *corev1.Container) {
+	RunInImage(registry, pod, container)
+	container.Args = append(container.Args, "--url="+ptr.Deref(registry.URL, ""), "--image-root=/")
+}
+
+// RunInImage has container, which runs /slipway of its own image, run in that of a registry, which the kubelet pulls. A
+// disk's image brings no program: a container before it copies ours.
+func RunInImage(registry *cdiv1.DataVolumeSourceRegistry, pod *corev1.Pod, container *corev1.Container) {
 	program := path.Join(programDir, "slipway")
 	addVolume(pod, volumeProgram, corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})
 	first := corev1.Container{
@@ -56,7 +62,6 @@ func addPulled(in podInput, pod *corev1.Pod, container *corev1.Container) {
 	container.ImagePullPolicy = "" // Kubernetes' own rule, which is known: latest is asked for, another tag only where it is missing
 	container.Command[0] = program
 	container.WorkingDir = "/" // not the image's, which need not be there
-	container.Args = append(container.Args, "--url="+ptr.Deref(registry.URL, ""), "--image-root=/")
 	mount(container, volumeProgram, programDir, true)
 	if registry.Platform != nil && registry.Platform.Architecture != "" {
 		pod.Spec.NodeSelector = map[string]string{corev1.LabelArchStable: registry.Platform.Architecture} // a node pulls what it can run

@@ -97,7 +97,7 @@ func registry(from *cdiv1.DataVolumeSourceRegistry, at *field.Path) field.ErrorL
 	case strings.Contains(*from.URL, "@"):
 		errs = append(errs, field.Invalid(at.Child("url"), *from.URL, "an image that is named by its digest never changes; name it by a tag"))
 	}
-	if from.SecretRef != nil && *from.SecretRef != "" {
+	if from.SecretRef != nil && *from.SecretRef != "" && !datavolume.PulledByNode(from) { // the kubelet reads it
 		errs = append(errs, field.Forbidden(at.Child("secretRef"), noSecrets))
 	}
 	return errs
