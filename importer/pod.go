@@ -18,6 +18,9 @@ import (
 	"github.com/slipway-vm/slipway/internal/transfer"
 )
 
+// schemeStream begins the name of an image that OpenShift has looked up.
+const schemeStream = "imagestream:"
+
 // PodOptions are what an importer pod is told by flags, mounts and environment.
 type PodOptions struct {
 	Options
@@ -142,7 +145,7 @@ func (o PodOptions) registry() (source.RegistryOptions, error) {
 // pulled is source for an image that the node has pulled, in which this program runs.
 func (o PodOptions) pulled() (source.PulledOptions, error) {
 	from := source.PulledOptions{URL: o.URL, Root: o.ImageRoot, Environment: os.Environ()}
-	if !strings.HasPrefix(o.URL, source.SchemeDocker) || o.Archive {
+	if !strings.HasPrefix(o.URL, source.SchemeDocker) && !strings.HasPrefix(o.URL, schemeStream) || o.Archive {
 		return from, transfer.Errorf(transfer.BadRequest, "the node pulls container images with a disk alone; the URL does not begin with %s, or an archive is asked for", source.SchemeDocker)
 	}
 	if o.Checksum != "" || len(o.Headers)+len(o.From)+len(o.InsecureFrom) > 0 || o.CertDir != "" || o.CredentialsDir != "" || o.SecretHeadersDir != "" ||

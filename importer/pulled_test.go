@@ -118,6 +118,9 @@ func TestAPulledImageAsThePodIsTold(t *testing.T) {
 	if result := told(nil); result.Digest != digestOf(t, newDisk()) {
 		t.Errorf("the disk is another one: %+v", result)
 	}
+	if result := told(func(o *importer.PodOptions) { o.URL = "imagestream:disk" }); result.Digest != digestOf(t, newDisk()) {
+		t.Errorf("the disk of a stream is another one: %+v", result)
+	}
 	for name, change := range map[string]func(*importer.PodOptions){
 		"a file":           func(o *importer.PodOptions) { o.URL = "https://example.com/disk.img" },
 		"an archive":       func(o *importer.PodOptions) { o.Archive = true },

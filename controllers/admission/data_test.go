@@ -45,6 +45,7 @@ func TestBadDataImportCronsAreRefusedWithThePath(t *testing.T) {
 		"an image of a registry":        {`{http: {url: "https://example.com/disk.qcow2"}}`, `{registry: {url: "docker://example.com/disk:1", certConfigMap: authorities}}`, nil},
 		"an image that nodes pull":      {`{http: {url: "https://example.com/disk.qcow2"}}`, `{registry: {url: "docker://example.com/disk:1", pullMethod: node, secretRef: login}}`, nil},
 		"an image with a Secret":        {`{http: {url: "https://example.com/disk.qcow2"}}`, `{registry: {url: "docker://example.com/disk:1", secretRef: login}}`, []string{source + "registry.secretRef"}},
+		"an image stream":               {`{http: {url: "https://example.com/disk.qcow2"}}`, `{registry: {imageStream: disk, pullMethod: node}}`, []string{source + "registry.imageStream"}},
 		"an authority of nodes":         {`{http: {url: "https://example.com/disk.qcow2"}}`, `{registry: {url: "docker://example.com/disk:1", pullMethod: node, certConfigMap: a}}`, []string{source + "registry.certConfigMap"}},
 		"a Secret":                      {`disk.qcow2"`, `disk.qcow2", secretRef: login`, []string{source + "http.secretRef"}},
 		"headers of Secrets":            {`disk.qcow2"`, `disk.qcow2", secretExtraHeaders: [a]`, []string{source + "http.secretExtraHeaders"}},

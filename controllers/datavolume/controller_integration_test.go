@@ -440,4 +440,10 @@ func unsupportedSource(t *testing.T, w *world) {
 	if c := condition(dv, cdiv1.DataVolumeRunning); c.Reason != "NotSupported" || !strings.Contains(c.Message, "spec.source.imageio") {
 		t.Errorf("Running is %+v", c)
 	}
+	stream := &cdiv1.DataVolumeSourceRegistry{ImageStream: new("debian"), PullMethod: new(cdiv1.RegistryPullNode)}
+	w.create("stream", "fast", &cdiv1.DataVolumeSource{Registry: stream}, nil)
+	dv = w.phase("stream", cdiv1.Failed)
+	if c := condition(dv, cdiv1.DataVolumeRunning); c.Reason != "NotSupported" || !strings.Contains(c.Message, "no API image.openshift.io") || w.claim("stream").UID != "" {
+		t.Errorf("Running is %+v", c)
+	}
 }

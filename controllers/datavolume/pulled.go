@@ -1,15 +1,19 @@
 package datavolume
 
 import (
+	"context"
 	"fmt"
 	"path"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/steps"
 )
 
 // Where an image that the node pulls finds the importer, which it does not hold itself.
@@ -17,6 +21,13 @@ const (
 	containerProgram = "program" // brings the importer
 	volumeProgram    = "program"
 	programDir       = "/slipway-program"
+)
+
+// What OpenShift has for images: the API of ImageStreams, and the annotation of a pod that may name its images by them.
+const (
+	groupStreams     = "image.openshift.io"
+	annotationLookup = "alpha.image.policy.openshift.io/resolve-names"
+	schemeStream     = "imagestream:" // as the importer names it
 )
 
 // PulledByNode reports whether the kubelet pulls the source's image, with the node's credentials and mirrors.
@@ -37,11 +48,31 @@ func refusedPull(dv *cdiv1.DataVolume) string {
 	return ""
 }
 
+// refuseStream ends the pass on an image of an ImageStream where the cluster has none.
+func (r *Reconciler) refuseStream(_ context.Context, s *scope) error {
+	if s.failed != nil || s.done() || !PulledByNode(s.dv.Spec.Source) || s.dv.Spec.Source.Registry.ImageStream == nil {
+		return nil
+	}
+	_, err := r.RESTMapper().RESTMapping(schema.GroupKind{Group: groupStreams, Kind: "ImageStream"})
+	switch {
+	case meta.IsNoMatchError(err):
+		s.failed = &obstacle{reasonUnsupported, "spec.source.registry.imageStream names an ImageStream, and this cluster has no API " + groupStreams + ", which is OpenShift's; name the image by url"}
+		return steps.ErrDone
+	case err != nil:
+		return fmt.Errorf("looking for API %s: %w", groupStreams, err)
+	}
+	return nil
+}
+
 // addPulled has the importer run in the image that holds the disk. So the kubelet pulls that, and the disk is a file,
 // which can be read at any offset.
 func addPulled(registry *cdiv1.DataVolumeSourceRegistry, pod *corev1.Pod, container *corev1.Container) {
 	RunInImage(registry, pod, container)
-	container.Args = append(container.Args, "--url="+ptr.Deref(registry.URL, ""), "--image-root=/")
+	address := ptr.Deref(registry.URL, "")
+	if registry.ImageStream != nil {
+		address = schemeStream + *registry.ImageStream
+	}
+	container.Args = append(container.Args, "--url="+address, "--image-root=/")
 }
 
 // RunInImage has container, which runs /slipway of its own image, run in that of a registry, which the kubelet pulls. A
@@ -59,6 +90,10 @@ func RunInImage(registry *cdiv1.DataVolumeSourceRegistry, pod *corev1.Pod, conta
 	pod.Spec.InitContainers = []corev1.Container{first}
 
 	container.Image = strings.TrimPrefix(ptr.Deref(registry.URL, ""), schemeDocker)
+	if registry.ImageStream != nil { // OpenShift puts the image there that it stands for
+		container.Image = *registry.ImageStream
+		pod.Annotations = map[string]string{annotationLookup: "*"}
+	}
 	container.ImagePullPolicy = "" // Kubernetes' own rule, which is known: latest is asked for, another tag only where it is missing
 	container.Command[0] = program
 	container.WorkingDir = "/" // not the image's, which need not be there

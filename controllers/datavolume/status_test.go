@@ -207,6 +207,8 @@ func TestPlansThatAreRefused(t *testing.T) {
 		"set one of them":               {Source: &cdiv1.DataVolumeSource{Blank: &cdiv1.DataVolumeBlankImage{}}},
 		"keep one of them":              {PVC: pvc, Storage: &cdiv1.StorageSpec{}},
 		"spec.source.registry":          source(cdiv1.DataVolumeSource{Registry: &cdiv1.DataVolumeSourceRegistry{}}),
+		"both url and imageStream":      source(cdiv1.DataVolumeSource{Registry: &cdiv1.DataVolumeSourceRegistry{URL: new("docker://a"), ImageStream: new("a"), PullMethod: new(cdiv1.RegistryPullNode)}}),
+		"with pullMethod node only":     source(cdiv1.DataVolumeSource{Registry: &cdiv1.DataVolumeSourceRegistry{ImageStream: new("a")}}),
 		"use pod or node":               source(cdiv1.DataVolumeSource{Registry: &cdiv1.DataVolumeSourceRegistry{URL: new("docker://a"), PullMethod: new(cdiv1.RegistryPullMethod("cluster"))}}),
 		"is for pullMethod pod":         source(cdiv1.DataVolumeSource{Registry: &cdiv1.DataVolumeSourceRegistry{URL: new("docker://a"), PullMethod: new(cdiv1.RegistryPullNode), CertConfigMap: new("a")}}),
 		"spec.source.imageio":           source(cdiv1.DataVolumeSource{Imageio: &cdiv1.DataVolumeSourceImageIO{}}),

@@ -156,6 +156,7 @@ var importFields = join(
 	each("source.registry.", "url secretRef certConfigMap platform.architecture"),
 	[]Field{
 		{Path: "source.registry.pullMethod", Only: []string{"pod", "node"}, Note: "node: the kubelet pulls the image, with the node's credentials and mirrors."},
+		{Path: "source.registry.imageStream", Note: "With pullMethod node, on OpenShift."},
 		{Path: "source.blank"},
 	},
 )

@@ -25,11 +25,25 @@ func PulledByNode(source *cdiv1.DataVolumeSourceRegistry) bool {
 	return ptr.Deref(source.PullMethod, "") == cdiv1.RegistryPullNode
 }
 
+// imageStream checks the name of an ImageStream. Whether the cluster has any the DataVolume says.
+func imageStream(source *cdiv1.DataVolumeSourceRegistry, at *field.Path) field.ErrorList {
+	name, at := *source.ImageStream, at.Child("imageStream")
+	switch {
+	case source.URL != nil:
+		return field.ErrorList{field.Invalid(at, name, "Source registry should have either URL or ImageStream; keep one of them")}
+	case name == "":
+		return field.ErrorList{field.Invalid(at, name, "Source registry ImageStream is not valid; name it")}
+	case !PulledByNode(source):
+		return field.ErrorList{field.Invalid(at, name, "Source registry ImageStream is supported only with node pull import method; set pullMethod: node, or name the image by url")}
+	}
+	return nil
+}
+
 // imageAddress checks the address of an image.
 func imageAddress(source *cdiv1.DataVolumeSourceRegistry, at *field.Path) field.ErrorList {
 	switch {
 	case source.ImageStream != nil:
-		return nil // it is on no list
+		return imageStream(source, at)
 	case source.URL == nil || *source.URL == "":
 		return field.ErrorList{field.Required(at.Child("url"), "Source registry should have either URL or ImageStream; set url")}
 	}
