@@ -147,7 +147,7 @@ func answered(pod *corev1.Pod, now time.Time) (string, error) {
 	return "", errAsking
 }
 
-// digestOfID reads the digest in what a kubelet calls an image: host/name@sha256:…
+// digestOfID reads the digest in what a kubelet calls an image: host/name@sha256:…, from a registry.
 func digestOfID(id string) (string, error) {
 	_, digest, found := strings.Cut(id, "@")
 	digits, sha := strings.CutPrefix(digest, digestPrefix)
