@@ -105,7 +105,7 @@ func pollPod(cron *cdiv1.DataImportCron, image string) *corev1.Pod {
 		Name: containerPoll, Image: image, ImagePullPolicy: corev1.PullIfNotPresent, Command: []string{"/slipway", "version"},
 		Resources: corev1.ResourceRequirements{
 			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("16Mi")},
-			Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m"), corev1.ResourceMemory: resource.MustParse("64Mi")},
+			Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m"), corev1.ResourceMemory: resource.MustParse("128Mi")},
 		},
 		SecurityContext: datavolume.ContainerSecurity(),
 	}
