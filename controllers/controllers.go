@@ -82,7 +82,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		datasource.SetupWithManager(mgr, datasource.Options{}),
 		cdiconfig.SetupWithManager(mgr),
 		storageprofile.SetupWithManager(mgr),
-		dataimportcron.SetupWithManager(mgr, options.Namespace),
+		dataimportcron.SetupWithManager(mgr, options.Namespace, options.ImporterImage),
 		populator.SetupWithManager(mgr),
 		hostpathprovisioner.SetupWithManager(mgr, hostpathprovisioner.Options{
 			Version: options.Version, Namespace: options.Namespace, Image: options.ImporterImage,

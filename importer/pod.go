@@ -18,6 +18,9 @@ import (
 	"github.com/slipway-vm/slipway/internal/transfer"
 )
 
+// schemeStream begins the name of an image that OpenShift has looked up.
+const schemeStream = "imagestream:"
+
 // PodOptions are what an importer pod is told by flags, mounts and environment.
 type PodOptions struct {
 	Options
@@ -36,6 +39,8 @@ type PodOptions struct {
 	From, InsecureFrom []string
 	// BytesPerSecond is how much is downloaded at most; 0 is no limit.
 	BytesPerSecond int64
+	// ImageRoot is the folder with the files of the image at URL, where the node has pulled it; empty asks its registry.
+	ImageRoot string
 	// CredentialsDir holds the files accessKeyId and secretKey, and sessionToken of temporary
 	// credentials for S3; for Google Cloud Storage credentials.json.
 	CredentialsDir string
@@ -79,6 +84,12 @@ func run(ctx context.Context, options PodOptions, progress *Progress) (transfer.
 	case err != nil:
 		return transfer.Result{}, err
 	case copying:
+	case options.ImageRoot != "":
+		from, err := options.pulled()
+		if err != nil {
+			return transfer.Result{}, err
+		}
+		options.Pulled = &from
 	case strings.HasPrefix(options.URL, source.SchemeDocker):
 		from, err := options.registry()
 		if err != nil {
@@ -137,6 +148,19 @@ func (o PodOptions) registry() (source.RegistryOptions, error) {
 	var err error
 	from.Username, from.Password, err = o.login()
 	return from, err
+}
+
+// pulled is source for an image that the node has pulled, in which this program runs.
+func (o PodOptions) pulled() (source.PulledOptions, error) {
+	from := source.PulledOptions{URL: o.URL, Root: o.ImageRoot, Environment: os.Environ()}
+	if !strings.HasPrefix(o.URL, source.SchemeDocker) && !strings.HasPrefix(o.URL, schemeStream) || o.Archive {
+		return from, transfer.Errorf(transfer.BadRequest, "the node pulls container images with a disk alone; the URL does not begin with %s, or an archive is asked for", source.SchemeDocker)
+	}
+	if o.Checksum != "" || len(o.Headers)+len(o.From)+len(o.InsecureFrom) > 0 || o.CertDir != "" || o.CredentialsDir != "" || o.SecretHeadersDir != "" ||
+		o.Architecture != "" || o.SkipVerify || o.BytesPerSecond > 0 {
+		return from, transfer.Errorf(transfer.BadRequest, "an image that the node has pulled is not downloaded; it takes nothing that says how")
+	}
+	return from, nil
 }
 
 // ServeProgress begins to serve the progress at address, for whoever knows token; stop lets

@@ -46,6 +46,7 @@ One pass, in bounded memory.`,
 	flags.StringArrayVar(&o.From, "from", nil, "where the container image is looked for, as docker://host/name:tag; may be repeated: the first that gives it (default: at --url)")
 	flags.StringArrayVar(&o.InsecureFrom, "insecure-from", nil, "an address of --from whose registry's certificate is not checked; may be repeated")
 	flags.Int64Var(&o.BytesPerSecond, "bytes-per-second", 0, "how much is downloaded at most; 0 is no limit")
+	flags.StringVar(&o.ImageRoot, "image-root", "", "folder with the files of the container image at --url, which the node has pulled: / where this program runs in it")
 	flags.StringVar(&o.CredentialsDir, "credentials-dir", "", "directory with the files accessKeyId and secretKey (s3: also sessionToken; gcs: credentials.json)")
 	flags.StringVar(&o.SecretHeadersDir, "secret-headers-dir", "", "directory with a directory of header files for each Secret")
 	flags.StringVar(&o.TerminationLog, "termination-log", "", "file that takes the result as JSON")

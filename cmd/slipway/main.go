@@ -41,6 +41,7 @@ func newRootCommand() *cobra.Command {
 		newHandlerCommand(),
 		newHoldCommand(),
 		newImportCommand(),
+		newCopyProgramCommand(),
 		newUploadServerCommand(),
 		newUploadProxyCommand(),
 		newExportServerCommand(),

@@ -38,6 +38,7 @@ type Reconciler struct {
 	// live reads past the cache: ConfigMaps, and snapshots, a kind that a cluster may not have. Namespace is Slipway's.
 	live      client.Reader
 	namespace string
+	image     string // holds /slipway
 
 	events events.EventRecorder
 	source poller
@@ -46,17 +47,17 @@ type Reconciler struct {
 	now    func() time.Time
 }
 
-// SetupWithManager adds the controller to mgr; namespace is Slipway's.
-func SetupWithManager(mgr ctrl.Manager, namespace string) error {
+// SetupWithManager adds the controller to mgr; namespace is Slipway's, image holds /slipway.
+func SetupWithManager(mgr ctrl.Manager, namespace, image string) error {
 	proxy := func(ctx context.Context) (cdiconfig.ImportProxy, error) {
 		return cdiconfig.Proxy(ctx, mgr.GetClient(), mgr.GetAPIReader(), namespace)
 	}
-	return setup(mgr, namespace, &sources{live: mgr.GetAPIReader(), allowed: public, proxy: proxy}, time.Now)
+	return setup(mgr, namespace, image, &sources{live: mgr.GetAPIReader(), allowed: public, proxy: proxy}, time.Now)
 }
 
-func setup(mgr ctrl.Manager, namespace string, source poller, now func() time.Time) error {
+func setup(mgr ctrl.Manager, namespace, image string, source poller, now func() time.Time) error {
 	r := &Reconciler{
-		Client: mgr.GetClient(), live: mgr.GetAPIReader(), namespace: namespace, events: mgr.GetEventRecorder("dataimportcron-controller"), source: source,
+		Client: mgr.GetClient(), live: mgr.GetAPIReader(), namespace: namespace, image: image, events: mgr.GetEventRecorder("dataimportcron-controller"), source: source,
 		limit: flowcontrol.NewTokenBucketRateLimiter(pollsPerSecond, pollBurst), now: now,
 	}
 	labelled := handler.EnqueueRequestsFromMapFunc(cronOf)
@@ -65,6 +66,7 @@ func setup(mgr ctrl.Manager, namespace string, source poller, now func() time.Ti
 		For(&cdiv1.DataImportCron{}).
 		Watches(&cdiv1.DataVolume{}, labelled).
 		Watches(&corev1.PersistentVolumeClaim{}, labelled).
+		Watches(&corev1.Pod{}, labelled).
 		Watches(&cdiv1.DataSource{}, labelled).
 		Watches(&cdiv1.StorageProfile{}, handler.EnqueueRequestsFromMapFunc(r.everyCron)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4}). // each may wait for a server

@@ -111,7 +111,7 @@ func TestPods(t *testing.T) {
 			return nil, err
 		}
 		var places []registries.Place
-		if source := in.DataVolume.Spec.Source; source != nil && source.Registry != nil {
+		if source := in.DataVolume.Spec.Source; source != nil && source.Registry != nil && source.Registry.URL != nil {
 			image, err := reference.ParseNormalizedNamed(strings.TrimPrefix(*source.Registry.URL, schemeDocker))
 			if err != nil {
 				return nil, err

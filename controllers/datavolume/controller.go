@@ -85,6 +85,7 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 // nothing to fill; what has ended needs no pod; a pod is made last, when all else stands, and then what is its own.
 func (r *Reconciler) steps() []func(context.Context, *scope) error {
 	return []func(context.Context, *scope) error{
+		r.refuseStream,
 		r.ensureClaim,
 		r.settleVolume,
 		r.awaitSource,

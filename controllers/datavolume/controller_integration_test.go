@@ -40,6 +40,7 @@ func TestController(t *testing.T) {
 		"an import from a registry gives its labels":         importsLabels,
 		"an image is looked for where registries.conf says":  looksWhereRegistriesConfSays,
 		"a source is reached by the proxy that is set":       goesByTheProxy,
+		"an image that the node pulls":                       nodePulls,
 		"a failed import is tried again, a fatal one is not": importFails,
 		"a claim that waits for its consumer gets no pod":    waitsForConsumer,
 		"a claim of another is not touched until it may be":  foreignClaim,
@@ -438,6 +439,12 @@ func unsupportedSource(t *testing.T, w *world) {
 	w.create("disk", "fast", &cdiv1.DataVolumeSource{Imageio: &cdiv1.DataVolumeSourceImageIO{}}, nil)
 	dv := w.phase("disk", cdiv1.Failed)
 	if c := condition(dv, cdiv1.DataVolumeRunning); c.Reason != "NotSupported" || !strings.Contains(c.Message, "spec.source.imageio") {
+		t.Errorf("Running is %+v", c)
+	}
+	stream := &cdiv1.DataVolumeSourceRegistry{ImageStream: new("debian"), PullMethod: new(cdiv1.RegistryPullNode)}
+	w.create("stream", "fast", &cdiv1.DataVolumeSource{Registry: stream}, nil)
+	dv = w.phase("stream", cdiv1.Failed)
+	if c := condition(dv, cdiv1.DataVolumeRunning); c.Reason != "NotSupported" || !strings.Contains(c.Message, "no API image.openshift.io") || w.claim("stream").UID != "" {
 		t.Errorf("Running is %+v", c)
 	}
 }

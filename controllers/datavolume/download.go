@@ -61,7 +61,7 @@ func refuseLimit(dv *cdiv1.DataVolume) string {
 	if _, err := transfer.ParseBandwidth(dv.Annotations[names.AnnotationBandwidth]); err != nil {
 		return fmt.Sprintf("annotation %s: %v", names.AnnotationBandwidth, err)
 	}
-	return ""
+	return refusedPull(dv)
 }
 
 // addLimit tells the container how much it may download in a second, where the DataVolume says it.
@@ -93,6 +93,8 @@ func addSource(in podInput, pod *corev1.Pod, container *corev1.Container) {
 		container.Args = append(container.Args, "--url="+source.S3.URL, "--source="+transfer.SourceS3)
 		addCertificates(source.S3.CertConfigMap, pod, container)
 		addCredentials(source.S3.SecretRef, pod, container)
+	case PulledByNode(source):
+		addPulled(source.Registry, pod, container)
 	case source.Registry != nil:
 		addRegistry(source.Registry, in.Places, pod, container)
 	case source.GCS != nil:

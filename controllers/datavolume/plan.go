@@ -3,6 +3,7 @@ package datavolume
 import (
 	"fmt"
 
+	"k8s.io/utils/ptr"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 )
 
@@ -51,12 +52,14 @@ func unsupported(source *cdiv1.DataVolumeSource) string {
 // of what comes by it.
 func refusedRegistry(from *cdiv1.DataVolumeSourceRegistry) string {
 	switch {
-	case from.ImageStream != nil:
-		return "spec.source.registry.imageStream is not supported yet; use url"
-	case from.URL == nil:
+	case from.ImageStream != nil && from.URL != nil:
+		return "spec.source.registry has both url and imageStream; keep one of them"
+	case from.ImageStream != nil && (*from.ImageStream == "" || ptr.Deref(from.PullMethod, "") != cdiv1.RegistryPullNode):
+		return "spec.source.registry.imageStream is supported with pullMethod node only, and needs a name; set both, or use url"
+	case from.ImageStream == nil && from.URL == nil:
 		return "spec.source.registry has no url; set it"
-	case from.PullMethod != nil && *from.PullMethod != cdiv1.RegistryPullPod:
-		return fmt.Sprintf("spec.source.registry.pullMethod %s is not supported yet; use pod", *from.PullMethod)
+	case from.PullMethod != nil && *from.PullMethod != cdiv1.RegistryPullPod && *from.PullMethod != cdiv1.RegistryPullNode:
+		return fmt.Sprintf("spec.source.registry.pullMethod %s is unknown; use pod or node", *from.PullMethod)
 	}
 	return ""
 }

@@ -77,16 +77,12 @@ func buildPod(in podInput) *corev1.Pod {
 			OwnerReferences: []metav1.OwnerReference{owner(dv)},
 		},
 		Spec: corev1.PodSpec{
-			RestartPolicy:                corev1.RestartPolicyOnFailure,
-			AutomountServiceAccountToken: new(false),
-			EnableServiceLinks:           new(false),
-			ServiceAccountName:           dv.Spec.ServiceAccountName,
-			PriorityClassName:            dv.Spec.PriorityClassName,
-			SecurityContext: &corev1.PodSecurityContext{
-				RunAsUser: new(int64(names.QEMUUser)), RunAsGroup: new(int64(names.QEMUUser)), FSGroup: new(int64(names.QEMUUser)),
-				RunAsNonRoot: new(true), FSGroupChangePolicy: new(corev1.FSGroupChangeOnRootMismatch),
-				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-			},
+			RestartPolicy:                 corev1.RestartPolicyOnFailure,
+			AutomountServiceAccountToken:  new(false),
+			EnableServiceLinks:            new(false),
+			ServiceAccountName:            dv.Spec.ServiceAccountName,
+			PriorityClassName:             dv.Spec.PriorityClassName,
+			SecurityContext:               PodSecurity(),
 			TerminationGracePeriodSeconds: ptr.To[int64](5),
 		},
 	}
@@ -118,13 +114,27 @@ func importerContainer(in podInput) corev1.Container {
 			"--termination-log=" + corev1.TerminationMessagePathDefault,
 			fmt.Sprintf("--progress-address=:%d", transfer.ProgressPort),
 		},
-		Env:       []corev1.EnvVar{{Name: transfer.EnvToken, Value: in.Token}},
-		Ports:     []corev1.ContainerPort{{Name: "progress", ContainerPort: transfer.ProgressPort, Protocol: corev1.ProtocolTCP}},
-		Resources: podResources(in.Config),
-		SecurityContext: &corev1.SecurityContext{
-			AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true), RunAsNonRoot: new(true),
-			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-		},
+		Env:             []corev1.EnvVar{{Name: transfer.EnvToken, Value: in.Token}},
+		Ports:           []corev1.ContainerPort{{Name: "progress", ContainerPort: transfer.ProgressPort, Protocol: corev1.ProtocolTCP}},
+		Resources:       podResources(in.Config),
+		SecurityContext: ContainerSecurity(),
+	}
+}
+
+// PodSecurity is what a pod of ours may do that is for one disk: nothing, as the user of disks.
+func PodSecurity() *corev1.PodSecurityContext {
+	return &corev1.PodSecurityContext{
+		RunAsUser: new(int64(names.QEMUUser)), RunAsGroup: new(int64(names.QEMUUser)), FSGroup: new(int64(names.QEMUUser)),
+		RunAsNonRoot: new(true), FSGroupChangePolicy: new(corev1.FSGroupChangeOnRootMismatch),
+		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+	}
+}
+
+// ContainerSecurity is what a container of such a pod may do.
+func ContainerSecurity() *corev1.SecurityContext {
+	return &corev1.SecurityContext{
+		AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true), RunAsNonRoot: new(true),
+		Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 	}
 }
 

@@ -170,6 +170,9 @@ func podCondition(s *scope, c *cdiv1.DataVolumeCondition) {
 			return
 		}
 	}
+	if programCondition(s, c) {
+		return
+	}
 	if len(s.pod.Status.ContainerStatuses) == 0 {
 		c.Reason = reasonCreating
 		return

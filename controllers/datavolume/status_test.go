@@ -42,6 +42,14 @@ func withPod(phase corev1.PodPhase, state corev1.ContainerState, last string) fu
 	}
 }
 
+// withProgram has the pod of an image that the node pulls wait for the container that brings the importer.
+func withProgram(program corev1.ContainerStatus) func(*scope) {
+	return func(s *scope) {
+		withPod(corev1.PodPending, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}, "")(s)
+		s.pod.Status.InitContainerStatuses = []corev1.ContainerStatus{program}
+	}
+}
+
 func TestPhasesAndConditions(t *testing.T) {
 	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
 	waiting := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off"}}
@@ -92,6 +100,31 @@ func TestPhasesAndConditions(t *testing.T) {
 				withPod(corev1.PodRunning, running, "")(s)
 				s.progress = transfer.Progress{Done: 4534, Total: 10000}
 			}, cdiv1.ImportInProgress, "45.34%", "True/Bound", "False/TransferRunning", "True/Pod is running", "",
+		},
+		"an image that the node cannot pull": {
+			withPod(corev1.PodPending, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "Back-off pulling image \"example.com/disk:1\": not found"}}, ""),
+			cdiv1.ImportScheduled, "N/A", "True/Bound", "False/", "False/ImagePullBackOff", "example.com/disk:1\": not found",
+		},
+		"a program that begins to come into the image": {
+			withProgram(corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}}),
+			cdiv1.ImportScheduled, "N/A", "True/Bound", "False/", "False/PodInitializing", "",
+		},
+		"a program whose own image cannot be pulled": {
+			withProgram(corev1.ContainerStatus{Name: "program", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no route"}}}),
+			cdiv1.ImportScheduled, "N/A", "True/Bound", "False/", "False/ErrImagePull", "Container program: no route",
+		},
+		"a program that does not fit": {
+			withProgram(corev1.ContainerStatus{
+				State:                corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off"}},
+				LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: "no space left on device\n"}},
+			}),
+			cdiv1.ImportScheduled, "N/A", "True/Bound", "False/", "False/Error", "no space left on device; it is tried again",
+		},
+		"a program that came": {
+			func(s *scope) {
+				withPod(corev1.PodRunning, running, "")(s)
+				s.pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}
+			}, cdiv1.ImportInProgress, "N/A", "True/Bound", "False/TransferRunning", "True/Pod is running", "",
 		},
 		"an import that is tried again": {
 			withPod(corev1.PodRunning, waiting, string(notFound)), cdiv1.ImportInProgress, "N/A", "True/Bound", "False/", "False/Error", "NotFound: no such file",
@@ -218,6 +251,10 @@ func TestPlansThatAreRefused(t *testing.T) {
 		"set one of them":               {Source: &cdiv1.DataVolumeSource{Blank: &cdiv1.DataVolumeBlankImage{}}},
 		"keep one of them":              {PVC: pvc, Storage: &cdiv1.StorageSpec{}},
 		"spec.source.registry":          source(cdiv1.DataVolumeSource{Registry: &cdiv1.DataVolumeSourceRegistry{}}),
+		"both url and imageStream":      source(cdiv1.DataVolumeSource{Registry: &cdiv1.DataVolumeSourceRegistry{URL: new("docker://a"), ImageStream: new("a"), PullMethod: new(cdiv1.RegistryPullNode)}}),
+		"with pullMethod node only":     source(cdiv1.DataVolumeSource{Registry: &cdiv1.DataVolumeSourceRegistry{ImageStream: new("a")}}),
+		"use pod or node":               source(cdiv1.DataVolumeSource{Registry: &cdiv1.DataVolumeSourceRegistry{URL: new("docker://a"), PullMethod: new(cdiv1.RegistryPullMethod("cluster"))}}),
+		"is for pullMethod pod":         source(cdiv1.DataVolumeSource{Registry: &cdiv1.DataVolumeSourceRegistry{URL: new("docker://a"), PullMethod: new(cdiv1.RegistryPullNode), CertConfigMap: new("a")}}),
 		"spec.source.imageio":           source(cdiv1.DataVolumeSource{Imageio: &cdiv1.DataVolumeSourceImageIO{}}),
 		"spec.source.vddk":              source(cdiv1.DataVolumeSource{VDDK: &cdiv1.DataVolumeSourceVDDK{}}),
 		"names no source":               source(cdiv1.DataVolumeSource{}),

@@ -155,7 +155,8 @@ var importFields = join(
 	each("source.gcs.", "url secretRef"),
 	each("source.registry.", "url secretRef certConfigMap platform.architecture"),
 	[]Field{
-		{Path: "source.registry.pullMethod", Only: []string{"pod"}},
+		{Path: "source.registry.pullMethod", Only: []string{"pod", "node"}, Note: "node: the kubelet pulls the image, with the node's credentials and mirrors."},
+		{Path: "source.registry.imageStream", Note: "With pullMethod node, on OpenShift."},
 		{Path: "source.blank"},
 	},
 )
