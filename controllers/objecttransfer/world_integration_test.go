@@ -151,13 +151,14 @@ func (w *world) play() {
 	w.Helper()
 	w.must(w.Get(w.Context(), client.ObjectKeyFromObject(w.volume), w.volume))
 	var claims corev1.PersistentVolumeClaimList
-	w.must(w.List(w.Context(), &claims))
+	for _, namespace := range w.both() {
+		var those corev1.PersistentVolumeClaimList
+		w.must(w.List(w.Context(), &those, client.InNamespace(namespace)))
+		claims.Items = append(claims.Items, those.Items...)
+	}
 	owned := false
 	for i := range claims.Items {
 		claim := &claims.Items[i]
-		if claim.Namespace != w.from.Namespace && claim.Namespace != w.to.Namespace {
-			continue
-		}
 		w.collect(claim)
 		has := claim.UID == w.volume.Spec.ClaimRef.UID
 		owned = owned || has
@@ -172,6 +173,11 @@ func (w *world) play() {
 	}
 }
 
+// both are the namespaces of source and target, which may be one.
+func (w *world) both() []string {
+	return slices.Compact([]string{w.from.Namespace, w.to.Namespace})
+}
+
 // collect deletes a claim whose owner is gone, and lets a deleted one go that no pod uses.
 func (w *world) collect(claim *corev1.PersistentVolumeClaim) {
 	w.Helper()
@@ -181,9 +187,12 @@ func (w *world) collect(claim *corev1.PersistentVolumeClaim) {
 			w.must(client.IgnoreNotFound(w.Delete(w.Context(), claim, client.Preconditions{UID: &claim.UID})))
 		}
 	}
+	if len(claim.Finalizers) == 0 || claim.DeletionTimestamp == nil {
+		return
+	}
 	var pods corev1.PodList
 	w.must(w.List(w.Context(), &pods, client.InNamespace(claim.Namespace)))
-	if len(claim.Finalizers) > 0 && claim.DeletionTimestamp != nil && len(pods.Items) == 0 {
+	if len(pods.Items) == 0 {
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
 		w.must(client.IgnoreNotFound(w.Patch(w.Context(), claim, patch)))
 	}
@@ -314,7 +323,7 @@ func (w *world) all() string {
 	for _, list := range []client.ObjectList{
 		&cdiv1.DataVolumeList{}, &corev1.PersistentVolumeClaimList{}, &corev1.PodList{},
 	} {
-		for _, namespace := range []string{w.from.Namespace, w.to.Namespace} {
+		for _, namespace := range w.both() {
 			err := w.List(context.Background(), list, client.InNamespace(namespace))
 			data, encodeErr := yaml.Marshal(list)
 			fmt.Fprintf(&text, "%T in %s: %v %v\n%s\n", list, namespace, err, encodeErr, data)
