@@ -212,7 +212,7 @@ func (w *world) until(what string, check func() bool) {
 		select {
 		case <-deadline:
 			w.Fatalf("it did not happen that %s; there is\n%s", what, w.all())
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(5 * time.Millisecond):
 		}
 	}
 }
