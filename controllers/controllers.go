@@ -17,6 +17,7 @@ import (
 	"github.com/slipway-vm/slipway/controllers/leftover"
 	"github.com/slipway-vm/slipway/controllers/metrics"
 	"github.com/slipway-vm/slipway/controllers/node"
+	"github.com/slipway-vm/slipway/controllers/objecttransfer"
 	"github.com/slipway-vm/slipway/controllers/pool"
 	"github.com/slipway-vm/slipway/controllers/populator"
 	"github.com/slipway-vm/slipway/controllers/replicaset"
@@ -84,6 +85,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		storageprofile.SetupWithManager(mgr),
 		dataimportcron.SetupWithManager(mgr, options.Namespace, options.ImporterImage),
 		populator.SetupWithManager(mgr),
+		objecttransfer.SetupWithManager(mgr),
 		hostpathprovisioner.SetupWithManager(mgr, hostpathprovisioner.Options{
 			Version: options.Version, Namespace: options.Namespace, Image: options.ImporterImage,
 		}),

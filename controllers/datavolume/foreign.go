@@ -16,23 +16,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/slipway-vm/slipway/controllers/handover"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/steps"
 )
 
 // A clone from another namespace is made where its source is, as claim clone-<uid of the
-// DataVolume>; its volume is then taken from that claim and given to the DataVolume's own.
-// While it is on its way, the volume is kept whatever happens to either claim (Retain), and
-// bears what it must get back. These marks are all that is remembered.
+// DataVolume>; its volume is then taken from that claim and given to the DataVolume's own, as
+// package handover does it. These marks and its own are all that is remembered.
 const (
 	// LabelCloneFor on the claim, its pod and the volume is the DataVolume's uid.
 	LabelCloneFor = names.Domain + "clone-for"
 	// annotationCloneFor is the DataVolume, as namespace/name.
 	annotationCloneFor = names.Domain + "clone-for"
-	// annotationReclaim on the volume is the reclaim policy that it gets back.
-	annotationReclaim = names.Domain + "reclaim-policy"
-	// annotationCloneUID on the volume is the uid of the claim in the source's namespace.
-	annotationCloneUID = names.Domain + "clone-uid"
 	// annotationBroughtFrom on the DataVolume's claim and on the volume is what it is a clone of, as clonesource.Source.Mark
 	// writes it.
 	annotationBroughtFrom = names.Domain + "cloned-from"
@@ -51,7 +47,7 @@ func (r *Reconciler) bringVolume(ctx context.Context, s *scope, source *origin, 
 	if w.there != nil {
 		return r.takeAway(ctx, s, w.there)
 	}
-	if err := r.handOver(ctx, volume, claim); err != nil {
+	if err := handover.Give(ctx, r.Client, volume, claim, names.ManagerData); err != nil {
 		return err
 	}
 	setAll(&claim.Annotations, map[string]string{annotationBroughtFrom: source.Mark()})
@@ -87,21 +83,22 @@ func (r *Reconciler) cloneThere(ctx context.Context, s *scope, source *origin, c
 	if err := r.live.Get(ctx, types.NamespacedName{Name: there.Spec.VolumeName}, volume); err != nil {
 		return nil, fmt.Errorf("reading the volume of claim %s/%s: %w", there.Namespace, there.Name, err)
 	}
-	before := volume.DeepCopy()
-	setAll(&volume.Labels, map[string]string{LabelCloneFor: string(s.dv.UID)})
-	setAll(&volume.Annotations, map[string]string{
-		annotationCloneFor: client.ObjectKeyFromObject(s.dv).String(),
-		annotationReclaim:  string(volume.Spec.PersistentVolumeReclaimPolicy), annotationCloneUID: string(there.UID),
-		annotationBroughtFrom: source.Mark(),
-	})
+	notes := map[string]string{annotationCloneFor: client.ObjectKeyFromObject(s.dv).String(), annotationBroughtFrom: source.Mark()}
 	if isCopy(there) {
-		setAll(&volume.Annotations, map[string]string{AnnotationCopiedFrom: source.Mark()})
+		notes[AnnotationCopiedFrom] = source.Mark()
 		if digest := there.Annotations[names.AnnotationDigest]; digest != "" {
-			setAll(&volume.Annotations, map[string]string{names.AnnotationDigest: digest})
+			notes[names.AnnotationDigest] = digest
 		}
 	}
-	volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
-	return volume, r.patchVolume(ctx, volume, before, "marking")
+	return volume, handover.Keep(ctx, r.Client, volume, there, onItsWay(s.dv.UID, notes))
+}
+
+// onItsWay says for which DataVolume a volume is on its way; notes are nil where they are to be removed.
+func onItsWay(uid types.UID, notes map[string]string) handover.For {
+	if notes == nil {
+		notes = map[string]string{annotationCloneFor: "", annotationBroughtFrom: "", AnnotationCopiedFrom: "", names.AnnotationDigest: ""}
+	}
+	return handover.For{Label: LabelCloneFor, UID: uid, Notes: notes}
 }
 
 // buildThere returns the claim in the source's namespace that the clone is made as, or copied into: like claim, but
@@ -191,16 +188,6 @@ func (r *Reconciler) removeThere(ctx context.Context, there *corev1.PersistentVo
 	return nil
 }
 
-// handOver reserves the volume for claim.
-func (r *Reconciler) handOver(ctx context.Context, volume *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) error {
-	if ref := volume.Spec.ClaimRef; ref != nil && ref.Namespace == claim.Namespace && ref.Name == claim.Name {
-		return nil
-	}
-	before := volume.DeepCopy()
-	volume.Spec.ClaimRef = &corev1.ObjectReference{APIVersion: "v1", Kind: kindClaim, Namespace: claim.Namespace, Name: claim.Name}
-	return r.patchVolume(ctx, volume, before, "handing over")
-}
-
 // settleVolume gives a volume that has arrived its reclaim policy back and removes the marks.
 func (r *Reconciler) settleVolume(ctx context.Context, s *scope) error {
 	if s.claim == nil || s.claim.Annotations[annotationBroughtFrom] == "" || s.claim.Status.Phase != corev1.ClaimBound || s.done() {
@@ -210,30 +197,7 @@ func (r *Reconciler) settleVolume(ctx context.Context, s *scope) error {
 	if err != nil || volume == nil {
 		return err
 	}
-	return r.unmark(ctx, volume, func(*corev1.PersistentVolume) {})
-}
-
-// unmark ends the volume's way, after a last change.
-func (r *Reconciler) unmark(ctx context.Context, volume *corev1.PersistentVolume, change func(*corev1.PersistentVolume)) error {
-	before := volume.DeepCopy()
-	change(volume)
-	if policy := volume.Annotations[annotationReclaim]; policy != "" {
-		volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimPolicy(policy)
-	}
-	delete(volume.Labels, LabelCloneFor)
-	for _, name := range []string{annotationCloneFor, annotationReclaim, annotationCloneUID, annotationBroughtFrom, AnnotationCopiedFrom, names.AnnotationDigest} {
-		delete(volume.Annotations, name)
-	}
-	return r.patchVolume(ctx, volume, before, "settling")
-}
-
-// patchVolume writes what has changed in volume since before, unless another has changed it too.
-func (r *Reconciler) patchVolume(ctx context.Context, volume, before *corev1.PersistentVolume, doing string) error {
-	err := r.Patch(ctx, volume, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(names.ManagerData))
-	if err != nil {
-		return fmt.Errorf("%s volume %s: %w", doing, volume.Name, err)
-	}
-	return nil
+	return handover.Settle(ctx, r.Client, volume, onItsWay(s.dv.UID, nil))
 }
 
 // abandon removes what was on its way to a DataVolume that is gone: the claim in the source's
@@ -260,7 +224,7 @@ func (r *Reconciler) abandon(ctx context.Context, key types.NamespacedName, aliv
 			continue
 		}
 		log.FromContext(ctx).Info("Giving up a volume whose DataVolume is gone", "volume", volume.Name)
-		if err := r.unmark(ctx, volume, giveBack); client.IgnoreNotFound(err) != nil {
+		if err := handover.GiveUp(ctx, r.Client, volume, onItsWay("", nil)); client.IgnoreNotFound(err) != nil {
 			return err
 		}
 	}
@@ -270,15 +234,6 @@ func (r *Reconciler) abandon(ctx context.Context, key types.NamespacedName, aliv
 // left says whether object was on its way to another DataVolume of that name than the one that is alive.
 func left(object client.Object, key types.NamespacedName, alive types.UID) bool {
 	return object.GetAnnotations()[annotationCloneFor] == key.String() && object.GetLabels()[LabelCloneFor] != string(alive)
-}
-
-// giveBack names the claim that volume came from as its owner again, unless another has it: that
-// claim is gone, so that Kubernetes releases the volume and reclaims it.
-func giveBack(volume *corev1.PersistentVolume) {
-	ref := volume.Spec.ClaimRef
-	if uid := volume.Annotations[annotationCloneUID]; ref != nil && ref.UID == "" && uid != "" {
-		ref.UID = types.UID(uid)
-	}
 }
 
 // travellersOf finds the DataVolume for which a claim or volume is on its way.

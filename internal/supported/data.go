@@ -13,6 +13,17 @@ var cronFields = []Field{
 	{Path: "template.kind", Note: "Exists for old clients and means nothing."},
 }
 
+// transferFields are those of an ObjectTransfer's spec.
+var transferFields = []Field{
+	{Path: "source.apiVersion", Only: []string{"cdi.kubevirt.io/v1beta1", "v1"}, Note: "That of the kind."},
+	{Path: "source.kind", Only: []string{"DataVolume", "PersistentVolumeClaim"}},
+	{Path: "source.namespace"},
+	{Path: "source.name"},
+	{Path: "source.requiredAnnotations", Note: "Waited for."},
+	{Path: "target.namespace", Note: "The source's when left out."},
+	{Path: "target.name", Note: "The source's when left out."},
+}
+
 // cdiFields are those of the CDI object's spec.
 var cdiFields = []Field{
 	{Path: "imagePullPolicy", Only: []string{"IfNotPresent"}},

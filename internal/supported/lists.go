@@ -18,6 +18,7 @@ func lists() map[string][]Field {
 		Export:                 below("spec.", exportFields),
 		Clone:                  below("spec.", cloneFields),
 		DataImportCron:         below("spec.", join(cronFields, below("template.spec.", dataVolumeFields))),
+		ObjectTransfer:         below("spec.", transferFields),
 		CDI:                    below("spec.", cdiFields),
 		VolumeImportSource:     below("spec.", join(importFields, fillFields)),
 		VolumeUploadSource:     below("spec.", []Field{{Path: "contentType", Only: []string{"kubevirt", "archive"}}, {Path: "preallocation"}}),
