@@ -44,7 +44,7 @@ func Keep(ctx context.Context, c client.Client, volume *corev1.PersistentVolume,
 		annotationReclaim: string(volume.Spec.PersistentVolumeReclaimPolicy), annotationFrom: string(from.UID),
 	})
 	volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
-	return patch(ctx, c, volume, before, names.ManagerData, "marking")
+	return patch(ctx, c, volume, before, names.ManagerData)
 }
 
 // Give makes volume that of claim, as manager. While claim is yet to be created it is reserved for its name.
@@ -57,18 +57,18 @@ func Give(ctx context.Context, c client.Client, volume *corev1.PersistentVolume,
 	volume.Spec.ClaimRef = &corev1.ObjectReference{
 		APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID,
 	}
-	return patch(ctx, c, volume, before, manager, "handing over")
+	return patch(ctx, c, volume, before, manager)
 }
 
 // Settle ends the way of a volume: it gets its reclaim policy back, and loses its marks.
 func Settle(ctx context.Context, c client.Client, volume *corev1.PersistentVolume, what For) error {
-	return settle(ctx, c, volume, what, "settling", func() { restore(volume) })
+	return settle(ctx, c, volume, what, func() { restore(volume) })
 }
 
 // GiveUp is Settle for a volume of which nothing is wanted any more. Unless it has a claim, the one that it came from is
 // named as its owner again: that is gone, so that Kubernetes releases the volume and reclaims it.
 func GiveUp(ctx context.Context, c client.Client, volume *corev1.PersistentVolume, what For) error {
-	return settle(ctx, c, volume, what, "giving up", func() {
+	return settle(ctx, c, volume, what, func() {
 		ref := volume.Spec.ClaimRef
 		if uid := volume.Annotations[annotationFrom]; ref != nil && ref.UID == "" && uid != "" {
 			ref.UID = types.UID(uid)
@@ -79,7 +79,7 @@ func GiveUp(ctx context.Context, c client.Client, volume *corev1.PersistentVolum
 
 // Leave removes the marks of a volume that somebody else has taken, and leaves it to him as it is.
 func Leave(ctx context.Context, c client.Client, volume *corev1.PersistentVolume, what For) error {
-	return settle(ctx, c, volume, what, "leaving", func() {})
+	return settle(ctx, c, volume, what, func() {})
 }
 
 func restore(volume *corev1.PersistentVolume) {
@@ -89,7 +89,7 @@ func restore(volume *corev1.PersistentVolume) {
 }
 
 // settle removes the marks after a last change.
-func settle(ctx context.Context, c client.Client, volume *corev1.PersistentVolume, what For, doing string, change func()) error {
+func settle(ctx context.Context, c client.Client, volume *corev1.PersistentVolume, what For, change func()) error {
 	before := volume.DeepCopy()
 	change()
 	delete(volume.Labels, what.Label)
@@ -98,14 +98,14 @@ func settle(ctx context.Context, c client.Client, volume *corev1.PersistentVolum
 	}
 	delete(volume.Annotations, annotationReclaim)
 	delete(volume.Annotations, annotationFrom)
-	return patch(ctx, c, volume, before, names.ManagerData, doing)
+	return patch(ctx, c, volume, before, names.ManagerData)
 }
 
 // patch writes what has changed in volume since before, unless another has changed it too.
-func patch(ctx context.Context, c client.Client, volume, before *corev1.PersistentVolume, manager, doing string) error {
+func patch(ctx context.Context, c client.Client, volume, before *corev1.PersistentVolume, manager string) error {
 	err := c.Patch(ctx, volume, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(manager))
 	if err != nil {
-		return fmt.Errorf("%s volume %s: %w", doing, volume.Name, err)
+		return fmt.Errorf("handing over volume %s: %w", volume.Name, err)
 	}
 	return nil
 }

@@ -222,7 +222,10 @@ func (r *Reconciler) unlock(ctx context.Context, s *scope) error {
 	if err != nil || source == nil || source.GetAnnotations()[AnnotationName] != s.ot.Name {
 		return err
 	}
-	return client.IgnoreNotFound(r.mark(ctx, source, ""))
+	if err := r.mark(ctx, source, ""); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("giving the source of ObjectTransfer %s free: %w", s.ot.Name, err)
+	}
+	return nil
 }
 
 // mark writes AnnotationName onto object, unless that has changed since it was read; "" removes it.

@@ -54,35 +54,37 @@ func (r *Reconciler) turnBack(ctx context.Context, s *scope) error {
 	if s.ot.DeletionTimestamp == nil || s.made != nil {
 		return nil
 	}
-	source := sourceOf(s.ot)
-	claim, err := get(ctx, r.live, source, &corev1.PersistentVolumeClaim{})
+	intact, err := r.intact(ctx, s)
 	if err != nil {
 		return err
 	}
-	whole := claim != nil && claim.UID == s.rec.claim.UID && claim.DeletionTimestamp == nil
-	if whole && s.ofDataVolume() {
-		dv, err := get(ctx, r.live, source, &cdiv1.DataVolume{})
-		if err != nil {
-			return err
-		}
-		whole = dv != nil && dv.UID == s.rec.dv.UID && dv.DeletionTimestamp == nil
-	}
-	if !whole {
-		s.back = true
-		return r.head(ctx, s, source)
+	if !intact {
+		return r.head(ctx, s, sourceOf(s.ot))
 	}
 	if s.marked() {
 		if err := handover.Settle(ctx, r.Client, s.volume, s.way()); err != nil {
 			return err
 		}
 	}
-	if err := r.unlock(ctx, s); err != nil {
-		return err
-	}
-	if err := r.release(ctx, s); err != nil {
-		return err
+	for _, end := range r.only(r.unlock, r.release) {
+		if err := end(ctx, s); err != nil {
+			return err
+		}
 	}
 	return steps.ErrDone
+}
+
+// intact reports whether the source is there still, and stays.
+func (r *Reconciler) intact(ctx context.Context, s *scope) (bool, error) {
+	claim, err := get(ctx, r.live, sourceOf(s.ot), &corev1.PersistentVolumeClaim{})
+	if err != nil || claim == nil || claim.UID != s.rec.claim.UID || claim.DeletionTimestamp != nil {
+		return false, err
+	}
+	if !s.ofDataVolume() {
+		return true, nil
+	}
+	dv, err := get(ctx, r.live, sourceOf(s.ot), &cdiv1.DataVolume{})
+	return err == nil && dv != nil && dv.UID == s.rec.dv.UID && dv.DeletionTimestamp == nil, err
 }
 
 // keepVolume marks the volume and keeps it, before its claim goes.
@@ -181,9 +183,13 @@ func (r *Reconciler) giveVolume(ctx context.Context, s *scope) error {
 	return handover.Give(ctx, r.Client, s.volume, s.made, names.ManagerData)
 }
 
-// announce takes the mark off the claim: Kubernetes, which found the volume to be another's when the claim was made, looks
-// at it again for that.
+// announce takes the mark off the claim once Kubernetes has seen whose the volume is: it found that to be another's when the
+// claim was made, and looks at the claim again when that changes.
 func (r *Reconciler) announce(ctx context.Context, s *scope) error {
+	seen := s.volume.Status.Phase == corev1.VolumeBound || s.made.Status.Phase == corev1.ClaimBound
+	if !seen && s.made.Annotations[AnnotationName] != "" {
+		return wait(sayBinding, "PersistentVolume %s was given to PersistentVolumeClaim %s", s.volume.Name, s.goal)
+	}
 	return r.mark(ctx, s.made, "")
 }
 

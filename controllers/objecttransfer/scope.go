@@ -23,7 +23,6 @@ type scope struct {
 	volume *corev1.PersistentVolume      // by checkVolume or findVolume
 
 	goal types.NamespacedName          // by findTarget: where it goes; where it came from, when it goes back
-	back bool                          // by turnBack: whether it goes back
 	made *corev1.PersistentVolumeClaim // by findTarget or makeClaim: the claim there that has the volume; nil while there is none
 	next *cdiv1.DataVolume             // by makeDataVolume: the DataVolume there
 

@@ -156,6 +156,8 @@ func tooLarge(w *world) {
 	}
 	w.isAt(w.from)
 	w.must(w.Delete(w.Context(), limit))
+	touch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"again":"yes"}}}`)) // nobody watches limits: it is asked again, now or in ten seconds
+	w.must(w.Patch(w.Context(), w.transfer, touch))
 	w.arrives()
 }
 

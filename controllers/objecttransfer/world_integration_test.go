@@ -156,19 +156,25 @@ func (w *world) play() {
 		w.must(w.List(w.Context(), &those, client.InNamespace(namespace)))
 		claims.Items = append(claims.Items, those.Items...)
 	}
-	owned := false
+	phase := corev1.VolumeReleased
 	for i := range claims.Items {
 		claim := &claims.Items[i]
 		w.collect(claim)
 		has := claim.UID == w.volume.Spec.ClaimRef.UID
-		owned = owned || has
+		if has {
+			phase = corev1.VolumeBound
+		}
 		// Kubernetes looks at a claim when that changes.
 		if has && claim.Status.Phase != corev1.ClaimBound && claim.Spec.VolumeName == w.volume.Name && claim.Annotations[AnnotationName] == "" {
 			claim.Status.Phase, claim.Status.Capacity = corev1.ClaimBound, w.volume.Spec.Capacity
 			w.must(w.Status().Update(w.Context(), claim))
 		}
 	}
-	if !owned && w.volume.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain {
+	if phase != w.volume.Status.Phase {
+		w.volume.Status.Phase = phase
+		w.must(w.Status().Update(w.Context(), w.volume))
+	}
+	if phase != corev1.VolumeBound && w.volume.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain {
 		w.Fatalf("the volume is lost:\n%s", w.all())
 	}
 }
