@@ -5,6 +5,7 @@ package hostpathprovisioner_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -35,6 +36,7 @@ func claimIsLost(t *testing.T, c client.Client) {
 	check(t, c.Get(t.Context(), client.ObjectKeyFromObject(volume), volume))
 	volume.Status.Phase = corev1.VolumeReleased
 	check(t, c.Status().Update(t.Context(), volume))
+	nudge(t, c)
 	again, _ := held(t, c, "fast", "a")
 	condition(t, c, object, hppv1beta1.ConditionProgressing, "ClaimsNotMounted")
 	again.Status.Phase = corev1.ClaimLost
@@ -73,6 +75,7 @@ func directoryIsForgotten(t *testing.T, c client.Client) {
 	change(t, c, less)
 	degraded(t, c, object, "VolumesExist", "name it again")
 	removed(t, c, volume)
+	nudge(t, c)
 	condition(t, c, object, hppv1beta1.ConditionAvailable, "PoolsReady")
 	if pools := read(t, c, object).Status.StoragePoolStatuses; len(pools) != 1 {
 		t.Errorf("the pools are %v", pools)
@@ -99,6 +102,7 @@ func nodeLeaves(t *testing.T, c client.Client) {
 	})
 	condition(t, c, object, hppv1beta1.ConditionProgressing, "VolumesExist")
 	check(t, c.Delete(t.Context(), content))
+	nudge(t, c)
 	eventually(t, "what held the claim of the node that was deselected is gone", func() bool { return deployments(t, c) == 1 })
 	volume := volumeIn(t, c, "fast", "b")
 	check(t, c.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b"}}))
@@ -149,4 +153,13 @@ func unprotected(t *testing.T, c client.Client, object client.Object) {
 	check(t, c.Get(t.Context(), client.ObjectKeyFromObject(object), object))
 	object.SetFinalizers(nil)
 	check(t, c.Update(t.Context(), object))
+}
+
+// nudge has the controller look at once, as it does now and then, at what it does not watch.
+func nudge(t *testing.T, c client.Client) {
+	t.Helper()
+	first := class(t, c, "hostpath-csi")
+	before := first.DeepCopy()
+	metav1.SetMetaDataAnnotation(&first.ObjectMeta, "nudged", time.Now().String())
+	check(t, c.Patch(t.Context(), first, client.MergeFrom(before)))
 }

@@ -129,7 +129,9 @@ func sameDeployment(wanted, current *appsv1.Deployment) bool {
 func (s *scope) count(h holder, claim *corev1.PersistentVolumeClaim, ready bool, why string) {
 	of := s.claims[h.pool.Name]
 	of.desired++
-	of.statuses = append(of.statuses, hppv1beta1.ClaimStatus{Name: claim.Name, Status: claim.Status})
+	if claim.UID != "" { // else there is none
+		of.statuses = append(of.statuses, hppv1beta1.ClaimStatus{Name: claim.Name, Status: claim.Status})
+	}
 	switch {
 	case ready:
 		of.ready++

@@ -131,6 +131,7 @@ func poolOnClaimsGoes(t *testing.T, c client.Client) {
 	condition(t, c, object, hppv1beta1.ConditionProgressing, "VolumesExist")
 	eventually(t, "what holds no volume is gone", func() bool { return deployments(t, c) == 1 })
 	removed(t, c, volume)
+	nudge(t, c)
 	condition(t, c, object, hppv1beta1.ConditionAvailable, "PoolsReady")
 	if deployments(t, c) != 0 {
 		t.Error("a Deployment is left")

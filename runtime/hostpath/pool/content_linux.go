@@ -17,6 +17,8 @@ type Content struct {
 	Record Record
 	// File is the open directory, for reading, or disk, for reading and writing.
 	File *os.File
+	// OnClaim says that the pool is where the kubelet has a claim mounted. While File is open it cannot unmount that. The driver sets it.
+	OnClaim bool
 }
 
 // Close releases the data.

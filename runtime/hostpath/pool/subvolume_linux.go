@@ -26,7 +26,7 @@ func (p *Pool) makeDirectory(target string, record *Record, limited bool) error 
 }
 
 // makeSubvolume makes target a subvolume that holds no more than capacity bytes, and returns false where there is
-// no such thing, or nobody enabled quotas.
+// no such thing, or nobody enabled quotas, or the pool is in a limited subvolume itself, which a further one would not count in.
 func (p *Pool) makeSubvolume(target string, capacity int64) (bool, error) {
 	dir, err := p.root.Open(path.Dir(target))
 	if err != nil {
@@ -34,6 +34,9 @@ func (p *Pool) makeSubvolume(target string, capacity int64) (bool, error) {
 	}
 	defer dir.Close()
 	if can, err := quota.OnBtrfs(dir); err != nil || !can {
+		return false, err
+	}
+	if within, err := p.isLimited(); err != nil || within {
 		return false, err
 	}
 	if err := quota.MakeSubvolume(dir, path.Base(target)); err != nil {
@@ -48,6 +51,20 @@ func (p *Pool) makeSubvolume(target string, capacity int64) (bool, error) {
 		return false, removed
 	}
 	return false, errors.Join(err, removed)
+}
+
+// isLimited tells whether the pool is a limited volume on btrfs, as one on a claim of another pool may be.
+func (p *Pool) isLimited() (bool, error) {
+	dir, err := p.root.Open(".")
+	if err != nil {
+		return false, fmt.Errorf("opening pool %s: %w", p.name, err)
+	}
+	defer dir.Close()
+	limited, err := quota.IsLimited(dir)
+	if err != nil {
+		return false, fmt.Errorf("asking whether pool %s is limited: %w", p.name, err)
+	}
+	return limited, nil
 }
 
 // limitSubvolume lets the subvolume name hold capacity bytes.

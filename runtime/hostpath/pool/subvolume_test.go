@@ -46,6 +46,14 @@ func TestVolumesOnBtrfsAreHeldToTheirSizes(t *testing.T) {
 	check(t, err)
 	check(t, more("held"))
 
+	within, err := pool.Open("/", "within", filepath.Join(dir, "held")) // on a claim of the first pool
+	check(t, err)
+	create(t, within, pool.Record{Name: "inner", Capacity: 512 << 20}, nil)
+	if err := asOthers(t, func() error { return fill(filepath.Join(dir, "held/inner/more"), 300<<20) }); !errors.Is(err, unix.EDQUOT) {
+		t.Errorf("writing more than the size of the volume that a pool is in gives %v", err)
+	}
+	check(t, errors.Join(within.DeleteVolume("inner"), within.Close(), os.RemoveAll(filepath.Join(dir, "held/.slipway"))))
+
 	check(t, os.Rename(filepath.Join(dir, "held"), filepath.Join(dir, "aside")))
 	check(t, os.Mkdir(filepath.Join(dir, "held"), 0o777)) // as what is brought back from a backup is
 	_, err = p.Expand("held", 264<<20)

@@ -48,6 +48,21 @@ func OnBtrfs(file *os.File) (bool, error) {
 	return stat.Type == unix.BTRFS_SUPER_MAGIC, nil
 }
 
+// attributeLimited marks the directory of a subvolume that was limited. Only root can write it.
+const attributeLimited = "trusted.slipway.limited"
+
+// IsLimited tells whether a directory is that of a subvolume that LimitSubvolume limited.
+func IsLimited(dir *os.File) (bool, error) {
+	_, err := unix.Fgetxattr(int(dir.Fd()), attributeLimited, nil)
+	if errors.Is(err, unix.ENODATA) || errors.Is(err, unix.ENOTSUP) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading the attribute %s of %s: %w", attributeLimited, dir.Name(), err)
+	}
+	return true, nil
+}
+
 // MakeSubvolume makes an empty subvolume called name in dir, a directory on btrfs.
 func MakeSubvolume(dir *os.File, name string) error {
 	var wanted volumeArguments
@@ -80,6 +95,9 @@ func LimitSubvolume(root *os.File, bytes int64) error {
 	}
 	if err != nil {
 		return fmt.Errorf("limiting the subvolume %s to %d bytes: %w", root.Name(), bytes, err)
+	}
+	if err := unix.Fsetxattr(int(root.Fd()), attributeLimited, []byte("yes"), 0); err != nil {
+		return fmt.Errorf("marking the subvolume %s as limited: %w", root.Name(), err)
 	}
 	return nil
 }
