@@ -167,11 +167,12 @@ func TestWhatAProxyRefusesIsSaid(t *testing.T) {
 		"a store": {talks, "https://store.example.com/bucket/disk.raw", access{
 			Server: transfer.SourceS3, CredentialsDir: secret(t, map[string]string{"accessKeyId": "a", "secretKey": "b"}),
 		}, transfer.Unauthorized, "answers 407"},
-		"a token":              {plain, "http://cloud.example.com/disk.raw", account("http://accounts.example.com/token"), transfer.Unauthorized, "answers 407"},
-		"a tunnel to a token":  {talks, "http://cloud.example.com/disk.raw", account("https://accounts.example.com/token"), transfer.Unauthorized, "answers 407"},
-		"a registry":           {plain, "docker://registry.example.com/disk:v1", access{}, transfer.Unauthorized, "answers 407"},
-		"to be a stranger":     {secured, "http://files.example.com/disk.raw", access{}, transfer.TLSFailure, "trustedCAProxy"},
-		"that with a registry": {secured, "docker://registry.example.com/disk:v1", access{}, transfer.TLSFailure, "trustedCAProxy"},
+		"a token":                      {plain, "http://cloud.example.com/disk.raw", account("http://accounts.example.com/token"), transfer.Unauthorized, "answers 407"},
+		"a tunnel to a token":          {talks, "http://cloud.example.com/disk.raw", account("https://accounts.example.com/token"), transfer.Unauthorized, "answers 407"},
+		"a registry":                   {plain, "docker://registry.example.com/disk:v1", access{}, transfer.Unauthorized, "answers 407"},
+		"to be a stranger":             {secured, "http://files.example.com/disk.raw", access{}, transfer.TLSFailure, "trustedCAProxy"},
+		"that with a registry":         {secured, "docker://registry.example.com/disk:v1", access{}, transfer.TLSFailure, "trustedCAProxy"},
+		"to be whom the source trusts": {secured, "https://files.example.com/disk.raw", access{CertDir: authority(t, secured.Server)}, transfer.TLSFailure, "trustedCAProxy"},
 		// What the file's server is trusted with the proxy, which gets the password, is not.
 		"to be just anybody": {secured, "https://files.example.com/disk.raw", access{SkipVerify: true}, transfer.TLSFailure, "trustedCAProxy"},
 	} {

@@ -21,6 +21,11 @@ func downloads(source *cdiv1.DataVolumeSource) bool {
 	return source != nil && (source.HTTP != nil || source.S3 != nil || source.GCS != nil)
 }
 
+// onServer reports whether source is read from a server: a file's, or a registry.
+func onServer(source *cdiv1.DataVolumeSource) bool {
+	return downloads(source) || source != nil && source.Registry != nil
+}
+
 // clones reports whether source is a claim or a snapshot.
 func clones(source *cdiv1.DataVolumeSource) bool { return source.PVC != nil || source.Snapshot != nil }
 
@@ -83,6 +88,8 @@ func targetInDirectory(dv *cdiv1.DataVolume) []string {
 func addSource(in podInput, pod *corev1.Pod, container *corev1.Container) {
 	if source := in.DataVolume.Spec.Source; source != nil && source.Blank == nil {
 		addLimit(in.DataVolume, container)
+	}
+	if onServer(in.DataVolume.Spec.Source) {
 		addProxy(in, pod, container)
 	}
 	switch source := in.DataVolume.Spec.Source; {

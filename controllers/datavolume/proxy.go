@@ -35,8 +35,7 @@ const (
 // findProxy says by which proxy the pod reaches its source, if that is on a server. The DataVolume waits while
 // authorities that it should trust are missing.
 func (r *Reconciler) findProxy(ctx context.Context, s *scope, input *podInput) error {
-	source := s.dv.Spec.Source
-	if input.Binder || !downloads(source) && (source == nil || source.Registry == nil) {
+	if input.Binder || !onServer(s.dv.Spec.Source) {
 		return nil
 	}
 	if err := r.readProxy(ctx, s); err != nil {

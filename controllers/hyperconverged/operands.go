@@ -3,6 +3,7 @@ package hyperconverged
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -126,6 +127,9 @@ func (o operand) patched(patch string) (*unstructured.Unstructured, error) {
 	}
 	operations, err := jsonpatch.DecodePatch([]byte(patch))
 	if err != nil {
+		if reason := errors.Unwrap(err); reason != nil {
+			err = reason // which is wrapped in the operation, and that may have the password of a proxy
+		}
 		return nil, fmt.Errorf("it is no JSON patch (RFC 6902); write a list of operations such as "+
 			`[{"op":"add","path":"/spec/configuration/developerConfiguration/useEmulation","value":true}]: %w`, err)
 	}

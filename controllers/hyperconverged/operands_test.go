@@ -68,9 +68,20 @@ func TestTheProxyOfImportsIsPatched(t *testing.T) {
 	if err != nil || len(set) != 4 || set["HTTPProxy"] != "http://proxy:80" || set["trustedCAProxy"] != "b" {
 		t.Errorf("the CDI object has %v, %v", set, err)
 	}
-	hco.Annotations[hcov1.AnnotationCDIPatch] = `[{"op":"add","path":"/spec/config/importProxy","value":{"HTTPProxy":"http://user:pa55/word@proxy:80"}}]`
-	if _, err := operands(hco, testOptions().Values()); err == nil || strings.Contains(err.Error(), "pa55") || !strings.Contains(err.Error(), "special characters") {
-		t.Errorf("a password that cannot be told from the rest: %v", err)
+	for patch, want := range map[string]string{
+		`[{"op":"add","path":"/spec/config/importProxy","value":{"HTTPProxy":"http://user:pa55/word@proxy:80"}}]`:  "special characters",
+		`[{"op":"add","path":"/spec/config/importProxy","value":"http://user:pa55word@proxy:80"}]`:                 "importProxy",
+		`[{"op":"add","path":"/spec/config/importProxy","value":{"HTTPProxy":["http://user:pa55word@proxy:80"]}}]`: "HTTPProxy",
+		`[{"op":"add","path":"/spec/config/importProxy","value":{"HTTPPROXY":"http://user:pa55word@proxy:80"}}]`:   "HTTPPROXY",
+		`[{"op":"add","path":"/spec/config/importProxy/x/y","value":"http://user:pa55word@proxy:80"}]`:             "/x/y",
+		`[{"op":"test","path":"/spec/config/importProxy","value":{"HTTPProxy":"http://user:pa55word@proxy:80"}}]`:  "",
+		`[{"op":"add","path":"/spec/config/importProxy","value":{"HTTPProxy":"http://user:pa55word@proxy:80"}`:     "",
+		`[{"op":"http://user:pa55word@proxy:80","path":"/spec/config/importProxy"}]`:                               "unsupported operation",
+	} {
+		hco.Annotations[hcov1.AnnotationCDIPatch] = patch
+		if _, err := operands(hco, testOptions().Values()); err == nil || strings.Contains(err.Error(), "pa55") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s is answered by: %v", patch, err)
+		}
 	}
 }
 
