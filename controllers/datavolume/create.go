@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,10 +47,18 @@ func (r *Reconciler) create(ctx context.Context, s *scope, object client.Object)
 		return r.explainExisting(ctx, s, object)
 	case namespace.Ending(err):
 		return steps.ErrDone // the DataVolume goes too
+	case exceedsQuota(err) && object.GetNamespace() == s.dv.Namespace:
+		s.waiting, s.result.RequeueAfter = &obstacle{reasonQuota, err.Error() + "; it is tried again"}, takenRetry
+		return steps.ErrDone
 	case err != nil:
 		return fmt.Errorf("creating %T %s of DataVolume %s: %w", object, object.GetName(), s.dv.Name, err)
 	}
 	return nil
+}
+
+// exceedsQuota says whether an object was refused for the quota of its namespace, which the API server says in words only.
+func exceedsQuota(err error) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota:")
 }
 
 // explainExisting ends the pass on an object that the cache does not show. A claim that is

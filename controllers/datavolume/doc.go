@@ -68,4 +68,5 @@ const (
 	reasonCloning         = "CloneInProgress"
 	reasonUnauthorized    = "CloneNotAuthorized"
 	reasonNoSnapshotClass = "NoVolumeSnapshotClass"
+	reasonQuota           = "ErrExceededQuota"
 )

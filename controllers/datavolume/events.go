@@ -25,7 +25,7 @@ func (r *Reconciler) tell(s *scope, status cdiv1.DataVolumeStatus) {
 	claim := claimName(s.dv)
 	if bound := condition(status.Conditions, cdiv1.DataVolumeBound); changed(old, bound) && bound.Reason != "" {
 		kind := corev1.EventTypeNormal
-		if bound.Reason == reasonExists || bound.Reason == reasonClaimNotValid {
+		if bound.Reason == reasonExists || bound.Reason == reasonClaimNotValid || bound.Reason == reasonQuota {
 			kind = corev1.EventTypeWarning
 		}
 		r.events.Eventf(s.dv, nil, kind, bound.Reason, eventAction, "%s", bound.Message)
