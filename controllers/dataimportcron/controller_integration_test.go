@@ -336,6 +336,11 @@ func TestAnImportThatFailsIsTriedAgain(t *testing.T) {
 	if len(w.cron("rival").Status.CurrentImports) > 0 {
 		t.Error("the second one imports")
 	}
+	w.must(w.Delete(t.Context(), w.cron("cron")))
+	w.until("the second one leads the DataSource", func() bool {
+		source, _ := w.source()
+		return source.Labels[dataimportcron.LabelCron] == "rival"
+	})
 }
 
 func TestADataSourceOfSomebodyElseIsLeftAlone(t *testing.T) {

@@ -215,3 +215,29 @@ func TestAClaimStaysWhileItIsNeeded(t *testing.T) {
 		t.Errorf("the DataVolume stays: %+v", dv.ObjectMeta)
 	}
 }
+
+// TestADataSourceIsWrittenAsItIs has somebody begin to lead the DataSource himself, which the cache does not show.
+func TestADataSourceIsWrittenAsItIs(t *testing.T) {
+	l, profile := thinLife(t)
+	l.keepAs(profile, cdiv1.DataImportCronSourceFormatPvc)
+	for name, behind := range map[string]func(past *cdiv1.DataSource) *lagging.Client{
+		"taken": func(past *cdiv1.DataSource) *lagging.Client { return &lagging.Client{Past: []client.Object{past}} },
+		"made":  func(past *cdiv1.DataSource) *lagging.Client { return &lagging.Client{Unseen: []client.Object{past}} },
+	} {
+		l.name = name
+		l.imported()
+		source := &cdiv1.DataSource{}
+		l.found(source)
+		source.Spec.Source.PVC.Name = "older"
+		l.must(l.direct.Update(t.Context(), source))
+		cache := behind(source.DeepCopy())
+		cache.Client = l.direct
+		source.Labels, source.Spec.Source.PVC.Name = nil, "theirs"
+		l.must(l.direct.Update(t.Context(), source))
+		l.passOf(cache, 2)
+		l.pass(2)
+		if l.found(source); len(source.Labels) > 0 || source.Spec.Source.PVC.Name != "theirs" {
+			t.Errorf("%s: the DataSource is %+v, and names %+v", name, source.ObjectMeta, source.Spec.Source.PVC)
+		}
+	}
+}

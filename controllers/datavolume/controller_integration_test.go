@@ -47,6 +47,7 @@ func TestController(t *testing.T) {
 		"a clone through a DataSource waits for its source":  cloneThroughDataSource,
 		"what is not supported says so":                      unsupportedSource,
 		"a claim takes its modes from the StorageProfile":    modesOfTheProfile,
+		"a quota is told of":                                 quotaExceeded,
 		"an upload waits for its image":                      uploadSucceeds,
 		"an upload server of an old authority is replaced":   uploadServerIsReplaced,
 	} {
@@ -447,4 +448,28 @@ func unsupportedSource(t *testing.T, w *world) {
 	if c := condition(dv, cdiv1.DataVolumeRunning); c.Reason != "NotSupported" || !strings.Contains(c.Message, "no API image.openshift.io") || w.claim("stream").UID != "" {
 		t.Errorf("Running is %+v", c)
 	}
+}
+
+// quotaExceeded has a quota of the namespace allow no claim, and then one.
+func quotaExceeded(t *testing.T, w *world) {
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "claims"}}
+	quota.Spec.Hard = corev1.ResourceList{corev1.ResourcePersistentVolumeClaims: resource.MustParse("0")}
+	w.must(w.Create(t.Context(), quota))
+	allow := func(claims string) {
+		hard := corev1.ResourceList{corev1.ResourcePersistentVolumeClaims: resource.MustParse(claims)}
+		quota.Spec.Hard = hard
+		w.must(w.Update(t.Context(), quota))
+		quota.Status = corev1.ResourceQuotaStatus{Hard: hard, Used: corev1.ResourceList{corev1.ResourcePersistentVolumeClaims: resource.MustParse("0")}}
+		w.must(w.Status().Update(t.Context(), quota))
+	}
+	allow("0")
+	probe := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "probe"}, Spec: *newDataVolume(w.namespace, "probe").Spec.PVC}
+	w.until("the quota holds", func() bool { return apierrors.IsForbidden(w.Create(t.Context(), probe.DeepCopy(), client.DryRunAll)) })
+	w.create("disk", "fast", http(), nil)
+	if c := w.waits("disk", "ErrExceededQuota"); !strings.Contains(c.Message, "exceeded quota: claims") {
+		t.Errorf("Bound is %+v", c)
+	}
+	w.phase("disk", cdiv1.Pending)
+	allow("1")
+	w.until("the claim is made", func() bool { return w.claim("disk").UID != "" })
 }

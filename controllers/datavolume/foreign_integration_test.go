@@ -94,7 +94,7 @@ func (f *foreign) clonedThere(dv *cdiv1.DataVolume) *corev1.PersistentVolumeClai
 func (f *foreign) volume(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
 	f.t.Helper()
 	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-" + string(claim.UID)}, Spec: corev1.PersistentVolumeSpec{
-		AccessModes: claim.Spec.AccessModes, StorageClassName: "local", PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
+		AccessModes: claim.Spec.AccessModes, StorageClassName: *claim.Spec.StorageClassName, PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
 		Capacity:               corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
 		ClaimRef:               &corev1.ObjectReference{Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID},
 		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: names.HostPathDriver, VolumeHandle: string(claim.UID)}},
