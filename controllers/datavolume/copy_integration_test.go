@@ -29,6 +29,7 @@ func TestCopies(t *testing.T) {
 		"a copy may be asked for":                        copyAsked,
 		"a copy waits for whoever uses its source":       copyInUse,
 		"one of another namespace is made there":         copyThere,
+		"and waits for whoever uses its source":          copyThereInUse,
 		"one of another namespace that cannot be, fails": copyThereFails,
 		"one of another namespace is given up":           copyThereAbandoned,
 		"a snapshot of another namespace is copied":      copySnapshotThere,
@@ -184,6 +185,25 @@ func copyThere(t *testing.T, f *foreign) {
 		t.Errorf("the volume that has arrived is %+v", volume)
 	}
 	f.there.podGone(there.Name)
+}
+
+func copyThereInUse(t *testing.T, f *foreign) {
+	f.source()
+	dv := f.copyOf(f.there.namespace, "fast", nil)
+	there := f.copied(dv)
+	f.there.play(there.Name, corev1.PodRunning, 0, nil)
+	f.phase("copy", cdiv1.CloneInProgress)
+	begun := f.there.pod(there.Name).UID
+	user := f.there.user("vm")
+	f.until("the copy is stopped", func() bool {
+		c := condition(f.dv("copy"), cdiv1.DataVolumeRunning)
+		return c.Reason == "CloneSourceInUse" && strings.HasPrefix(c.Message, "pod "+f.there.namespace+"/vm using PersistentVolumeClaim base")
+	})
+	f.must(f.Delete(t.Context(), user))
+	f.until("the copy begins anew", func() bool { return f.there.pod(there.Name).UID != begun })
+	if f.there.claim(there.Name).UID != there.UID {
+		t.Error("the claim that is copied into is another one")
+	}
 }
 
 func copyThereFails(t *testing.T, f *foreign) {
