@@ -19,6 +19,7 @@ import (
 	"github.com/slipway-vm/slipway/internal/clonesource"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/transfer"
+	"github.com/slipway-vm/slipway/tests/fixture/lagging"
 )
 
 // TestCopies runs the controller against a real API server; the tests play kubelet and storage.
@@ -35,6 +36,7 @@ func TestCopies(t *testing.T) {
 		"a snapshot of another namespace is copied":      copySnapshotThere,
 		"and leaves nothing when it is given up":         copySnapshotThereAbandoned,
 		"a quota is waited for":                          copyOverQuota,
+		"a snapshot that is deleted is missed":           copySnapshotThatGoes,
 		"a source without a volume is waited for":        copyOfNothing,
 		"what no driver clones is copied":                copyOfNoDriver,
 		"one that was begun goes on as a copy":           copyThatWasBegun,
@@ -341,4 +343,16 @@ func copyOverQuota(t *testing.T, f *foreign) {
 	}
 	f.must(f.Delete(t.Context(), quota))
 	f.pod("copy")
+}
+
+func copySnapshotThatGoes(t *testing.T, f *foreign) {
+	snapshot := f.snapshot("kept")
+	f.take(snapshot, "example.com/local", "")
+	dv := f.create("copy", "fast", ofSnapshot(f.namespace), nil)
+	f.pod("copy")
+	f.must(f.Delete(t.Context(), snapshot)) // by somebody
+	f.pass(dv, &lagging.Client{})
+	if c := condition(f.dv("copy"), cdiv1.DataVolumeRunning); c.Reason != "CloneSourceNotFound" || !strings.Contains(c.Message, "kept, from which PVC restored-"+string(dv.UID)+" is to be made, is gone") {
+		t.Errorf("Running is %+v", c)
+	}
 }
