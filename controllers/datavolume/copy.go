@@ -61,28 +61,45 @@ func copiedWhy(in claimInput, claim *corev1.PersistentVolumeClaim) (copied bool,
 	return copied, because
 }
 
-// bestCopied is copiedWhy of a clone that is yet to begin. A driver that clones no claims may well make them of snapshots, and files
-// are the driver's unless there is none.
+// bestCopied is copiedWhy of a clone that is yet to begin.
 func bestCopied(in claimInput, claim *corev1.PersistentVolumeClaim) (copied bool, because *fallback) {
 	source := in.Source
-	asked := in.DataVolume.Annotations[AnnotationCloneType] == string(cdiv1.CloneStrategyHostAssisted)
-	best := in.Strategy
-	if source.InSnapshot() || source.files {
-		best = ""
-	}
-	switch a, b := source.class, claim.Spec.StorageClassName; {
-	case asked, best == cdiv1.CloneStrategyHostAssisted:
+	switch {
+	case in.DataVolume.Annotations[AnnotationCloneType] == string(cdiv1.CloneStrategyHostAssisted):
 		return true, nil
-	case source.InSnapshot() && (chosen(claim) || source.driver != "" && in.Class != nil && in.Class.Provisioner != source.driver):
-		return true, &fallbacks.driver
-	case !source.InSnapshot() && (source.driverless || chosen(claim) || a != nil && b != nil && *a != *b):
-		return true, &fallbacks.class
-	case source.mode != "" && source.mode != volumeMode(claim.Spec):
-		return true, &fallbacks.mode
-	case best == cdiv1.CloneStrategySnapshot && in.SnapshotClass == "":
-		return true, &fallbacks.snapshots
+	case source.InSnapshot(): // a driver that clones no claims may well make them of snapshots
+		because = noRestore(in, claim)
+	case in.Strategy == cdiv1.CloneStrategyHostAssisted && !source.files:
+		return true, nil
+	default:
+		because = noClone(in, claim)
 	}
-	return false, nil
+	if because == nil && source.mode != "" && source.mode != volumeMode(claim.Spec) {
+		because = &fallbacks.mode
+	}
+	return because != nil, because
+}
+
+// noRestore is why the driver of a snapshot does not make claim of it, nil when it does.
+func noRestore(in claimInput, claim *corev1.PersistentVolumeClaim) *fallback {
+	driver := in.Source.driver
+	if chosen(claim) || driver != "" && in.Class != nil && in.Class.Provisioner != driver {
+		return &fallbacks.driver
+	}
+	return nil
+}
+
+// noClone is why no driver makes claim of another, nil when one does. Files are the driver's even where there is no class of snapshots.
+func noClone(in claimInput, claim *corev1.PersistentVolumeClaim) *fallback {
+	source := in.Source
+	a, b := source.class, claim.Spec.StorageClassName
+	switch {
+	case source.driverless, chosen(claim), a != nil && b != nil && *a != *b:
+		return &fallbacks.class
+	case in.Strategy == cdiv1.CloneStrategySnapshot && in.SnapshotClass == "" && !source.files:
+		return &fallbacks.snapshots
+	}
+	return nil
 }
 
 // chosen reports whether claim gets one of the volumes that there are: then no driver makes one for it.

@@ -19,6 +19,7 @@ import (
 	"github.com/slipway-vm/slipway/internal/clonesource"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/transfer"
+	"github.com/slipway-vm/slipway/tests/fixture/lagging"
 )
 
 // TestCopies runs the controller against a real API server; the tests play kubelet and storage.
@@ -29,11 +30,13 @@ func TestCopies(t *testing.T) {
 		"a copy may be asked for":                        copyAsked,
 		"a copy waits for whoever uses its source":       copyInUse,
 		"one of another namespace is made there":         copyThere,
+		"and waits for whoever uses its source":          copyThereInUse,
 		"one of another namespace that cannot be, fails": copyThereFails,
 		"one of another namespace is given up":           copyThereAbandoned,
 		"a snapshot of another namespace is copied":      copySnapshotThere,
 		"and leaves nothing when it is given up":         copySnapshotThereAbandoned,
 		"a quota is waited for":                          copyOverQuota,
+		"a snapshot that is deleted is missed":           copySnapshotThatGoes,
 		"a source without a volume is waited for":        copyOfNothing,
 		"what no driver clones is copied":                copyOfNoDriver,
 		"one that was begun goes on as a copy":           copyThatWasBegun,
@@ -186,6 +189,25 @@ func copyThere(t *testing.T, f *foreign) {
 	f.there.podGone(there.Name)
 }
 
+func copyThereInUse(t *testing.T, f *foreign) {
+	f.source()
+	dv := f.copyOf(f.there.namespace, "fast", nil)
+	there := f.copied(dv)
+	f.there.play(there.Name, corev1.PodRunning, 0, nil)
+	f.phase("copy", cdiv1.CloneInProgress)
+	begun := f.there.pod(there.Name).UID
+	user := f.there.user("vm")
+	f.until("the copy is stopped", func() bool {
+		c := condition(f.dv("copy"), cdiv1.DataVolumeRunning)
+		return c.Reason == "CloneSourceInUse" && strings.HasPrefix(c.Message, "pod "+f.there.namespace+"/vm using PersistentVolumeClaim base")
+	})
+	f.must(f.Delete(t.Context(), user))
+	f.until("the copy begins anew", func() bool { return f.there.pod(there.Name).UID != begun })
+	if f.there.claim(there.Name).UID != there.UID {
+		t.Error("the claim that is copied into is another one")
+	}
+}
+
 func copyThereFails(t *testing.T, f *foreign) {
 	f.source()
 	dv := f.copyOf(f.there.namespace, "fast", nil)
@@ -321,4 +343,16 @@ func copyOverQuota(t *testing.T, f *foreign) {
 	}
 	f.must(f.Delete(t.Context(), quota))
 	f.pod("copy")
+}
+
+func copySnapshotThatGoes(t *testing.T, f *foreign) {
+	snapshot := f.snapshot("kept")
+	f.take(snapshot, "example.com/local", "")
+	dv := f.create("copy", "fast", ofSnapshot(f.namespace), nil)
+	f.pod("copy")
+	f.must(f.Delete(t.Context(), snapshot)) // by somebody
+	f.pass(dv, &lagging.Client{})
+	if c := condition(f.dv("copy"), cdiv1.DataVolumeRunning); c.Reason != "CloneSourceNotFound" || !strings.Contains(c.Message, "kept, from which PVC restored-"+string(dv.UID)+" is to be made, is gone") {
+		t.Errorf("Running is %+v", c)
+	}
 }
