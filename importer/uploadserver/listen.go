@@ -4,13 +4,14 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/slipway-vm/slipway/internal/certs"
 	"github.com/slipway-vm/slipway/internal/transfer"
@@ -53,24 +54,26 @@ func serve(ctx context.Context, server *Server, options Options) (transfer.Resul
 		server.leave()
 		select {
 		case result := <-server.Finished():
-			return result, shut(ctx, web, hasty)
+			shut(ctx, web, hasty)
+			return result, nil
 		default:
 		}
 		_ = web.Close()
 		return transfer.Result{}, fmt.Errorf("serving uploads: %w", ctx.Err())
 	case result := <-server.Finished():
-		return result, shut(ctx, web, farewell)
+		shut(ctx, web, farewell)
+		return result, nil
 	}
 }
 
-// shut ends web once its requests are answered, or grace is over.
-func shut(ctx context.Context, web *http.Server, grace time.Duration) error {
+// shut ends web once its requests are answered, or grace is over. However that goes, the disk is whole, and its sender
+// may have heard so.
+func shut(ctx context.Context, web *http.Server, grace time.Duration) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
-	if err := web.Shutdown(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("ending the upload server: %w", err)
+	if err := web.Shutdown(ctx); err != nil {
+		log.FromContext(ctx).Info("The upload server ends in haste", "because", err.Error())
 	}
-	return nil
 }
 
 // tlsConfig reads dir. A client may show no certificate, for health checks have none; one that is
