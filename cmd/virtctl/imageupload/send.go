@@ -36,7 +36,8 @@ func (t transient) Unwrap() error { return t.cause }
 // stopped when the upload server still has that. An answer may be lost: what is filled after all has it.
 func (u *upload) sendRepeatedly(ctx context.Context, to *proxy) error {
 	pause, id, most := retryAfter, rand.Text(), int64(0)
-	for left, again := u.retries, false; ; left, again = left-1, true {
+	var late time.Time // for a file that has come, and is being written
+	for left, again := u.retries, false; ; left, again = max(left, 1)-1, true {
 		came := int64(0)
 		var err error
 		if again {
@@ -44,6 +45,9 @@ func (u *upload) sendRepeatedly(ctx context.Context, to *proxy) error {
 		}
 		if came > most { // slow as it may be, it gets there
 			left, pause, most = u.retries, retryAfter, came
+		}
+		if came == u.bytes && late.IsZero() {
+			late = time.Now().Add(processed)
 		}
 		if came > 0 {
 			u.say("Going on after %d of %d bytes", came, u.bytes)
@@ -54,7 +58,9 @@ func (u *upload) sendRepeatedly(ctx context.Context, to *proxy) error {
 		if err != nil && u.target.filled(ctx) {
 			return nil
 		}
-		if _, passes := errors.AsType[transient](err); !passes || left == 0 || ctx.Err() != nil {
+		// Proxies before the server lose patience sooner than a large disk is written.
+		written := came == u.bytes && time.Now().Before(late)
+		if _, passes := errors.AsType[transient](err); !passes || left == 0 && !written || ctx.Err() != nil {
 			return err
 		}
 		u.say("%v; sending it again in %s", err, pause)
@@ -170,6 +176,7 @@ func (u *upload) send(ctx context.Context, to *proxy, id string, came int64) err
 	rest := io.NewSectionReader(u.file, came, u.bytes-came) // of its own: an earlier request may still read from another
 	body := newWatched(io.TeeReader(rest, counted), rest.Size(), u.patience, func() { cancel(errStalled) })
 	defer body.late.Stop()
+	go u.lookFor(ctx, body.taken, func() { cancel(errFilled) })
 	request, err := u.request(ctx, to, http.MethodPost, body)
 	if err != nil {
 		return err
@@ -187,6 +194,8 @@ func (u *upload) send(ctx context.Context, to *proxy, id string, came int64) err
 	switch {
 	case err != nil && errors.Is(context.Cause(ctx), errStalled):
 		return u.unsent(errStalled)
+	case err != nil && errors.Is(context.Cause(ctx), errFilled):
+		return nil
 	case err != nil:
 		return u.unsent(err)
 	}
@@ -198,11 +207,35 @@ func (u *upload) send(ctx context.Context, to *proxy, id string, came int64) err
 	case err != nil:
 		return transient{fmt.Errorf("sending the %s: reading the answer: %w", u.noun(), err)}
 	}
+	if elsewhere, err := response.Location(); err == nil {
+		return fmt.Errorf("unexpected return value %d: it is at %s://%s; give that as --uploadproxy-url", response.StatusCode, elsewhere.Scheme, elsewhere.Host)
+	}
 	err = fmt.Errorf("unexpected return value %d, %s", response.StatusCode, strings.TrimSpace(string(answer)))
 	if away(response.StatusCode) || response.StatusCode == http.StatusRequestedRangeNotSatisfiable {
 		return transient{err}
 	}
 	return err
+}
+
+// lookFor calls filled when the target has its disk although nobody answers, once all of the file is taken: the answer
+// was lost on its way.
+func (u *upload) lookFor(ctx context.Context, taken <-chan struct{}, filled func()) {
+	select {
+	case <-taken:
+	case <-ctx.Done():
+		return
+	}
+	for {
+		select {
+		case <-time.After(u.patience):
+		case <-ctx.Done():
+			return
+		}
+		if u.target.filled(ctx) {
+			filled()
+			return
+		}
+	}
 }
 
 // unsent says why the image did not reach the proxy.
