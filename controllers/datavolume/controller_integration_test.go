@@ -36,20 +36,21 @@ import (
 func TestController(t *testing.T) {
 	c := start(t)
 	for name, test := range map[string]func(*testing.T, *world){
-		"an import succeeds":                                 importSucceeds,
-		"an import from a registry gives its labels":         importsLabels,
-		"an image is looked for where registries.conf says":  looksWhereRegistriesConfSays,
-		"a source is reached by the proxy that is set":       goesByTheProxy,
-		"an image that the node pulls":                       nodePulls,
-		"a failed import is tried again, a fatal one is not": importFails,
-		"a claim that waits for its consumer gets no pod":    waitsForConsumer,
-		"a claim of another is not touched until it may be":  foreignClaim,
-		"a clone through a DataSource waits for its source":  cloneThroughDataSource,
-		"what is not supported says so":                      unsupportedSource,
-		"a claim takes its modes from the StorageProfile":    modesOfTheProfile,
-		"a quota is told of":                                 quotaExceeded,
-		"an upload waits for its image":                      uploadSucceeds,
-		"an upload server of an old authority is replaced":   uploadServerIsReplaced,
+		"an import succeeds":                                   importSucceeds,
+		"an import from a registry gives its labels":           importsLabels,
+		"an image is looked for where registries.conf says":    looksWhereRegistriesConfSays,
+		"a source is reached by the proxy that is set":         goesByTheProxy,
+		"an image that the node pulls":                         nodePulls,
+		"a failed import is tried again, a fatal one is not":   importFails,
+		"a claim that waits for its consumer gets no pod":      waitsForConsumer,
+		"a claim of another is not touched until it may be":    foreignClaim,
+		"a clone through a DataSource waits for its source":    cloneThroughDataSource,
+		"what is not supported says so":                        unsupportedSource,
+		"a claim takes its modes from the StorageProfile":      modesOfTheProfile,
+		"a quota is told of":                                   quotaExceeded,
+		"an upload waits for its image":                        uploadSucceeds,
+		"an upload server of an old authority is replaced":     uploadServerIsReplaced,
+		"the Service of an upload server is taken, or deleted": uploadServiceIsTaken,
 	} {
 		t.Run(name, func(t *testing.T) {
 			test(t, newWorld(t, c))

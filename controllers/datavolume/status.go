@@ -10,6 +10,7 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/slipway-vm/slipway/internal/population"
+	"github.com/slipway-vm/slipway/internal/transfer"
 )
 
 // newStatus computes a DataVolume's status from what a pass has found.
@@ -179,6 +180,9 @@ func podCondition(s *scope, c *cdiv1.DataVolumeCondition) {
 	}
 	state := s.pod.Status.ContainerStatuses[0].State
 	switch {
+	case state.Running != nil && s.progress.Reason != "": // an upload server waits for another
+		c.Reason = reasonError
+		c.Message = failureText(transfer.Result{Reason: s.progress.Reason, Message: s.progress.Message}) + "; it is of no use, and another one is taken"
 	case state.Running != nil:
 		c.Status, c.Reason = corev1.ConditionTrue, reasonPodRunning
 	case s.last != nil && s.last.Reason != "":

@@ -126,6 +126,13 @@ func TestPhasesAndConditions(t *testing.T) {
 				s.pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}
 			}, cdiv1.ImportInProgress, "N/A", "True/Bound", "False/TransferRunning", "True/Pod is running", "",
 		},
+		"an upload that was of no use": {
+			func(s *scope) {
+				withPod(corev1.PodRunning, running, "")(s)
+				s.plan.kind, s.progress = kindUpload, transfer.Progress{Reason: transfer.InvalidImage, Message: "it ends too early"}
+				s.pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+			}, cdiv1.UploadReady, "N/A", "True/Bound", "False/", "False/Error", "InvalidImage: it ends too early; it is of no use",
+		},
 		"an import that is tried again": {
 			withPod(corev1.PodRunning, waiting, string(notFound)), cdiv1.ImportInProgress, "N/A", "True/Bound", "False/", "False/Error", "NotFound: no such file",
 		},

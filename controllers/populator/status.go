@@ -77,11 +77,16 @@ func running(s *scope, n map[string]string) {
 		if c.Type == cdiv1.DataVolumeRunning {
 			n[annotationRunning] = strconv.FormatBool(c.Status == corev1.ConditionTrue)
 			n[annotationRunningReason] = c.Reason
-			if !s.inPlace || c.Reason == datavolume.ReasonInUse {
+			if !s.inPlace || c.Reason == datavolume.ReasonInUse || s.refusedImage(c.Reason) {
 				n[datavolume.AnnotationFailure] = c.Message
 			}
 		}
 	}
+}
+
+// refusedImage reports whether a claim that says so of its filling was sent what is of no use, and waits for another.
+func (s *scope) refusedImage(reason string) bool {
+	return reason == reasonError && s.phase() == cdiv1.UploadReady
 }
 
 // record adds what the filling of the other claim has reached.
@@ -222,6 +227,10 @@ func (r *Reconciler) tell(s *scope, now map[string]string) {
 		}
 	case s.whole && changed(population.AnnotationProgress):
 		emit(corev1.EventTypeNormal, words.done, words.doneText, s.claim.Name)
+	case s.refusedImage(now[annotationRunningReason]):
+		if changed(annotationRunningReason) || changed(datavolume.AnnotationFailure) {
+			emit(corev1.EventTypeWarning, words.failed, words.failedText, s.claim.Name, now[datavolume.AnnotationFailure])
+		}
 	case s.phase() == cdiv1.Failed && changed(annotationRunningReason):
 		emit(corev1.EventTypeWarning, words.failed, words.failedText, s.claim.Name, s.failure())
 	}

@@ -165,6 +165,10 @@ func (s *Server) begin(coming incoming) (code int, why string) {
 		return http.StatusServiceUnavailable, "another upload to the claim is under way; wait for its end"
 	}
 	s.state, s.coming, s.kept, s.over = receiving, coming, nil, make(chan struct{})
+	if k, may := coming.(*kept); may {
+		s.kept = k
+	}
+	s.Progress.Reset()
 	return http.StatusOK, ""
 }
 
@@ -179,7 +183,11 @@ func (s *Server) end(result transfer.Result, err error) {
 		return
 	}
 	s.state, s.kept = waiting, nil
-	s.Progress.Reset()
+	if errors.Is(err, errAnew) || errors.Is(err, errDismissed) {
+		s.Progress.Reset() // another comes in its place
+		return
+	}
+	s.Progress.Fail(err) // its sender may have been answered before that was known
 }
 
 // outliving is ctx for the writing of an image, which goes on without its sender until cancel is called or the server must
@@ -232,7 +240,7 @@ func (s *Server) receive(r *http.Request, form bool, from *sender) (transfer.Res
 		if err != nil {
 			return transfer.Result{}, err
 		}
-		stream = importer.Stream{Reader: part, Size: -1}
+		stream = importer.Stream{Reader: &fileInForm{part, from}, Size: -1, About: r.ContentLength}
 	}
 	options := s.Import
 	options.Stream = &stream
@@ -243,26 +251,6 @@ func (s *Server) receive(r *http.Request, form bool, from *sender) (transfer.Res
 		return result, fmt.Errorf("receiving an image: %w", err)
 	}
 	return result, nil
-}
-
-// fileOf returns the field of r's form that has the image. What comes before it is read and dropped.
-func fileOf(r *http.Request) (io.Reader, error) {
-	parts, err := r.MultipartReader()
-	if err != nil {
-		return nil, transfer.Errorf(transfer.WrongFormat, "reading the form: %w; send it as multipart/form-data", err)
-	}
-	for {
-		part, err := parts.NextPart()
-		if errors.Is(err, io.EOF) {
-			return nil, transfer.Errorf(transfer.WrongFormat, "the form has no field %q; put the disk image there", upload.FormField)
-		}
-		if err != nil {
-			return nil, transfer.Errorf(transfer.ConnectionLost, "reading the form: %w; send it again", err)
-		}
-		if part.FormName() == upload.FormField {
-			return part, nil
-		}
-	}
 }
 
 // statusOf is what the sender is told: 400 when another image or a larger claim helps.
