@@ -41,7 +41,7 @@ func provision(ctx context.Context, options Options, client kubernetes.Interface
 		return fmt.Errorf("making a client for snapshots and sizes: %w", err)
 	}
 	factory := informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(withoutManagers))
-	c := newController(ctx, client, names.HostPathDriver, factory, counted,
+	c := library{client, factory, counted}.controller(ctx, names.HostPathDriver,
 		provisioner.New(client, objects, d, provisioner.Options{
 			Driver: names.HostPathDriver, NodeName: options.NodeName, TopologyKey: names.TopologyNode,
 		}),
@@ -67,7 +67,7 @@ func provisionLegacy(ctx context.Context, options Options, client kubernetes.Int
 	log := options.Log.WithName("legacy-provisioner")
 	ctx = klog.NewContext(ctx, log)
 	factory := informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(withoutManagers))
-	c := newController(ctx, client, names.LegacyHostPathDriver, factory, counted,
+	c := library{client, factory, counted}.controller(ctx, names.LegacyHostPathDriver,
 		legacy.New(legacy.Options{NodeName: options.NodeName, HostRoot: options.HostRoot, Config: known.Legacy, Log: log}),
 		controller.AddFinalizer(false)) // as before: on volumes of other nodes, too, it would be this node's to add
 	factory.StartWithContext(ctx)
@@ -75,13 +75,19 @@ func provisionLegacy(ctx context.Context, options Options, client kubernetes.Int
 	c.Run(ctx)
 }
 
-// newController returns what has p make and remove the volumes of a provisioner. It uses the informers of
-// factory, which is to be started.
-func newController(ctx context.Context, client kubernetes.Interface, name string, factory informers.SharedInformerFactory,
-	counted metrics.Metrics, p controller.Provisioner, finalizer func(*controller.ProvisionController) error,
+// library is what the controllers of the provisioning library share. It uses the informers of factory, which is to be started.
+type library struct {
+	client  kubernetes.Interface
+	factory informers.SharedInformerFactory
+	counted metrics.Metrics
+}
+
+// controller returns what has p make and remove the volumes of a provisioner.
+func (l library) controller(ctx context.Context, name string, p controller.Provisioner,
+	finalizer func(*controller.ProvisionController) error,
 ) *controller.ProvisionController {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry)
-	return controller.NewProvisionController(ctx, client, name, p,
+	return controller.NewProvisionController(ctx, l.client, name, p,
 		controller.LeaderElection(false), // each node has its own claims and volumes
 		finalizer,
 		controller.Threadiness(workers),
@@ -89,10 +95,10 @@ func newController(ctx context.Context, client kubernetes.Interface, name string
 		controller.FailedProvisionThreshold(0), // never give up
 		controller.FailedDeleteThreshold(0),
 		controller.ResyncPeriod(resync),
-		controller.MetricsInstance(counted),
-		controller.ClaimsInformer(factory.Core().V1().PersistentVolumeClaims().Informer()),
-		controller.VolumesInformer(factory.Core().V1().PersistentVolumes().Informer()),
-		controller.ClassesInformer(factory.Storage().V1().StorageClasses().Informer()),
+		controller.MetricsInstance(l.counted),
+		controller.ClaimsInformer(l.factory.Core().V1().PersistentVolumeClaims().Informer()),
+		controller.VolumesInformer(l.factory.Core().V1().PersistentVolumes().Informer()),
+		controller.ClassesInformer(l.factory.Storage().V1().StorageClasses().Informer()),
 	)
 }
 

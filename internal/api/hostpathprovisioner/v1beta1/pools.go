@@ -3,6 +3,7 @@ package v1beta1
 import (
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strings"
 )
 
@@ -16,7 +17,7 @@ const (
 func (s *HostPathProvisionerSpec) Pools() []StoragePool {
 	pools := s.StoragePools
 	if s.PathConfig != nil {
-		pools = append(pools[:len(pools):len(pools)], StoragePool{Name: LegacyPool, Path: s.PathConfig.Path + legacyDirectory})
+		pools = append(slices.Clip(pools), StoragePool{Name: LegacyPool, Path: s.PathConfig.Path + legacyDirectory})
 	}
 	return pools
 }
