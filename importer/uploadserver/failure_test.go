@@ -54,6 +54,7 @@ func TestWhyAnImageIsOfNoUseIsTold(t *testing.T) {
 			if now := s.Progress.Now(); now.Reason != "" {
 				t.Errorf("the next one is said to have failed: %+v", now)
 			}
+			s.leave()
 		})
 	}
 }
@@ -134,7 +135,11 @@ func TestTheProgressOfAFormHasATotal(t *testing.T) {
 			_, _ = part.Write(make([]byte, 1<<20)) // it errs when the test is over
 		}
 	}()
-	go s.post("/v1beta1/upload-form", <-kind, "", from, 3<<20)
+	ended := make(chan struct{})
+	go func() {
+		s.post("/v1beta1/upload-form", <-kind, "", from, 3<<20)
+		close(ended)
+	}()
 	for deadline := time.Now().Add(time.Minute); progress.Now().Done < 1<<19; <-time.After(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%+v", progress.Now())
@@ -144,4 +149,5 @@ func TestTheProgressOfAFormHasATotal(t *testing.T) {
 		t.Errorf("%+v", now)
 	}
 	_ = to.CloseWithError(io.ErrUnexpectedEOF) // it never errs
+	<-ended
 }
