@@ -62,7 +62,8 @@ func (r *Reconciler) writeDataSource(ctx context.Context, there, wanted *cdiv1.D
 	case err != nil:
 		return err
 	case live != nil:
-		return apierrors.NewConflict(schema.GroupResource{Group: cdiv1.SchemeGroupVersion.Group, Resource: "datasources"}, wanted.Name, errors.New("it was made just now"))
+		kind := schema.GroupResource{Group: cdiv1.SchemeGroupVersion.Group, Resource: "datasources"}
+		return fmt.Errorf("making a DataSource: %w", apierrors.NewConflict(kind, wanted.Name, errors.New("it was made just now")))
 	}
 	if err := apply.Object(ctx, r.Client, wanted, manager); err != nil {
 		return fmt.Errorf("writing DataSource %s: %w", wanted.Name, err)

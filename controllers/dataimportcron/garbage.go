@@ -124,17 +124,22 @@ func (r *Reconciler) imports(ctx context.Context, cron *cdiv1.DataImportCron) ([
 
 // superfluous returns what goes of imports when keep stay, current among them. A snapshot that is there of current beside
 // its claim, since others are kept as something else now, goes in any case; the claim beside its snapshot goes by
-// releaseClaim. What has the name next, which is about to be imported or taken up again, does not go.
+// releaseClaim, and that of an older one, which was needed then, does here. What has the name next, which is about to be
+// imported or taken up again, does not go.
 func superfluous(imports []client.Object, current client.Object, next string, keep int) []client.Object {
 	var old, twins []client.Object
+	kept := keptAsSnapshots(imports)
 	for _, o := range imports {
+		_, isClaim := o.(*corev1.PersistentVolumeClaim)
 		switch {
 		case o.GetDeletionTimestamp() != nil || o.GetUID() == current.GetUID():
 		case o.GetName() == current.GetName():
-			if _, isSnapshot := o.(*snapshotv1.VolumeSnapshot); isSnapshot {
+			if !isClaim {
 				twins = append(twins, o)
 			}
 		case o.GetName() == next:
+		case isClaim && kept[o.GetName()]:
+			twins = append(twins, o)
 		default:
 			old = append(old, o)
 		}
@@ -146,6 +151,17 @@ func superfluous(imports []client.Object, current client.Object, next string, ke
 		return strings.Compare(a.GetName(), b.GetName())
 	})
 	return append(twins, old[min(len(old), max(keep-1, 0)):]...)
+}
+
+// keptAsSnapshots are the names of imports of which there are snapshots that are ready.
+func keptAsSnapshots(imports []client.Object) map[string]bool {
+	kept := map[string]bool{}
+	for _, o := range imports {
+		if snapshot, is := o.(*snapshotv1.VolumeSnapshot); is && snapshot.DeletionTimestamp == nil && ready(snapshot) {
+			kept[o.GetName()] = true
+		}
+	}
+	return kept
 }
 
 func lastUse(object client.Object) time.Time {

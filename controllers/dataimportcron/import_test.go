@@ -101,6 +101,19 @@ func TestAClaimBesideItsSnapshotIsNotSuperfluous(t *testing.T) {
 	}
 }
 
+func TestAnOlderImportIsKeptOnce(t *testing.T) {
+	meta := metav1.ObjectMeta{Name: "old"}
+	for isReady, want := range map[bool]int{true: 1, false: 0} {
+		claim, snapshot := &corev1.PersistentVolumeClaim{ObjectMeta: meta}, &snapshotv1.VolumeSnapshot{ObjectMeta: meta}
+		snapshot.Status = &snapshotv1.VolumeSnapshotStatus{ReadyToUse: &isReady}
+		now := &snapshotv1.VolumeSnapshot{ObjectMeta: metav1.ObjectMeta{Name: "now", UID: "now"}}
+		gone := superfluous([]client.Object{claim, snapshot, now}, now, "", 3)
+		if len(gone) != want || want > 0 && gone[0] != client.Object(claim) {
+			t.Errorf("beside a snapshot that is ready: %t goes %v", isReady, gone)
+		}
+	}
+}
+
 func TestConditions(t *testing.T) {
 	filled := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
 	in := func(phase cdiv1.DataVolumePhase) *cdiv1.DataVolume {

@@ -29,10 +29,8 @@ func (r *Reconciler) releaseClaim(ctx context.Context, s *scope) error {
 		s.sooner(lastRetry) // somebody else leads the DataSource
 		return nil
 	}
-	if s.claim != nil {
-		if free, err := r.unneeded(ctx, s, s.claim); err != nil || len(free) == 0 {
-			return err
-		}
+	if needed, err := r.claimNeeded(ctx, s); err != nil || needed {
+		return err
 	}
 	if s.dv == nil {
 		return r.discard(ctx, s.claim)
@@ -47,4 +45,13 @@ func (r *Reconciler) discardImport(ctx context.Context, dv *cdiv1.DataVolume) er
 		return fmt.Errorf("deleting DataVolume %s, which is kept as a snapshot: %w", dv.Name, err)
 	}
 	return nil
+}
+
+// claimNeeded reports whether somebody needs the claim of the current import.
+func (r *Reconciler) claimNeeded(ctx context.Context, s *scope) (bool, error) {
+	if s.claim == nil {
+		return false, nil
+	}
+	free, err := r.unneeded(ctx, s, s.claim)
+	return len(free) == 0, err
 }
