@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/slipway-vm/slipway/controllers/datavolume"
 	"github.com/slipway-vm/slipway/internal/clonesource"
 )
 
@@ -111,7 +112,7 @@ func (u *users) of(image client.Object) string {
 		}
 	}
 	for i := range u.claims {
-		if o := &u.claims[i]; waitsFor(o, image) {
+		if o := &u.claims[i]; waitsFor(o, image) || isCopied(o, image) {
 			return "claim " + o.Name
 		}
 	}
@@ -167,6 +168,13 @@ func waitsFor(claim *corev1.PersistentVolumeClaim, image client.Object) bool {
 	from, ref := claim.Spec.DataSource, claim.Spec.DataSourceRef
 	return from != nil && from.Kind == kind && from.Name == name ||
 		ref != nil && ref.Kind == kind && ref.Name == name && ptr.Deref(ref.Namespace, claim.Namespace) == claim.Namespace
+}
+
+// isCopied reports whether an image is being copied into a claim.
+func isCopied(claim *corev1.PersistentVolumeClaim, image client.Object) bool {
+	phase := claim.Annotations[datavolume.AnnotationPodPhase]
+	ended := claim.DeletionTimestamp != nil || phase == "Succeeded" || phase == "Failed"
+	return !ended && is(image, clonesource.FromMark(claim.Annotations[datavolume.AnnotationCopiedFrom]))
 }
 
 // isTakenOf reports whether a snapshot is being taken of a claim of its namespace, by others than a DataImportCron.

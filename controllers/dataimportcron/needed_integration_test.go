@@ -12,6 +12,7 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/slipway-vm/slipway/controllers/datavolume"
 	"github.com/slipway-vm/slipway/internal/clonesource"
 )
 
@@ -34,6 +35,7 @@ func TestAnImageThatIsNeededStays(t *testing.T) {
 		"named":        {need: l.cloneOf},
 		"consumer":     {need: func(old string) client.Object { return l.waiting(old, kindSnapshot) }, snapshot: true},
 		"claimed":      {need: func(old string) client.Object { return l.waiting(old, kindClaim) }},
+		"copied":       {need: l.copying},
 		"snapshotting": {need: l.snapshotting},
 	} {
 		l.name = name
@@ -142,6 +144,15 @@ func (l *life) waiting(image, kind string) client.Object {
 	}
 	l.must(l.direct.Create(l.Context(), claim))
 	return claim
+}
+
+// copying makes a claim into which another is being copied.
+func (l *life) copying(claim string) client.Object {
+	l.Helper()
+	into := l.claimOf("copy-of-" + claim)
+	into.Annotations = map[string]string{datavolume.AnnotationCopiedFrom: l.namespace + "/" + claim}
+	l.must(l.direct.Create(l.Context(), into))
+	return into
 }
 
 // snapshotting makes a snapshot that is being taken of a claim.

@@ -21,9 +21,9 @@ func downloads(source *cdiv1.DataVolumeSource) bool {
 	return source != nil && (source.HTTP != nil || source.S3 != nil || source.GCS != nil)
 }
 
-// onServer reports whether source is read from a server: a file's, or a registry.
+// onServer reports whether an importer reads source from a server: a file's, or a registry. What the kubelet pulls it does not.
 func onServer(source *cdiv1.DataVolumeSource) bool {
-	return downloads(source) || source != nil && source.Registry != nil
+	return downloads(source) || source != nil && source.Registry != nil && !PulledByNode(source)
 }
 
 // clones reports whether source is a claim or a snapshot.

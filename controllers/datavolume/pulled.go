@@ -92,7 +92,7 @@ func RunInImage(registry *cdiv1.DataVolumeSourceRegistry, pod *corev1.Pod, conta
 	container.Image = strings.TrimPrefix(ptr.Deref(registry.URL, ""), schemeDocker)
 	if registry.ImageStream != nil { // OpenShift puts the image there that it stands for
 		container.Image = *registry.ImageStream
-		pod.Annotations = map[string]string{annotationLookup: "*"}
+		setAll(&pod.Annotations, map[string]string{annotationLookup: "*"})
 	}
 	container.ImagePullPolicy = "" // Kubernetes' own rule, which is known: latest is asked for, another tag only where it is missing
 	container.Command[0] = program
