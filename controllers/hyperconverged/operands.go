@@ -96,6 +96,7 @@ func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Un
 	if err := checkUpdates(objects[0]); err != nil {
 		return nil, fmt.Errorf("HyperConverged %s: %w", hco.Name, err)
 	}
+	dropEmpty(objects[1].Object["spec"])
 	if err := checkDataConfig(objects[1]); err != nil {
 		return nil, fmt.Errorf("HyperConverged %s: %w", hco.Name, err)
 	}
