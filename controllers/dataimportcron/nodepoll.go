@@ -45,7 +45,7 @@ func (r *Reconciler) askNode(ctx context.Context, s *scope) (string, error) {
 	case pod == nil:
 		return "", r.createPoll(ctx, s)
 	case !metav1.IsControlledBy(pod, s.cron):
-		return "", fmt.Errorf("pod %s exists and is not of this DataImportCron; delete it", key.Name)
+		return "", notOurs(pod)
 	case pod.DeletionTimestamp != nil:
 		return "", errAsking // of an earlier poll
 	}
@@ -65,11 +65,32 @@ func (r *Reconciler) askNode(ctx context.Context, s *scope) (string, error) {
 func (r *Reconciler) createPoll(ctx context.Context, s *scope) error {
 	pod := pollPod(s.cron, r.image)
 	log.FromContext(ctx).Info("Creating a pod that asks for the image", "pod", pod.Name)
-	if err := r.Create(ctx, pod, client.FieldOwner(manager)); err != nil && !apierrors.IsAlreadyExists(err) {
+	err := r.Create(ctx, pod, client.FieldOwner(manager))
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return r.meetPoll(ctx, s, client.ObjectKeyFromObject(pod))
+	case err != nil:
 		return fmt.Errorf("creating pod %s, which asks for the image: %w", pod.Name, err)
 	}
 	s.sooner(pullPatience)
 	return errAsking
+}
+
+// meetPoll judges a pod of the name that the cache does not show: it lags behind, or the pod is somebody else's, which it never has.
+func (r *Reconciler) meetPoll(ctx context.Context, s *scope, key types.NamespacedName) error {
+	pod, err := get(ctx, r.live, key, &corev1.Pod{})
+	switch {
+	case err != nil:
+		return err
+	case pod != nil && !metav1.IsControlledBy(pod, s.cron):
+		return notOurs(pod)
+	}
+	s.sooner(busyRetry)
+	return errAsking
+}
+
+func notOurs(pod *corev1.Pod) error {
+	return fmt.Errorf("pod %s exists and is not of this DataImportCron; delete it", pod.Name)
 }
 
 // pollName is the name of the pod that asks for a DataImportCron's image.
