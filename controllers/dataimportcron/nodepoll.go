@@ -45,7 +45,7 @@ func (r *Reconciler) askNode(ctx context.Context, s *scope) (string, error) {
 	case pod == nil:
 		return "", r.createPoll(ctx, s)
 	case !metav1.IsControlledBy(pod, s.cron):
-		return "", notOurs(pod)
+		return "", r.endEarlier(ctx, s, pod)
 	case pod.DeletionTimestamp != nil:
 		return "", errAsking // of an earlier poll
 	}
@@ -83,14 +83,28 @@ func (r *Reconciler) meetPoll(ctx context.Context, s *scope, key types.Namespace
 	case err != nil:
 		return err
 	case pod != nil && !metav1.IsControlledBy(pod, s.cron):
-		return notOurs(pod)
+		return r.endEarlier(ctx, s, pod)
 	}
 	s.sooner(busyRetry)
 	return errAsking
 }
 
-func notOurs(pod *corev1.Pod) error {
-	return fmt.Errorf("pod %s exists and is not of this DataImportCron; delete it", pod.Name)
+// endEarlier deletes a pod that asked for a DataImportCron of before, which had the name, and waits for its end; one that is
+// somebody else's is a failure.
+func (r *Reconciler) endEarlier(ctx context.Context, s *scope, pod *corev1.Pod) error {
+	by := metav1.GetControllerOf(pod)
+	former := by == nil || by.Kind == "DataImportCron" && by.Name == s.cron.Name // none, where it was deleted as an orphan
+	if !former || pod.Labels[names.LabelPod] != kindPoll || pod.Labels[LabelCron] != s.cron.Name {
+		return fmt.Errorf("pod %s exists and is not of this DataImportCron; delete it", pod.Name)
+	}
+	if pod.DeletionTimestamp == nil {
+		log.FromContext(ctx).Info("Deleting the pod that asked for the image of a DataImportCron before", "pod", pod.Name)
+		if err := r.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("deleting pod %s: %w", pod.Name, err)
+		}
+	}
+	s.sooner(goneRetry)
+	return errAsking
 }
 
 // pollName is the name of the pod that asks for a DataImportCron's image.

@@ -88,3 +88,30 @@ func TestAPodOfThePollsNameIsToldOf(t *testing.T) {
 		t.Errorf("with a cache that lags behind it says %q", said)
 	}
 }
+
+// TestAPollOfADataImportCronBeforeMakesWay makes a DataImportCron anew while its poll's pod is there, as its owner's or nobody's.
+func TestAPollOfADataImportCronBeforeMakesWay(t *testing.T) {
+	l := newLife(t)
+	for name, orphan := range map[string]bool{"owned": false, "orphan": true} {
+		former := l.byNode(name)
+		l.polls(l.direct, 1)
+		pod := l.pollOf()
+		if l.goes(pod) {
+			t.Fatal("there is no pod")
+		}
+		if orphan {
+			pod.OwnerReferences = nil
+			l.must(l.direct.Update(t.Context(), pod))
+		}
+		l.must(l.direct.Delete(t.Context(), former))
+		next := l.byNode(name)
+		l.polls(l.direct, 1)
+		if said := l.said(); !strings.Contains(said, "a node pulls the image") {
+			t.Errorf("%s: it says %q", name, said)
+		}
+		l.polls(l.direct, 1)
+		if again := l.pollOf(); l.goes(again) || !metav1.IsControlledBy(again, next) {
+			t.Errorf("%s: the pod is %+v", name, again.ObjectMeta)
+		}
+	}
+}
