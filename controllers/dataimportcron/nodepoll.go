@@ -132,6 +132,8 @@ func pollPod(cron *cdiv1.DataImportCron, image string) *corev1.Pod {
 		Spec: corev1.PodSpec{
 			RestartPolicy:                corev1.RestartPolicyNever,
 			AutomountServiceAccountToken: new(false), EnableServiceLinks: new(false),
+			// as the importer: the account's Secrets are for pulling, too
+			ServiceAccountName: cron.Spec.Template.Spec.ServiceAccountName, PriorityClassName: cron.Spec.Template.Spec.PriorityClassName,
 			SecurityContext:               datavolume.PodSecurity(),
 			TerminationGracePeriodSeconds: ptr.To[int64](0),
 		},

@@ -23,6 +23,7 @@ func TestThePodThatAsksForAnImage(t *testing.T) {
 		URL: new("docker://registry.example.com/disks/debian:12"), PullMethod: new(cdiv1.RegistryPullNode), SecretRef: new("login"),
 		Platform: &cdiv1.PlatformOptions{Architecture: "arm64"},
 	}}
+	cron.Spec.Template.Spec.ServiceAccountName, cron.Spec.Template.Spec.PriorityClassName = "puller", "soon"
 	got, err := yaml.Marshal(pollPod(cron, "registry.local/slipway:test"))
 	if err != nil {
 		t.Fatal(err)
