@@ -136,7 +136,7 @@ func pollPod(cron *cdiv1.DataImportCron, image string) *corev1.Pod {
 			ServiceAccountName: cron.Spec.Template.Spec.ServiceAccountName, PriorityClassName: cron.Spec.Template.Spec.PriorityClassName,
 			SecurityContext:               datavolume.PodSecurity(),
 			TerminationGracePeriodSeconds: ptr.To[int64](0),
-			ActiveDeadlineSeconds:         ptr.To(int64((pullPatience + time.Minute).Seconds())), // should nobody look at it any more
+			ActiveDeadlineSeconds:         new(int64((pullPatience + time.Minute).Seconds())), // should nobody look at it any more
 		},
 	}
 	container := corev1.Container{
