@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -109,6 +110,13 @@ func (r *Reconciler) existing(ctx context.Context, s *scope, name string) (bool,
 	return true, nil
 }
 
+// fruitless are the reasons of an import that fails again and again: its importer's, and those of a kubelet that cannot
+// pull or start the image it runs in.
+var fruitless = []string{
+	"Error", "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError", "SignatureValidationFailed",
+	"RegistryUnavailable", "CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CrashLoopBackOff",
+}
+
 // erroneous reports whether an import has failed, or fails again and again.
 func erroneous(dv *cdiv1.DataVolume) bool {
 	if dv == nil || dv.Status.Phase == cdiv1.Failed {
@@ -116,7 +124,7 @@ func erroneous(dv *cdiv1.DataVolume) bool {
 	}
 	for _, c := range dv.Status.Conditions {
 		if c.Type == cdiv1.DataVolumeRunning {
-			return c.Status == corev1.ConditionFalse && c.Reason == "Error"
+			return c.Status == corev1.ConditionFalse && slices.Contains(fruitless, c.Reason)
 		}
 	}
 	return false

@@ -152,3 +152,24 @@ func TestConditions(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatHindersAnImportIsTold(t *testing.T) {
+	for reason, hinders := range map[string]bool{
+		"Error": true, "ImagePullBackOff": true, "ErrImagePull": true, "InvalidImageName": true, "CreateContainerError": true,
+		"ContainerCreating": false, "PodInitializing": false, "Unschedulable": false, "": false,
+	} {
+		dv := &cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+		dv.Status.Phase = cdiv1.ImportScheduled
+		dv.Status.Conditions = []cdiv1.DataVolumeCondition{{Type: cdiv1.DataVolumeRunning, Status: corev1.ConditionFalse, Reason: reason, Message: "why"}}
+		if got := erroneous(dv); got != hinders {
+			t.Errorf("an import with reason %q is erroneous: %t", reason, got)
+		}
+		if got := hindrance(dv); (got == "; DataVolume a: why") != hinders {
+			t.Errorf("of one with reason %q is told %q", reason, got)
+		}
+		dv.Status.Conditions[0].Status = corev1.ConditionTrue
+		if erroneous(dv) {
+			t.Errorf("one that runs, with reason %q, is erroneous", reason)
+		}
+	}
+}

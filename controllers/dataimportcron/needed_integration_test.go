@@ -32,10 +32,15 @@ func TestAnImageThatIsNeededStays(t *testing.T) {
 		"allowed-snapshot": {
 			need: func(old string) client.Object { return l.allowedTo(elsewhere, "volumesnapshots/"+l.namespace+"/"+old) }, snapshot: true,
 		},
-		"named":        {need: l.cloneOf},
-		"consumer":     {need: func(old string) client.Object { return l.waiting(old, kindSnapshot) }, snapshot: true},
-		"claimed":      {need: func(old string) client.Object { return l.waiting(old, kindClaim) }},
-		"copied":       {need: l.copying},
+		"named":    {need: l.cloneOf},
+		"consumer": {need: func(old string) client.Object { return l.waiting(old, kindSnapshot) }, snapshot: true},
+		"claimed":  {need: func(old string) client.Object { return l.waiting(old, kindClaim) }},
+		"copied":   {need: l.copying},
+		"copied-bound": {need: func(old string) client.Object {
+			claim := l.copying(old)
+			l.must(l.direct.Status().Patch(t.Context(), claim, client.RawPatch("application/merge-patch+json", []byte(`{"status":{"phase":"Bound"}}`))))
+			return claim
+		}},
 		"snapshotting": {need: l.snapshotting},
 	} {
 		l.name = name

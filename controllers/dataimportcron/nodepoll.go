@@ -45,7 +45,7 @@ func (r *Reconciler) askNode(ctx context.Context, s *scope) (string, error) {
 	case pod == nil:
 		return "", r.createPoll(ctx, s)
 	case !metav1.IsControlledBy(pod, s.cron):
-		return "", fmt.Errorf("pod %s exists and is not of this DataImportCron; delete it", key.Name)
+		return "", r.endEarlier(ctx, s, pod)
 	case pod.DeletionTimestamp != nil:
 		return "", errAsking // of an earlier poll
 	}
@@ -65,10 +65,45 @@ func (r *Reconciler) askNode(ctx context.Context, s *scope) (string, error) {
 func (r *Reconciler) createPoll(ctx context.Context, s *scope) error {
 	pod := pollPod(s.cron, r.image)
 	log.FromContext(ctx).Info("Creating a pod that asks for the image", "pod", pod.Name)
-	if err := r.Create(ctx, pod, client.FieldOwner(manager)); err != nil && !apierrors.IsAlreadyExists(err) {
+	err := r.Create(ctx, pod, client.FieldOwner(manager))
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return r.meetPoll(ctx, s, client.ObjectKeyFromObject(pod))
+	case err != nil:
 		return fmt.Errorf("creating pod %s, which asks for the image: %w", pod.Name, err)
 	}
 	s.sooner(pullPatience)
+	return errAsking
+}
+
+// meetPoll judges a pod of the name that the cache does not show: it lags behind, or the pod is somebody else's, which it never has.
+func (r *Reconciler) meetPoll(ctx context.Context, s *scope, key types.NamespacedName) error {
+	pod, err := get(ctx, r.live, key, &corev1.Pod{})
+	switch {
+	case err != nil:
+		return err
+	case pod != nil && !metav1.IsControlledBy(pod, s.cron):
+		return r.endEarlier(ctx, s, pod)
+	}
+	s.sooner(busyRetry)
+	return errAsking
+}
+
+// endEarlier deletes a pod that asked for a DataImportCron of before, which had the name, and waits for its end; one that is
+// somebody else's is a failure.
+func (r *Reconciler) endEarlier(ctx context.Context, s *scope, pod *corev1.Pod) error {
+	by := metav1.GetControllerOf(pod)
+	former := by == nil || by.Kind == "DataImportCron" && by.Name == s.cron.Name // none, where it was deleted as an orphan
+	if !former || pod.Labels[names.LabelPod] != kindPoll || pod.Labels[LabelCron] != s.cron.Name {
+		return fmt.Errorf("pod %s exists and is not of this DataImportCron; delete it", pod.Name)
+	}
+	if pod.DeletionTimestamp == nil {
+		log.FromContext(ctx).Info("Deleting the pod that asked for the image of a DataImportCron before", "pod", pod.Name)
+		if err := r.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("deleting pod %s: %w", pod.Name, err)
+		}
+	}
+	s.sooner(goneRetry)
 	return errAsking
 }
 
@@ -97,8 +132,11 @@ func pollPod(cron *cdiv1.DataImportCron, image string) *corev1.Pod {
 		Spec: corev1.PodSpec{
 			RestartPolicy:                corev1.RestartPolicyNever,
 			AutomountServiceAccountToken: new(false), EnableServiceLinks: new(false),
+			// as the importer: the account's Secrets are for pulling, too
+			ServiceAccountName: cron.Spec.Template.Spec.ServiceAccountName, PriorityClassName: cron.Spec.Template.Spec.PriorityClassName,
 			SecurityContext:               datavolume.PodSecurity(),
 			TerminationGracePeriodSeconds: ptr.To[int64](0),
+			ActiveDeadlineSeconds:         new(int64((pullPatience + time.Minute).Seconds())), // should nobody look at it any more
 		},
 	}
 	container := corev1.Container{

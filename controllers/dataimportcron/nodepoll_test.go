@@ -23,6 +23,7 @@ func TestThePodThatAsksForAnImage(t *testing.T) {
 		URL: new("docker://registry.example.com/disks/debian:12"), PullMethod: new(cdiv1.RegistryPullNode), SecretRef: new("login"),
 		Platform: &cdiv1.PlatformOptions{Architecture: "arm64"},
 	}}
+	cron.Spec.Template.Spec.ServiceAccountName, cron.Spec.Template.Spec.PriorityClassName = "puller", "soon"
 	got, err := yaml.Marshal(pollPod(cron, "registry.local/slipway:test"))
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +79,9 @@ func TestWhatTheKubeletSaysOfAnImage(t *testing.T) {
 		"an image that is not had":  {states(ended(0, ""), waiting("ImagePullBackOff", "back-off: unauthorized"), ""), time.Minute, "ImagePullBackOff: back-off: unauthorized"},
 		"a program that is not had": {states(waiting("ErrImagePull", "no route"), waiting("PodInitializing", ""), ""), time.Minute, "ErrImagePull: no route"},
 		"a program that fails":      {states(ended(1, "no space\n"), waiting("PodInitializing", ""), ""), time.Minute, "container program of pod p ended with code 1: no space"},
-		"a pod that was put out":    {corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "disk pressure"}, time.Minute, "pod p failed: Evicted disk pressure"},
+		"a pod whose time is over": {corev1.PodStatus{Phase: corev1.PodFailed, Reason: "DeadlineExceeded", Message: "Pod was active on the node longer than the specified deadline"},
+			31 * time.Minute, "pod p failed: DeadlineExceeded Pod was active"},
+		"a pod that was put out": {corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "disk pressure"}, time.Minute, "pod p failed: Evicted disk pressure"},
 	} {
 		now := time.Now()
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", CreationTimestamp: metav1.NewTime(now.Add(-c.age))}, Status: c.status}

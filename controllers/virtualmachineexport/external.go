@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	exportv1 "kubevirt.io/api/export/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/slipway-vm/slipway/internal/vmexport"
@@ -36,31 +37,48 @@ type published struct {
 	// Host is the name, "" when it is not published. Certificate is who answers there and who vouches for that, in PEM; ""
 	// when nobody says.
 	Host, Certificate string
+	// Former are the links as they were written, nil for none, where it cannot be found out now: Unknown.
+	Former  *exportv1.VirtualMachineExportLink
+	Unknown bool
 }
 
-// findPublished finds the Ingress or else the Route by which exports that are ready are reached from outside. Whom to trust
-// there an administrator says; of Routes the cluster does, too. No Secret is read for it: one may have other keys in it.
+// findPublished finds how exports that are ready are reached from outside. Where that fails the export is ready nevertheless, for
+// those within the cluster, and what was said of outside stays: the next pass comes soon.
 func (r *Reconciler) findPublished(ctx context.Context, s *scope) error {
 	if s.phase() != exportv1.Ready {
 		return nil
 	}
+	found, err := r.publication(ctx, s.now)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Finding how exports are reached from outside failed")
+		found = published{Unknown: true}
+		if links := status(s.export).Links; links != nil {
+			found.Former = links.External
+		}
+	}
+	s.published = found
+	return nil
+}
+
+// publication finds the Ingress or else the Route to virt-exportproxy. Whom to trust there an administrator says; of Routes the
+// cluster does, too. No Secret is read for it: one may have other keys in it.
+func (r *Reconciler) publication(ctx context.Context, now time.Time) (published, error) {
 	host, err := r.hostByIngress(ctx)
 	byRoute := err == nil && host == ""
 	if byRoute {
 		host, err = r.hostByRoute(ctx)
 	}
 	if err != nil || host == "" {
-		return err
+		return published{}, err
 	}
 	told, err := r.told()
 	if err == nil && byRoute && len(told) == 0 {
 		told, err = r.toldByCluster(ctx)
 	}
 	if err != nil {
-		return err
+		return published{}, err
 	}
-	s.published = published{Host: host, Certificate: certificatesFor(host, told, s.now)}
-	return nil
+	return published{Host: host, Certificate: certificatesFor(host, told, now)}, nil
 }
 
 // told is whom to trust as the administrator says, nil when nothing is said.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -166,29 +167,52 @@ func TestExternalLinksLeadThroughTheProxy(t *testing.T) {
 	}
 }
 
-// What cannot be read must not be taken for nothing to trust: clients would trust whom their system does.
-func TestACertificateThatCannotBeReadIsNotLeftOut(t *testing.T) {
-	w := newWorkshop("root")
-	w.options.Certificate = t.TempDir()
-	w.mustPass(t, 0)
-	w.put(ingress("a", public, "virt-exportproxy", nil))
-	w.objects["*v1.Pod virt-export-e"].(*corev1.Pod).Status = running(corev1.ConditionTrue).Status
-	if s, err := w.pass(t, 0); err == nil || !strings.Contains(err.Error(), "Secret virt-exportproxy-tls") || s.published.Host != "" {
-		t.Errorf("%v, %+v", err, s.published)
+// What cannot be read must not be taken for nothing to trust: clients would trust whom their system does. Those within the cluster
+// need none of it.
+func TestWhatCannotBeReadLeavesTheLinksAsTheyWere(t *testing.T) {
+	for sentence, spoil := range map[string]func(*testing.T, *workshop){
+		"a certificate": func(t *testing.T, w *workshop) {
+			w.options.Certificate = t.TempDir()
+			w.put(ingress("a", public, "virt-exportproxy", nil))
+		},
+		"Ingresses": func(_ *testing.T, w *workshop) { w.refuses["list *v1.IngressList"] = errors.New("away") },
+		"Routes":    func(_ *testing.T, w *workshop) { w.refuses["list *v1.RouteList"] = errors.New("forbidden") },
+		"authorities": func(_ *testing.T, w *workshop) {
+			w.put(&routev1.Route{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: routev1.RouteSpec{To: routev1.RouteTargetReference{Name: "virt-exportproxy"}}, Status: routev1.RouteStatus{Ingress: []routev1.RouteIngress{{Host: public}}}})
+			w.refuses["get *v1.ConfigMap"] = errors.New("away")
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			w := newWorkshop("root")
+			w.mustPass(t, 0)
+			w.objects["*v1.Pod virt-export-e"].(*corev1.Pod).Status = running(corev1.ConditionTrue).Status
+			spoil(t, w)
+			for _, former := range []*exportv1.VirtualMachineExportLink{nil, {Cert: "former"}} {
+				if former != nil {
+					w.export.Status = &exportv1.VirtualMachineExportStatus{Links: &exportv1.VirtualMachineExportLinks{External: former}}
+				}
+				s, err := w.pass(t, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				status := newStatus(s)
+				if status.Phase != exportv1.Ready || status.Links.Internal == nil || !reflect.DeepEqual(status.Links.External, former) || s.next().RequeueAfter > retry {
+					t.Errorf("%s, with %+v, and again in %s", status.Phase, status.Links, s.next().RequeueAfter)
+				}
+			}
+		})
 	}
 }
 
 func TestWithoutRoutesThereIsNone(t *testing.T) {
-	for cause, fails := range map[error]bool{
-		&meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "Route"}}: false, errors.New("forbidden"): true,
-	} {
-		w := newWorkshop("root")
-		w.mustPass(t, 0)
-		w.objects["*v1.Pod virt-export-e"].(*corev1.Pod).Status = running(corev1.ConditionTrue).Status
-		w.refuses["list *v1.RouteList"] = cause
-		if s, err := w.pass(t, 0); (err != nil) != fails || s.published.Host != "" {
-			t.Errorf("%v: %v, %+v", cause, err, s.published)
-		}
+	w := newWorkshop("root")
+	w.mustPass(t, 0)
+	w.objects["*v1.Pod virt-export-e"].(*corev1.Pod).Status = running(corev1.ConditionTrue).Status
+	w.refuses["list *v1.RouteList"] = &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "Route"}}
+	w.export.Status = &exportv1.VirtualMachineExportStatus{Links: &exportv1.VirtualMachineExportLinks{External: &exportv1.VirtualMachineExportLink{Cert: "former"}}}
+	s := w.mustPass(t, 0)
+	if external := newStatus(s).Links.External; external != nil || s.next().RequeueAfter <= retry {
+		t.Errorf("%+v, and again in %s", external, s.next().RequeueAfter)
 	}
 }
 

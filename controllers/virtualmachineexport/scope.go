@@ -109,7 +109,7 @@ func (r *Reconciler) expire(ctx context.Context, s *scope) error {
 func (s *scope) next() ctrl.Result {
 	left := max(vmexport.Expiry(s.export).Sub(s.now), time.Millisecond)
 	switch {
-	case s.problem != nil, hasFailed(s.pod):
+	case s.problem != nil, hasFailed(s.pod), s.published.Unknown:
 		left = min(left, retry)
 	case s.pod != nil, s.lack != nil && s.lack.reason == reasonInUse:
 		left = min(left, look)

@@ -77,7 +77,10 @@ func links(s *scope) *exportv1.VirtualMachineExportLinks {
 	all := &exportv1.VirtualMachineExportLinks{
 		Internal: link(s, authority, vmexport.InternalBase(s.export.Namespace, s.export.Name), vmexport.PathManifest, vmexport.PathSecret),
 	}
-	if s.published.Host != "" {
+	switch {
+	case s.published.Unknown:
+		all.External = s.published.Former.DeepCopy()
+	case s.published.Host != "":
 		base := vmexport.ExternalBase(s.published.Host, s.export.Namespace, s.export.Name)
 		all.External = link(s, s.published.Certificate, base, vmexport.PathExternalManifest, vmexport.PathExternalSecret)
 	}
