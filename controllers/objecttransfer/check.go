@@ -155,7 +155,7 @@ func (r *Reconciler) checkUse(ctx context.Context, s *scope) error {
 	if s.ofDataVolume() {
 		message = sayPodsOfDV
 	}
-	return wait(message, "%s", strings.Join(users, ", "))
+	return await(message, "%s", strings.Join(users, ", ")) // pods of others than Slipway are not watched
 }
 
 // users names the pods that use claim and have not ended.

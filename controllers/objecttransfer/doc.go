@@ -80,5 +80,5 @@ const (
 	finalizerSnapshot = "snapshot.storage.kubernetes.io/pvc-as-source-protection"
 )
 
-// retry is when that is tried again which was refused, and which nothing tells of when it would not be.
+// retry is when that is looked at again of whose end nothing tells.
 const retry = 10 * time.Second
