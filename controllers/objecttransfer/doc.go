@@ -12,6 +12,7 @@ package objecttransfer
 import (
 	"time"
 
+	"github.com/slipway-vm/slipway/controllers/datavolume"
 	"github.com/slipway-vm/slipway/internal/names"
 )
 
@@ -26,8 +27,8 @@ const (
 
 // Marks of a volume that is on its way.
 const (
-	// LabelFor is the ObjectTransfer's uid.
-	LabelFor = names.Domain + "transfer-for"
+	// LabelFor is the ObjectTransfer's uid. virt-controller hears of the volumes that have this label, which clones have, too.
+	LabelFor = datavolume.LabelCloneFor
 	// annotationFor is its name.
 	annotationFor = names.Domain + "transfer-for"
 )
