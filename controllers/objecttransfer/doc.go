@@ -55,6 +55,7 @@ const (
 	sayControlled   = "Source is controlled by another object"
 	sayUnbound      = "PVC not bound"
 	sayFinalizer    = "PVC has finalizer: "
+	sayCloned       = "Source is being cloned"
 	sayVolume       = "PV not bound"
 	sayPods         = "Pods using PVC"
 	sayPodsOfDV     = "Pods using DataVolume PVC"

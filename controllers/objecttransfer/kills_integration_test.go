@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -174,7 +175,8 @@ func TestTheControllersRightsSuffice(t *testing.T) {
 func TestWhatNothingTellsOfIsLookedAtAgain(t *testing.T) {
 	c, _ := start(t)
 	for message, put := range map[string]func(*world) client.Object{
-		sayPods: func(w *world) client.Object { return w.pod(w.from) },
+		sayPods:   func(w *world) client.Object { return w.pod(w.from) },
+		sayCloned: func(w *world) client.Object { return w.clone() },
 	} {
 		t.Run(message, func(t *testing.T) {
 			w := newWorld(t, c, kindClaim)
@@ -203,4 +205,13 @@ func TestWhatNothingTellsOfIsLookedAtAgain(t *testing.T) {
 			w.ends()
 		})
 	}
+}
+
+// clone makes a claim whose driver is yet to make it from the source.
+func (w *world) clone() *corev1.PersistentVolumeClaim {
+	w.Helper()
+	clone := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: w.from.Namespace, Name: "clone"}, Spec: *w.claim(w.from).Spec.DeepCopy()}
+	clone.Spec.VolumeName, clone.Spec.DataSource = "", &corev1.TypedLocalObjectReference{Kind: kindClaim, Name: w.from.Name}
+	w.must(w.Create(w.Context(), clone))
+	return clone
 }
