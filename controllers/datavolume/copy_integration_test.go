@@ -35,6 +35,8 @@ func TestCopies(t *testing.T) {
 		"one of another namespace is given up":           copyThereAbandoned,
 		"a snapshot of another namespace is copied":      copySnapshotThere,
 		"and leaves nothing when it is given up":         copySnapshotThereAbandoned,
+		"one goes on without its snapshot":               copyThereWithoutSource,
+		"one goes on when its DataSource moves on":       copyThereOfWhatMovedOn,
 		"a quota is waited for":                          copyOverQuota,
 		"a snapshot that is deleted is missed":           copySnapshotThatGoes,
 		"a source without a volume is waited for":        copyOfNothing,
