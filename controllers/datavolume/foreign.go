@@ -48,6 +48,13 @@ func (r *Reconciler) bringVolume(ctx context.Context, s *scope, source *origin, 
 	if w.there != nil {
 		return r.takeAway(ctx, s, w.there)
 	}
+	now, err := get(ctx, r.live, client.ObjectKeyFromObject(claim), &corev1.PersistentVolumeClaim{})
+	if err != nil {
+		return err
+	}
+	if now != nil {
+		return errStale // it may have the volume already
+	}
 	if err := handover.Give(ctx, r.Client, volume, claim, names.ManagerData); err != nil {
 		return err
 	}

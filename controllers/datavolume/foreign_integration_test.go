@@ -28,6 +28,7 @@ func TestClonesAcrossNamespaces(t *testing.T) {
 		"a DataSource that was changed since is not followed":         sourceChanged,
 		"a DataVolume that goes early leaves nothing in either place": goesEarly,
 		"a DataVolume that goes late gives its volume up":             goesLate,
+		"a claim that goes at once is made anew for its volume":       claimGoes,
 		"what stands in the way is said":                              inTheWay,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -228,6 +229,24 @@ func goesLate(t *testing.T, f *foreign) {
 	if volume.Spec.ClaimRef.UID != uid {
 		t.Errorf("the volume is reserved for %+v", volume.Spec.ClaimRef)
 	}
+}
+
+func claimGoes(t *testing.T, f *foreign) {
+	there := f.clonedThere(f.allowed())
+	volume := f.volume(there)
+	f.gone(there)
+	f.until("the new claim is there", func() bool { return f.claim("clone").UID != "" })
+	first := f.claim("clone")
+	f.now(volume).Spec.ClaimRef.UID = first.UID // Kubernetes begins to bind them
+	f.must(f.Update(t.Context(), volume))
+	f.must(f.Delete(t.Context(), first))
+	f.gone(first)
+	f.until("the claim is there again", func() bool { uid := f.claim("clone").UID; return uid != "" && uid != first.UID })
+	if ref := f.now(volume).Spec.ClaimRef; ref.Namespace != f.namespace || ref.Name != "clone" || ref.UID == first.UID {
+		t.Errorf("the volume is reserved for %+v", ref)
+	}
+	f.bind("clone")
+	f.phase("clone", cdiv1.Succeeded)
 }
 
 func inTheWay(t *testing.T, f *foreign) {
