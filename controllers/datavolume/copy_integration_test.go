@@ -37,6 +37,7 @@ func TestCopies(t *testing.T) {
 		"and leaves nothing when it is given up":         copySnapshotThereAbandoned,
 		"one goes on without its snapshot":               copyThereWithoutSource,
 		"one goes on when its DataSource moves on":       copyThereOfWhatMovedOn,
+		"one goes on whose source said how large it is":  copyThereWithoutSize,
 		"a quota is waited for":                          copyOverQuota,
 		"a snapshot that is deleted is missed":           copySnapshotThatGoes,
 		"a source without a volume is waited for":        copyOfNothing,

@@ -9,6 +9,7 @@ import (
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -214,4 +215,27 @@ func copyThereOfWhatMovedOn(t *testing.T, f *foreign) {
 	f.gone(there)
 	f.bind("copy")
 	f.phase("copy", cdiv1.Succeeded)
+}
+
+// copyThereWithoutSize has the source go that says how large the claim must be: its copy's volume is.
+func copyThereWithoutSize(t *testing.T, f *foreign) {
+	f.source()
+	dv := f.copyOf(f.there.namespace, "fast", func(dv *cdiv1.DataVolume) {
+		dv.Spec.Storage = &cdiv1.StorageSpec{StorageClassName: new("fast"), AccessModes: dv.Spec.PVC.AccessModes, VolumeMode: new(corev1.PersistentVolumeFilesystem)}
+		dv.Spec.PVC = nil
+	})
+	there := f.copied(dv)
+	asked := *there.Spec.Resources.Requests.Storage()
+	f.volumeOf(there, asked)
+	f.there.play(there.Name, corev1.PodRunning, 0, nil)
+	f.phase("copy", cdiv1.CloneInProgress)
+	base := f.there.claim("base")
+	f.must(f.Delete(t.Context(), base))
+	f.gone(base)
+	f.there.play(there.Name, corev1.PodSucceeded, 0, &transfer.Result{Digest: "slipway1:33"})
+	f.gone(there)
+	f.until("the new claim is there", func() bool { return f.claim("copy").UID != "" })
+	if now := f.claim("copy").Spec.Resources.Requests.Storage(); now.Cmp(asked) != 0 || now.Cmp(resource.MustParse("1Gi")) <= 0 {
+		t.Errorf("the claim asks for %s, its volume has %s", now, &asked)
+	}
 }

@@ -91,12 +91,18 @@ func (f *foreign) clonedThere(dv *cdiv1.DataVolume) *corev1.PersistentVolumeClai
 	return claim
 }
 
-// volume gives the claim a volume, as its provisioner does, and binds them.
+// volume gives the claim a volume of 1Gi.
 func (f *foreign) volume(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
+	f.t.Helper()
+	return f.volumeOf(claim, resource.MustParse("1Gi"))
+}
+
+// volumeOf gives the claim a volume of a size, as its provisioner does, and binds them.
+func (f *foreign) volumeOf(claim *corev1.PersistentVolumeClaim, size resource.Quantity) *corev1.PersistentVolume {
 	f.t.Helper()
 	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-" + string(claim.UID)}, Spec: corev1.PersistentVolumeSpec{
 		AccessModes: claim.Spec.AccessModes, StorageClassName: *claim.Spec.StorageClassName, PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
-		Capacity:               corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+		Capacity:               corev1.ResourceList{corev1.ResourceStorage: size},
 		ClaimRef:               &corev1.ObjectReference{Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID},
 		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: names.HostPathDriver, VolumeHandle: string(claim.UID)}},
 		NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{

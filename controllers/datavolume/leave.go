@@ -91,7 +91,7 @@ func (r *Reconciler) arriving(ctx context.Context, s *scope, source *clonesource
 		o = originOf(w.there)
 		o.bound = o.bound || isCopy(w.there) // by the pod that copies
 	}
-	o.Source = *source
+	o.Source, o.fits = *source, true
 	if asked := diskSize(s.dv); asked > 0 && asked < o.size.Value() {
 		o.size = *resource.NewQuantity(asked, resource.BinarySI) // it was enough
 	}
