@@ -16,6 +16,7 @@ import (
 	"github.com/slipway-vm/slipway/controllers/datavolume"
 	"github.com/slipway-vm/slipway/internal/clonesource"
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/tests/fixture/lagging"
 )
 
 // TestClonesAcrossNamespaces runs the controller against a real API server; the tests play
@@ -29,6 +30,7 @@ func TestClonesAcrossNamespaces(t *testing.T) {
 		"a DataVolume that goes early leaves nothing in either place": goesEarly,
 		"a DataVolume that goes late gives its volume up":             goesLate,
 		"a claim that goes at once is made anew for its volume":       claimGoes,
+		"a clone arrives when its DataSource is deleted":              dataSourceGoes,
 		"what stands in the way is said":                              inTheWay,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -252,6 +254,21 @@ func claimGoes(t *testing.T, f *foreign) {
 		t.Errorf("the volume is reserved for %+v", ref)
 	}
 	f.bind("clone")
+	f.phase("clone", cdiv1.Succeeded)
+}
+
+func dataSourceGoes(t *testing.T, f *foreign) {
+	golden := &cdiv1.DataSource{ObjectMeta: metav1.ObjectMeta{Name: "golden", Namespace: f.there.namespace}}
+	golden.Spec.Source.PVC = &cdiv1.DataVolumeSourcePVC{Namespace: f.there.namespace, Name: "base"}
+	f.must(f.Create(t.Context(), golden))
+	dv := f.create("clone", "local", nil, func(dv *cdiv1.DataVolume) {
+		dv.Spec.SourceRef = &cdiv1.DataVolumeSourceRef{Kind: "DataSource", Namespace: &golden.Namespace, Name: golden.Name}
+		dv.Annotations = map[string]string{clonesource.AnnotationAuthorized: f.there.namespace + "/base"}
+	})
+	there := f.clonedThere(dv)
+	f.must(f.Delete(t.Context(), golden))
+	f.pass(dv, &lagging.Client{})
+	f.arrives(there)
 	f.phase("clone", cdiv1.Succeeded)
 }
 

@@ -39,6 +39,24 @@ func (r *Reconciler) withLeave(ctx context.Context, s *scope, from *clonesource.
 	return nil, steps.ErrDone
 }
 
+// named is what the DataVolume clones by its spec. Where a DataSource names nothing any more, it is what that named when the
+// DataVolume's creator was asked, if the clone of that is on its way from another namespace.
+func (r *Reconciler) named(ctx context.Context, s *scope) (*clonesource.Source, error) {
+	from, err := clonesource.Of(ctx, r.Client, s.dv.Namespace, &s.dv.Spec)
+	missing, is := errors.AsType[*clonesource.Obstacle](err)
+	leave := clonesource.FromMark(s.dv.Annotations[clonesource.AnnotationAuthorized])
+	if !is || missing.Final || leave == nil || leave.Key().Namespace == s.dv.Namespace {
+		return from, err
+	}
+	switch arriving, failure := r.arriving(ctx, s, leave); {
+	case failure != nil:
+		return nil, failure
+	case arriving == nil:
+		return nil, err
+	}
+	return leave, nil
+}
+
 // isThere says whether a claim or snapshot exists and stays.
 func (r *Reconciler) isThere(ctx context.Context, source *clonesource.Source) (bool, error) {
 	var object client.Object = &corev1.PersistentVolumeClaim{}
