@@ -16,6 +16,7 @@ import (
 
 	"github.com/slipway-vm/slipway/controllers/datavolume"
 	"github.com/slipway-vm/slipway/internal/clonesource"
+	"github.com/slipway-vm/slipway/internal/population"
 )
 
 const (
@@ -158,16 +159,11 @@ func cloned(dv *cdiv1.DataVolume) *clonesource.Source {
 
 // waitsFor reports whether a claim is to be made from an image of its namespace, and is not yet.
 func waitsFor(claim *corev1.PersistentVolumeClaim, image client.Object) bool {
-	if claim.Status.Phase != corev1.ClaimPending || claim.DeletionTimestamp != nil {
-		return false
-	}
-	kind, name := kindClaim, image.GetName()
+	kind := kindClaim
 	if _, isSnapshot := image.(*snapshotv1.VolumeSnapshot); isSnapshot {
 		kind = kindSnapshot
 	}
-	from, ref := claim.Spec.DataSource, claim.Spec.DataSourceRef
-	return from != nil && from.Kind == kind && from.Name == name ||
-		ref != nil && ref.Kind == kind && ref.Name == name && ptr.Deref(ref.Namespace, claim.Namespace) == claim.Namespace
+	return population.Awaits(claim, kind, image.GetName())
 }
 
 // isCopied reports whether an image is being copied into a claim.

@@ -146,7 +146,7 @@ func (r *Reconciler) checkClaim(ctx context.Context, s *scope) error {
 
 // cloneSource finds the claim or snapshot to clone and waits until it is filled.
 func (r *Reconciler) cloneSource(ctx context.Context, s *scope, input *claimInput) error {
-	from, err := clonesource.Of(ctx, r.Client, s.dv.Namespace, &s.dv.Spec)
+	from, err := r.named(ctx, s)
 	var missing *clonesource.Obstacle
 	switch {
 	case errors.As(err, &missing) && missing.Final:

@@ -24,6 +24,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/yaml"
 
+	"github.com/slipway-vm/slipway/controllers/cached"
 	"github.com/slipway-vm/slipway/controllers/datasource"
 	"github.com/slipway-vm/slipway/controllers/datavolume"
 	"github.com/slipway-vm/slipway/internal/names"
@@ -66,7 +67,7 @@ func start(t *testing.T) client.Client {
 		t.Fatal(err)
 	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"},
+		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"}, Cache: cached.Options(installed),
 		Controller: controllerconfig.Controller{SkipNameValidation: new(true)}, // for -count
 	})
 	if err != nil {

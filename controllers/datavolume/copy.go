@@ -121,7 +121,7 @@ func copyInto(in claimInput, claim *corev1.PersistentVolumeClaim, because *fallb
 	have, need := claim.Spec.Resources.Requests.Storage(), source.size
 	switch {
 	case have.IsZero():
-		if volumeMode(claim.Spec) == corev1.PersistentVolumeFilesystem {
+		if volumeMode(claim.Spec) == corev1.PersistentVolumeFilesystem && !source.fits {
 			need = inflate(need, cdiconfig.Overhead(&in.Config, in.Class))
 		}
 		claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: need}

@@ -7,14 +7,18 @@ import (
 	"strings"
 	"testing"
 
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/controllers/datavolume"
 	"github.com/slipway-vm/slipway/internal/clonesource"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/transfer"
+	"github.com/slipway-vm/slipway/tests/fixture/lagging"
 )
 
 // copied waits for the claim in the other namespace and the pod that copies into it.
@@ -160,4 +164,78 @@ func copySnapshotThereAbandoned(t *testing.T, f *foreign) {
 	f.gone(there)
 	f.gone(restored)
 	f.there.podGone(there.Name)
+}
+
+// copyThereWithoutSource has the snapshot go before and after the pod that copies is at work.
+func copyThereWithoutSource(t *testing.T, f *foreign) {
+	f.there.take(f.there.snapshot("kept"), "example.com/local", "")
+	dv := f.create("copy", "fast", ofSnapshot(f.there.namespace), func(dv *cdiv1.DataVolume) {
+		dv.Annotations = map[string]string{clonesource.AnnotationAuthorized: "volumesnapshots/" + f.there.namespace + "/kept"}
+	})
+	there := f.copied(dv)
+	kept := &snapshotv1.VolumeSnapshot{}
+	f.must(f.Get(t.Context(), client.ObjectKey{Namespace: f.there.namespace, Name: "kept"}, kept))
+	f.must(f.Delete(t.Context(), kept))
+	f.pass(dv, &lagging.Client{}) // nothing tells of the snapshot
+	f.waits("copy", "CloneSourceNotFound")
+	f.there.bind("restored-" + string(dv.UID)) // it was made just then
+	volume := f.volume(there)
+	f.there.play(there.Name, corev1.PodRunning, 0, nil)
+	f.phase("copy", cdiv1.CloneInProgress)
+	f.there.play(there.Name, corev1.PodSucceeded, 0, &transfer.Result{Digest: "slipway1:33"})
+	f.gone(there)
+	f.bind("copy")
+	if dv := f.phase("copy", cdiv1.Succeeded); dv.Annotations[names.AnnotationDigest] != "slipway1:33" || f.claim("copy").Spec.VolumeName != volume.Name {
+		t.Errorf("the DataVolume is %+v", dv.ObjectMeta)
+	}
+}
+
+// copyThereOfWhatMovedOn has a DataSource name another claim, and the one that is copied go.
+func copyThereOfWhatMovedOn(t *testing.T, f *foreign) {
+	f.source()
+	golden := &cdiv1.DataSource{ObjectMeta: metav1.ObjectMeta{Name: "golden", Namespace: f.there.namespace}}
+	golden.Spec.Source.PVC = &cdiv1.DataVolumeSourcePVC{Namespace: f.there.namespace, Name: "base"}
+	f.must(f.Create(t.Context(), golden))
+	dv := f.create("copy", "fast", nil, func(dv *cdiv1.DataVolume) {
+		dv.Spec.SourceRef = &cdiv1.DataVolumeSourceRef{Kind: "DataSource", Namespace: &golden.Namespace, Name: golden.Name}
+		dv.Annotations = map[string]string{clonesource.AnnotationAuthorized: f.there.namespace + "/base"}
+	})
+	there := f.copied(dv)
+	f.volume(there)
+	f.there.play(there.Name, corev1.PodRunning, 0, nil)
+	f.phase("copy", cdiv1.CloneInProgress)
+	base := f.there.claim("base")
+	f.must(f.Delete(t.Context(), base)) // which the pod keeps
+	golden.Spec.Source.PVC.Name = "next"
+	f.must(f.Update(t.Context(), golden))
+	f.pass(dv, &lagging.Client{})
+	f.phase("copy", cdiv1.CloneInProgress)
+	f.there.play(there.Name, corev1.PodSucceeded, 0, &transfer.Result{Digest: "slipway1:33"})
+	f.gone(base)
+	f.gone(there)
+	f.bind("copy")
+	f.phase("copy", cdiv1.Succeeded)
+}
+
+// copyThereWithoutSize has the source go that says how large the claim must be: its copy's volume is.
+func copyThereWithoutSize(t *testing.T, f *foreign) {
+	f.source()
+	dv := f.copyOf(f.there.namespace, "fast", func(dv *cdiv1.DataVolume) {
+		dv.Spec.Storage = &cdiv1.StorageSpec{StorageClassName: new("fast"), AccessModes: dv.Spec.PVC.AccessModes, VolumeMode: new(corev1.PersistentVolumeFilesystem)}
+		dv.Spec.PVC = nil
+	})
+	there := f.copied(dv)
+	asked := *there.Spec.Resources.Requests.Storage()
+	f.volumeOf(there, asked)
+	f.there.play(there.Name, corev1.PodRunning, 0, nil)
+	f.phase("copy", cdiv1.CloneInProgress)
+	base := f.there.claim("base")
+	f.must(f.Delete(t.Context(), base))
+	f.gone(base)
+	f.there.play(there.Name, corev1.PodSucceeded, 0, &transfer.Result{Digest: "slipway1:33"})
+	f.gone(there)
+	f.until("the new claim is there", func() bool { return f.claim("copy").UID != "" })
+	if now := f.claim("copy").Spec.Resources.Requests.Storage(); now.Cmp(asked) != 0 || now.Cmp(resource.MustParse("1Gi")) <= 0 {
+		t.Errorf("the claim asks for %s, its volume has %s", now, &asked)
+	}
 }

@@ -25,7 +25,8 @@ import (
 // DataVolume>; its volume is then taken from that claim and given to the DataVolume's own, as
 // package handover does it. These marks and its own are all that is remembered.
 const (
-	// LabelCloneFor on the claim, its pod and the volume is the DataVolume's uid.
+	// LabelCloneFor on the claim, its pod and the volume is the DataVolume's uid. On a volume that is on its way for
+	// another object it is that object's: virt-controller hears of no other volumes.
 	LabelCloneFor = names.Domain + "clone-for"
 	// annotationCloneFor is the DataVolume, as namespace/name.
 	annotationCloneFor = names.Domain + "clone-for"
@@ -46,6 +47,13 @@ func (r *Reconciler) bringVolume(ctx context.Context, s *scope, source *origin, 
 	}
 	if w.there != nil {
 		return r.takeAway(ctx, s, w.there)
+	}
+	now, err := get(ctx, r.live, client.ObjectKeyFromObject(claim), &corev1.PersistentVolumeClaim{})
+	if err != nil {
+		return err
+	}
+	if now != nil {
+		return errStale // it may have the volume already
 	}
 	if err := handover.Give(ctx, r.Client, volume, claim, names.ManagerData); err != nil {
 		return err

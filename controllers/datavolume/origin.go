@@ -30,6 +30,8 @@ type origin struct {
 	digest string
 	// size is the least that the clone must ask for.
 	size resource.Quantity
+	// fits says that the size is that of a clone which there is: a copy's, too, with what its file system needs.
+	fits bool
 	// bound says that a claim has a volume, and files that this holds files and no disk. Nothing can clone what is driverless.
 	bound, files, driverless bool
 }

@@ -47,10 +47,11 @@ func Keep(ctx context.Context, c client.Client, volume *corev1.PersistentVolume,
 	return patch(ctx, c, volume, before, names.ManagerData)
 }
 
-// Give makes volume that of claim, as manager. While claim is yet to be created it is reserved for its name.
+// Give makes volume that of claim, as manager. While claim is yet to be created it is reserved for its name, whichever claim of
+// that name had it before.
 func Give(ctx context.Context, c client.Client, volume *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim, manager string) error {
 	ref := volume.Spec.ClaimRef
-	if ref != nil && ref.Namespace == claim.Namespace && ref.Name == claim.Name && (claim.UID == "" || ref.UID == claim.UID) {
+	if ref != nil && ref.Namespace == claim.Namespace && ref.Name == claim.Name && ref.UID == claim.UID {
 		return nil
 	}
 	before := volume.DeepCopy()

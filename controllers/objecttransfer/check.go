@@ -145,6 +145,20 @@ func (r *Reconciler) checkVolume(ctx context.Context, s *scope) error {
 	return nil
 }
 
+// checkClones waits until no claim is being made from the claim. Not all that make one keep it by a finalizer, and none from the start.
+func (r *Reconciler) checkClones(ctx context.Context, s *scope) error {
+	var claims corev1.PersistentVolumeClaimList
+	if err := r.live.List(ctx, &claims, client.InNamespace(s.claim.Namespace)); err != nil {
+		return fmt.Errorf("looking for clones of claim %s: %w", s.claim.Name, err)
+	}
+	for n := range claims.Items {
+		if clone := &claims.Items[n]; population.Awaits(clone, kindClaim, s.claim.Name) {
+			return await(sayCloned, "PersistentVolumeClaim %s is yet to be made from it", clone.Name)
+		}
+	}
+	return nil
+}
+
 // checkUse waits until no pod uses the claim.
 func (r *Reconciler) checkUse(ctx context.Context, s *scope) error {
 	users, err := r.users(ctx, s.claim)
@@ -155,7 +169,7 @@ func (r *Reconciler) checkUse(ctx context.Context, s *scope) error {
 	if s.ofDataVolume() {
 		message = sayPodsOfDV
 	}
-	return wait(message, "%s", strings.Join(users, ", "))
+	return await(message, "%s", strings.Join(users, ", ")) // pods of others than Slipway are not watched
 }
 
 // users names the pods that use claim and have not ended.

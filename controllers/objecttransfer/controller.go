@@ -130,7 +130,8 @@ func (r *Reconciler) only(list ...func(context.Context, *scope) error) []func(co
 
 // pending are the steps of a transfer that has not begun. None but the last two writes.
 func (r *Reconciler) pending() []func(context.Context, *scope) error {
-	return r.only(r.checkSpec, r.checkTarget, r.findSource, r.checkSource, r.checkClaim, r.checkVolume, r.checkUse, r.tryTarget, r.lock, r.record)
+	return r.only(r.checkSpec, r.checkTarget, r.findSource, r.checkSource, r.checkClaim, r.checkVolume, r.checkClones, r.checkUse, r.tryTarget,
+		r.lock, r.record)
 }
 
 // running are the steps of one that has begun.

@@ -12,6 +12,7 @@ package objecttransfer
 import (
 	"time"
 
+	"github.com/slipway-vm/slipway/controllers/datavolume"
 	"github.com/slipway-vm/slipway/internal/names"
 )
 
@@ -26,8 +27,8 @@ const (
 
 // Marks of a volume that is on its way.
 const (
-	// LabelFor is the ObjectTransfer's uid.
-	LabelFor = names.Domain + "transfer-for"
+	// LabelFor is the ObjectTransfer's uid. virt-controller hears of the volumes that have this label, which clones have, too.
+	LabelFor = datavolume.LabelCloneFor
 	// annotationFor is its name.
 	annotationFor = names.Domain + "transfer-for"
 )
@@ -54,6 +55,7 @@ const (
 	sayControlled   = "Source is controlled by another object"
 	sayUnbound      = "PVC not bound"
 	sayFinalizer    = "PVC has finalizer: "
+	sayCloned       = "Source is being cloned"
 	sayVolume       = "PV not bound"
 	sayPods         = "Pods using PVC"
 	sayPodsOfDV     = "Pods using DataVolume PVC"
@@ -80,5 +82,5 @@ const (
 	finalizerSnapshot = "snapshot.storage.kubernetes.io/pvc-as-source-protection"
 )
 
-// retry is when that is tried again which was refused, and which nothing tells of when it would not be.
+// retry is when that is looked at again of whose end nothing tells.
 const retry = 10 * time.Second

@@ -6,11 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -167,4 +169,49 @@ func TestTheControllersRightsSuffice(t *testing.T) {
 		})
 		w.ends()
 	}
+}
+
+// TestWhatNothingTellsOfIsLookedAtAgain puts in the way what virt-controller hears nothing of, so that it must look again by itself.
+func TestWhatNothingTellsOfIsLookedAtAgain(t *testing.T) {
+	c, _ := start(t)
+	for message, put := range map[string]func(*world) client.Object{
+		sayPods:   func(w *world) client.Object { return w.pod(w.from) },
+		sayCloned: func(w *world) client.Object { return w.clone() },
+	} {
+		t.Run(message, func(t *testing.T) {
+			w := newWorld(t, c, kindClaim)
+			object := put(w)
+			w.begin()
+			r := controller(c, c)
+			pass := func() ctrl.Result {
+				result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.transfer)})
+				w.must(err)
+				w.must(w.Get(t.Context(), client.ObjectKeyFromObject(w.transfer), w.transfer))
+				return result
+			}
+			w.until("the transfer waits", func() bool {
+				result, waits := pass(), w.transfer.Status.Conditions
+				is := len(waits) > 0 && waits[0].Message == message && strings.Contains(waits[0].Reason, object.GetName())
+				if is && result.RequeueAfter != retry {
+					t.Errorf("it looks again after %s", result.RequeueAfter)
+				}
+				return is
+			})
+			if claim := w.claim(w.from); claim.DeletionTimestamp != nil || claim.Annotations[AnnotationName] != "" {
+				t.Errorf("the source is %+v", claim)
+			}
+			w.must(w.Delete(t.Context(), object, client.GracePeriodSeconds(0)))
+			w.until("the transfer ends", func() bool { pass(); return w.completed() })
+			w.ends()
+		})
+	}
+}
+
+// clone makes a claim whose driver is yet to make it from the source.
+func (w *world) clone() *corev1.PersistentVolumeClaim {
+	w.Helper()
+	clone := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: w.from.Namespace, Name: "clone"}, Spec: *w.claim(w.from).Spec.DeepCopy()}
+	clone.Spec.VolumeName, clone.Spec.DataSource = "", &corev1.TypedLocalObjectReference{Kind: kindClaim, Name: w.from.Name}
+	w.must(w.Create(w.Context(), clone))
+	return clone
 }

@@ -102,6 +102,11 @@ func poll(message, reason string, args ...any) error {
 	return &obstacle{message: message, reason: fmt.Sprintf(reason, args...), poll: true, warn: true}
 }
 
+// await is for one that ends by itself, of which nothing tells.
+func await(message, reason string, args ...any) error {
+	return &obstacle{message: message, reason: fmt.Sprintf(reason, args...), poll: true}
+}
+
 // fail is for one that stays.
 func fail(message, reason string, args ...any) error {
 	return &obstacle{message: message, reason: fmt.Sprintf(reason, args...), final: true, warn: true}

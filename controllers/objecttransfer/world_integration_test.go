@@ -25,6 +25,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/yaml"
 
+	"github.com/slipway-vm/slipway/controllers/cached"
 	"github.com/slipway-vm/slipway/controllers/datavolume"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/scheme"
@@ -50,7 +51,7 @@ func start(t *testing.T, setup ...func(ctrl.Manager) error) (client.WithWatch, *
 		}
 	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"},
+		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"}, Cache: cached.Options("slipway"),
 		Controller: controllerconfig.Controller{SkipNameValidation: new(true)},
 	})
 	if err != nil {
