@@ -58,7 +58,8 @@ func (h holder) claim(namespace string) *corev1.PersistentVolumeClaim {
 
 // deployment is what keeps the claim mounted on the node, as long as there may be volumes in it. Its pod
 // may do nothing, and does nothing: virt-handler finds the mount where the kubelet has it. A new pod comes before the
-// old one goes, so that the claim's driver never takes it from the node.
+// old one goes, so that the claim's driver never takes it from the node. It has no owner, for garbage collection would take it while
+// the object is being deleted and volumes in the claim are in use: dismiss deletes it.
 func (h holder) deployment(owner *hppv1beta1.HostPathProvisioner, options Options) *appsv1.Deployment {
 	pods := map[string]string{names.LabelPoolPod: h.pool.Label(), labelClaim: h.name()}
 	own := maps.Clone(pods)
@@ -67,9 +68,6 @@ func (h holder) deployment(owner *hppv1beta1.HostPathProvisioner, options Option
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: options.Namespace, Name: h.name(), Labels: h.labels(),
 			Annotations: map[string]string{annotationNode: h.node.Name},
-			OwnerReferences: []metav1.OwnerReference{
-				*metav1.NewControllerRef(owner, hppv1beta1.GroupVersion.WithKind("HostPathProvisioner")),
-			},
 		},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: ptr.To[int32](1), RevisionHistoryLimit: ptr.To[int32](2),
