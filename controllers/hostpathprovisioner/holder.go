@@ -27,9 +27,11 @@ const (
 )
 
 // volumeHeld is the name of the claim's volume in its pod, containerHolder that of the one container: the field's.
+// folderHeld is the empty folder in the claim, made by the kubelet, that the container has of it.
 const (
 	volumeHeld      = "data"
 	containerHolder = "mounter"
+	folderHeld      = ".slipway/hold"
 )
 
 // holder is a pool that lies on claims, on one node.
@@ -115,7 +117,9 @@ func (h holder) pod(pull corev1.PullPolicy, image string) corev1.PodSpec {
 				AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
 				Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 			},
-			VolumeMounts: []corev1.VolumeMount{{Name: volumeHeld, MountPath: h.pool.Path, ReadOnly: true}},
+			// Not the claim's root: where SELinux enforces, the runtime labels all that a container has mounted as this pod's own,
+			// and each new pod would take their disks from the guests.
+			VolumeMounts: []corev1.VolumeMount{{Name: volumeHeld, MountPath: h.pool.Path, SubPath: folderHeld, ReadOnly: true}},
 		}},
 		Volumes: []corev1.Volume{{Name: volumeHeld, VolumeSource: corev1.VolumeSource{
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: h.name()},
