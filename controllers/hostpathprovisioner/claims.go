@@ -50,7 +50,13 @@ func (r *Reconciler) makeClaim(ctx context.Context, s *scope, h holder, wanted *
 		s.retry = true
 		return nil
 	}
-	if err := r.Create(ctx, wanted, client.FieldOwner(names.ManagerController)); err != nil {
+	err = r.Create(ctx, wanted, client.FieldOwner(names.ManagerController))
+	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
+		s.degrade(ReasonConflict, fmt.Sprintf("PersistentVolumeClaim %s/%s of storage pool %s cannot be made; correct its pvcTemplate, or what forbids it: %v", wanted.Namespace, wanted.Name, h.pool.Name, err))
+		s.retry = true // a quota may come to allow it
+		return nil
+	}
+	if err != nil {
 		return fmt.Errorf("making the claim %s of storage pool %s: %w", wanted.Name, h.pool.Name, err)
 	}
 	return nil

@@ -53,6 +53,7 @@ func TestController(t *testing.T) {
 		"a pool on claims has one on each node, and a pod that holds it": claimsOfNodes,
 		"claims grow when the template asks for more":                    claimsGrow,
 		"a template that claims do not fit degrades":                     templateDiffers,
+		"a claim that Kubernetes refuses degrades":                       claimIsRefused,
 		"a pool on claims goes when it holds no volume, without them":    poolOnClaimsGoes,
 		"a claim that held volumes is missed":                            claimIsLost,
 		"a claim that nothing is in can be deleted, and is made anew":    emptyClaimGoes,
