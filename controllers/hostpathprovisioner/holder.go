@@ -95,7 +95,7 @@ func (h holder) pod(pull corev1.PullPolicy, image string) corev1.PodSpec {
 	return corev1.PodSpec{
 		AutomountServiceAccountToken: new(false), EnableServiceLinks: new(false),
 		PriorityClassName:             "kubevirt-cluster-critical",
-		TerminationGracePeriodSeconds: ptr.To[int64](5),
+		TerminationGracePeriodSeconds: ptr.To[int64](15), // of which /slipway hold uses 12
 		Tolerations:                   []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 		Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
