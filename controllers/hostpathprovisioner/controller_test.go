@@ -57,6 +57,7 @@ func TestController(t *testing.T) {
 		"a pool on claims goes when it holds no volume, without them":    poolOnClaimsGoes,
 		"a claim that held volumes is missed":                            claimIsLost,
 		"a claim that nothing is in can be deleted, and is made anew":    emptyClaimGoes,
+		"no claim is made anew for an object that goes":                  emptyClaimGoesForGood,
 		"a node that leaves keeps what it holds, one that is gone not":   nodeLeaves,
 		"a directory that is forgotten with its volumes degrades":        directoryIsForgotten,
 		"a pool on claims of itself is refused":                          poolOnItself,
