@@ -18,7 +18,7 @@ func newHoldCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		Run: func(cmd *cobra.Command, _ []string) {
 			<-cmd.Context().Done()
-			time.Sleep(lingering)
+			<-time.After(lingering)
 		},
 	}
 }
