@@ -14,11 +14,14 @@ import (
 )
 
 // claim returns the pool's claim on a node, which it makes when there is none. One that is there is left as it is, but
-// grows when the template asks for more.
+// grows when the template asks for more. There is none, nil, when the object goes and nothing on the node needs it.
 func (r *Reconciler) claim(ctx context.Context, s *scope, h holder) (*corev1.PersistentVolumeClaim, error) {
 	wanted, current := h.claim(r.options.Namespace), &corev1.PersistentVolumeClaim{}
 	err := r.Get(ctx, client.ObjectKeyFromObject(wanted), current)
 	if apierrors.IsNotFound(err) {
+		if needed, err := r.needed(ctx, s, h); err != nil || !needed {
+			return nil, err
+		}
 		return wanted, r.makeClaim(ctx, s, h, wanted)
 	}
 	if err != nil {
@@ -37,6 +40,16 @@ func (r *Reconciler) claim(ctx context.Context, s *scope, h holder) (*corev1.Per
 	return r.grow(ctx, s, h, wanted, current)
 }
 
+// needed tells whether a pool is to have a claim on a node: always, but while the object is being deleted only for what is left
+// in the pool there. To delete that takes a claim, perhaps an empty one.
+func (r *Reconciler) needed(ctx context.Context, s *scope, h holder) (bool, error) {
+	if !s.deleting() {
+		return true, nil
+	}
+	left, err := r.left(ctx, s, h.pool.Label(), h.node.Name)
+	return left != "", err
+}
+
 // makeClaim makes a claim, but not in the place of one that held volumes which are in use: the empty one would be
 // taken for it, and what is in the former be out of reach.
 func (r *Reconciler) makeClaim(ctx context.Context, s *scope, h holder, wanted *corev1.PersistentVolumeClaim) error {
@@ -50,7 +63,13 @@ func (r *Reconciler) makeClaim(ctx context.Context, s *scope, h holder, wanted *
 		s.retry = true
 		return nil
 	}
-	if err := r.Create(ctx, wanted, client.FieldOwner(names.ManagerController)); err != nil {
+	err = r.Create(ctx, wanted, client.FieldOwner(names.ManagerController))
+	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
+		s.degrade(ReasonConflict, fmt.Sprintf("PersistentVolumeClaim %s/%s of storage pool %s cannot be made; correct its pvcTemplate, or what forbids it: %v", wanted.Namespace, wanted.Name, h.pool.Name, err))
+		s.retry = true // a quota may come to allow it
+		return nil
+	}
+	if err != nil {
 		return fmt.Errorf("making the claim %s of storage pool %s: %w", wanted.Name, h.pool.Name, err)
 	}
 	return nil

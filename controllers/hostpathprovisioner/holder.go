@@ -27,9 +27,11 @@ const (
 )
 
 // volumeHeld is the name of the claim's volume in its pod, containerHolder that of the one container: the field's.
+// folderHeld is the empty folder in the claim, made by the kubelet, that the container has of it.
 const (
 	volumeHeld      = "data"
 	containerHolder = "mounter"
+	folderHeld      = ".slipway/hold"
 )
 
 // holder is a pool that lies on claims, on one node.
@@ -58,7 +60,8 @@ func (h holder) claim(namespace string) *corev1.PersistentVolumeClaim {
 
 // deployment is what keeps the claim mounted on the node, as long as there may be volumes in it. Its pod
 // may do nothing, and does nothing: virt-handler finds the mount where the kubelet has it. A new pod comes before the
-// old one goes, so that the claim's driver never takes it from the node.
+// old one goes, so that the claim's driver never takes it from the node. It has no owner, for garbage collection would take it while
+// the object is being deleted and volumes in the claim are in use: dismiss deletes it.
 func (h holder) deployment(owner *hppv1beta1.HostPathProvisioner, options Options) *appsv1.Deployment {
 	pods := map[string]string{names.LabelPoolPod: h.pool.Label(), labelClaim: h.name()}
 	own := maps.Clone(pods)
@@ -67,9 +70,6 @@ func (h holder) deployment(owner *hppv1beta1.HostPathProvisioner, options Option
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: options.Namespace, Name: h.name(), Labels: h.labels(),
 			Annotations: map[string]string{annotationNode: h.node.Name},
-			OwnerReferences: []metav1.OwnerReference{
-				*metav1.NewControllerRef(owner, hppv1beta1.GroupVersion.WithKind("HostPathProvisioner")),
-			},
 		},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: ptr.To[int32](1), RevisionHistoryLimit: ptr.To[int32](2),
@@ -95,7 +95,7 @@ func (h holder) pod(pull corev1.PullPolicy, image string) corev1.PodSpec {
 	return corev1.PodSpec{
 		AutomountServiceAccountToken: new(false), EnableServiceLinks: new(false),
 		PriorityClassName:             "kubevirt-cluster-critical",
-		TerminationGracePeriodSeconds: ptr.To[int64](5),
+		TerminationGracePeriodSeconds: ptr.To[int64](15), // of which /slipway hold uses 12
 		Tolerations:                   []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 		Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
@@ -117,7 +117,9 @@ func (h holder) pod(pull corev1.PullPolicy, image string) corev1.PodSpec {
 				AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
 				Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 			},
-			VolumeMounts: []corev1.VolumeMount{{Name: volumeHeld, MountPath: h.pool.Path, ReadOnly: true}},
+			// Not the claim's root: where SELinux enforces, the runtime labels all that a container has mounted as this pod's own,
+			// and each new pod would take their disks from the guests.
+			VolumeMounts: []corev1.VolumeMount{{Name: volumeHeld, MountPath: h.pool.Path, SubPath: folderHeld, ReadOnly: true}},
 		}},
 		Volumes: []corev1.Volume{{Name: volumeHeld, VolumeSource: corev1.VolumeSource{
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: h.name()},

@@ -60,6 +60,40 @@ func emptyClaimGoes(t *testing.T, c client.Client) {
 	}
 }
 
+// emptyClaimGoesForGood deletes claims while the object waits for a volume in one of them.
+func emptyClaimGoesForGood(t *testing.T, c client.Client) {
+	t.Helper()
+	nodes(t, c)
+	object := create(t, c, "hpp", onClaims("fast", "san"))
+	empty, _ := held(t, c, "fast", "a")
+	claim, _ := held(t, c, "fast", "b")
+	volume := volumeIn(t, c, "fast", "b")
+	before := volume.DeepCopy()
+	metav1.SetMetaDataAnnotation(&volume.ObjectMeta, "pv.kubernetes.io/provisioned-by", names.HostPathDriver)
+	check(t, c.Patch(t.Context(), volume, client.MergeFrom(before)))
+	volume.Status.Phase = corev1.VolumeReleased
+	check(t, c.Status().Update(t.Context(), volume))
+	check(t, c.Delete(t.Context(), object))
+	condition(t, c, object, hppv1beta1.ConditionProgressing, "VolumesExist")
+	check(t, c.Delete(t.Context(), empty))
+	eventually(t, "what holds the empty claim lets it go", func() bool { return deployments(t, c) == 1 })
+	unprotected(t, c, empty)
+	eventually(t, "the object does without the claim", func() bool {
+		pool := read(t, c, object).Status.StoragePoolStatuses[0]
+		return pool.DesiredReady == 1 && len(pool.ClaimStatuses) == 1
+	})
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(empty), empty); !apierrors.IsNotFound(err) || deployments(t, c) != 1 {
+		t.Errorf("there is a claim again, or what holds it: %v", err)
+	}
+	check(t, c.Delete(t.Context(), claim))
+	unprotected(t, c, claim)
+	eventually(t, "there is a claim by which the volume can be deleted", func() bool {
+		again := &corev1.PersistentVolumeClaim{}
+		return c.Get(t.Context(), client.ObjectKeyFromObject(claim), again) == nil && again.UID != claim.UID
+	})
+	removed(t, c, volume)
+}
+
 func directoryIsForgotten(t *testing.T, c client.Client) {
 	t.Helper()
 	object := create(t, c, "hpp", pool("local"), pool("fast"))

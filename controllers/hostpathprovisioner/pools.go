@@ -92,7 +92,7 @@ func (r *Reconciler) deployments(ctx context.Context) ([]appsv1.Deployment, erro
 // is to be no Deployment.
 func (r *Reconciler) hold(ctx context.Context, s *scope, h holder, existing []appsv1.Deployment) (bool, error) {
 	claim, err := r.claim(ctx, s, h)
-	if err != nil {
+	if err != nil || claim == nil {
 		return false, err
 	}
 	if leaves, err := r.leaves(ctx, s, h, claim); err != nil || leaves {

@@ -60,8 +60,11 @@ func claimsOfNodes(t *testing.T, c client.Client) {
 		}
 		spec := deployment.Spec.Template.Spec
 		terms := spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
-		if terms[0].MatchExpressions[0].Values[0] != node || spec.Volumes[0].PersistentVolumeClaim.ClaimName != claim.Name || !metav1.IsControlledBy(deployment, object) {
+		if terms[0].MatchExpressions[0].Values[0] != node || spec.Volumes[0].PersistentVolumeClaim.ClaimName != claim.Name {
 			t.Errorf("the Deployment is %+v", deployment)
+		}
+		if len(deployment.OwnerReferences) != 0 {
+			t.Errorf("what is deleted with %v takes the claim from under its volumes", deployment.OwnerReferences)
 		}
 	}
 	if count := deployments(t, c); count != 2 {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hppv1beta1 "github.com/slipway-vm/slipway/internal/api/hostpathprovisioner/v1beta1"
@@ -81,4 +82,22 @@ func refusals(t *testing.T, c client.Client) {
 	if err := c.Update(t.Context(), moved); err == nil || !strings.Contains(err.Error(), "add a pool of another name") {
 		t.Errorf("laying a pool on claims gives %v", err)
 	}
+}
+
+// claimIsRefused has a template that Kubernetes takes no claim of, and shows that the other pool's are made all the same.
+func claimIsRefused(t *testing.T, c client.Client) {
+	t.Helper()
+	nodes(t, c)
+	nothing := onClaims("large", "san")
+	nothing.PVCTemplate.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("0")
+	object := create(t, c, "hpp", nothing, onClaims("fast", "san"))
+	degraded(t, c, object, "Conflict", "hpp-pool-large-a of storage pool large cannot be made; correct its pvcTemplate, or what forbids it")
+	for _, node := range []string{"a", "b"} {
+		held(t, c, "fast", node)
+	}
+	change(t, c, func(spec *hppv1beta1.HostPathProvisionerSpec) {
+		spec.StoragePools[0].PVCTemplate.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("1Gi")
+	})
+	held(t, c, "large", "a")
+	condition(t, c, object, hppv1beta1.ConditionAvailable, "ClaimsNotMounted")
 }

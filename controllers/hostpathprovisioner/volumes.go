@@ -78,6 +78,11 @@ func (r *Reconciler) heldBy(ctx context.Context, s *scope, deployment *appsv1.De
 	if s.ending() || !slices.ContainsFunc(nodes, func(n corev1.Node) bool { return n.Name == node }) {
 		return "", nil
 	}
+	return r.left(ctx, s, label, node)
+}
+
+// left names a volume or snapshot in the pool of a label on a node, "" when there is none.
+func (r *Reconciler) left(ctx context.Context, s *scope, label, node string) (string, error) {
 	volumes, err := r.volumes(ctx, s)
 	if err != nil {
 		return "", err

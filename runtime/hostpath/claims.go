@@ -47,7 +47,8 @@ func (p *pools) place(ctx context.Context, pool hppv1beta1.StoragePool) driver.P
 }
 
 // placeHeld adds the pools whose claims pods hold here, asked for or not: as long as there are volumes in a claim,
-// virt-controller has its pod stay, and they can be used, and are to be deleted.
+// virt-controller has its pod stay, and they can be used, and are to be deleted. While the pod does not run, such a pool
+// waits for its claim: what is in it would be taken for deleted if the node did not know the pool.
 func (p *pools) placeHeld(ctx context.Context, places map[string]driver.Place) {
 	for _, item := range p.pods.GetStore().List() {
 		pod, ok := item.(*corev1.Pod)
@@ -56,7 +57,7 @@ func (p *pools) placeHeld(ctx context.Context, places map[string]driver.Place) {
 		}
 		name, ofPool := strings.CutSuffix(pod.Labels[names.LabelPoolPod], hppv1beta1.StoragePool{}.Label())
 		pool := hppv1beta1.StoragePool{Name: name, PVCTemplate: &corev1.PersistentVolumeClaimSpec{}}
-		if ofPool && p.holder(pool.Label(), pool.ClaimName(p.options.NodeName)) != nil {
+		if ofPool && mounts(pod, pool.ClaimName(p.options.NodeName)) {
 			places[name] = p.place(ctx, pool)
 		}
 	}

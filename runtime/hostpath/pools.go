@@ -38,6 +38,7 @@ type pools struct {
 	pods        cache.SharedIndexInformer
 
 	updating sync.Mutex
+	synced   bool                       // all that is watched was read; guarded by updating
 	mounts   map[types.UID]driver.Place // of pods whose claim's volume was read; guarded by updating
 
 	mu      sync.Mutex
@@ -111,8 +112,25 @@ func (p *pools) run(ctx context.Context) error {
 	for _, informer := range p.informers() {
 		group.Go(func() { informer.RunWithContext(ctx) })
 	}
+	group.Go(func() { p.begin(ctx) })
 	group.Wait()
 	return nil
+}
+
+// begin tells of pools once all that is watched was read: what is in a pool that is missing among others would be
+// taken for deleted.
+func (p *pools) begin(ctx context.Context) {
+	var read []cache.InformerSynced
+	for _, informer := range p.informers() {
+		read = append(read, informer.HasSynced)
+	}
+	if !cache.WaitForCacheSync(ctx.Done(), read...) {
+		return
+	}
+	p.updating.Lock()
+	p.synced = true
+	p.updating.Unlock()
+	p.update(ctx)
 }
 
 // Pools returns where each pool is by its name. The map is the caller's.
@@ -170,6 +188,9 @@ func (p *pools) update(ctx context.Context) {
 
 func (p *pools) compute(ctx context.Context) (storage, error) {
 	found := storage{places: map[string]driver.Place{}}
+	if !p.synced {
+		return found, nil
+	}
 	active, err := p.active()
 	if active == nil || err != nil {
 		return found, err
@@ -178,9 +199,12 @@ func (p *pools) compute(ctx context.Context) (storage, error) {
 	if err != nil {
 		return found, fmt.Errorf("reading node %s: %w", p.options.NodeName, err)
 	}
-	p.placeHeld(ctx, found.places)
 	node, ok := item.(*corev1.Node)
-	if !known || !ok || !active.Spec.Workload.Selects(node.Labels) {
+	if !known || !ok {
+		return found, nil
+	}
+	p.placeHeld(ctx, found.places)
+	if !active.Spec.Workload.Selects(node.Labels) {
 		return found, nil
 	}
 	for _, pool := range active.Spec.Pools() {

@@ -4,7 +4,8 @@
 // name. All else is in <pool>/.slipway: records of what was asked for, snapshots, what is
 // being made (new) and what is being removed (trash). A volume is made in new and
 // appears by a rename, complete and synced; it disappears by a rename, too. So a crash at
-// any point leaves no half volume, only rests that Sweep removes.
+// any point leaves no half volume, only rests that Sweep removes. In a pool on a claim, the
+// pod that holds the claim has the empty folder hold there.
 //
 // Nothing here follows a symbolic link out of the pool, whatever a volume's user puts into it.
 package pool

@@ -45,6 +45,7 @@ func TestSizesOfVolumesOfFiles(t *testing.T) {
 				"a copy that does not fit says so and leaves nothing":       notFitting,
 				"a clone counts in full, a snapshot not at all":             copied,
 				"what a crash leaves of limits goes":                        afterCrash,
+				"a pool within a volume leaves that its limit":              withinVolume,
 				"a directory without a record is held, too, but no other":   directoryHeld,
 			} {
 				t.Run(name, func(t *testing.T) { run(t, limited{p, dir, at, enforced, kind.fileSystem == "ext4"}) })
@@ -132,6 +133,35 @@ func afterCrash(t *testing.T, l limited) {
 		t.Errorf("the sweep leaves %+v, %v", used, err)
 	}
 	check(t, l.DeleteVolume("crashed"))
+}
+
+// withinVolume has a pool on a claim of this one remove what it could not complete.
+func withinVolume(t *testing.T, l limited) {
+	create(t, l.Pool, pool.Record{Name: "outer", Capacity: 64 << 20}, nil)
+	project := l.project(t, "outer")
+	limit := func() int64 {
+		used, err := quota.Of(l.at, project)
+		check(t, err)
+		return used.Limit
+	}
+	before := int64(0)
+	if l.enforced {
+		before = limit()
+	}
+	dir := filepath.Join(l.dir, "outer")
+	inner, err := pool.Open("/", "inner", dir)
+	check(t, err)
+	defer inner.Close()
+	create(t, inner, pool.Record{Name: "crashed", Capacity: 32 << 20}, nil)
+	if record, err := inner.Volume("crashed"); err != nil || record.Project != 0 {
+		t.Errorf("the volume is %+v, %v", record, err)
+	}
+	check(t, os.Rename(filepath.Join(dir, "crashed"), filepath.Join(dir, ".slipway/new/crashed")))
+	check(t, inner.Sweep())
+	if l.enforced && (before == 0 || limit() != before) {
+		t.Errorf("the limit of the volume that the pool is in is %d, and was %d", limit(), before)
+	}
+	check(t, l.DeleteVolume("outer"))
 }
 
 func directoryHeld(t *testing.T, l limited) {

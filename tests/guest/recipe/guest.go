@@ -40,6 +40,9 @@ type scratch struct {
 // Guests lists all guests.
 func Guests() []Guest { return []Guest{Tiny(), Small(), Debian()} }
 
+// Lock names the guest's file of locked packages, which guests share.
+func (g Guest) Lock() string { return g.locked + ".txt" }
+
 // keptGuests is how many versions of one guest stay in the cache.
 const keptGuests = 4
 
@@ -55,7 +58,7 @@ func (g Guest) Build(ctx context.Context, locks string, updateLock bool) (string
 		return "", err
 	}
 	defer release()
-	lock, err := debian.LoadLock(ctx, dir, filepath.Join(locks, g.locked+".txt"), g.spec, updateLock)
+	lock, err := debian.LoadLock(ctx, dir, filepath.Join(locks, g.Lock()), g.spec, updateLock)
 	if err != nil {
 		return "", err
 	}

@@ -3,8 +3,10 @@ package recipe
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -14,9 +16,13 @@ const smallSize = 128 << 20
 // Small is the tiny guest on a file system of its disk: what is written there stays, and libguestfs's tools take it for a Debian.
 func Small() Guest {
 	tiny := Tiny()
+	inputs := []string{"1", debianInit, debianBoot, strings.Join(debianModules, " "), fmt.Sprint(smallSize)}
+	for _, name := range slices.Sorted(maps.Keys(smallTexts)) {
+		inputs = append(inputs, name, smallTexts[name])
+	}
 	return Guest{
 		Name: "small", Disk: "small.qcow2", locked: tiny.locked, spec: tiny.spec,
-		inputs: append([]string{"1", debianInit, debianBoot, strings.Join(debianModules, " "), smallTexts["etc/os-release"], fmt.Sprint(smallSize)}, tiny.inputs...),
+		inputs: append(inputs, tiny.inputs...),
 		build:  buildSmall,
 	}
 }
