@@ -28,6 +28,7 @@ require (
 	github.com/vishvananda/netlink v1.3.1 // tap devices and addresses
 	github.com/vishvananda/netns v0.0.5 // network namespaces of pods
 	golang.org/x/crypto v0.57.0 // SSH of tasks
+	golang.org/x/net v0.59.0 // which addresses a proxy is for, in the words of the environment
 	golang.org/x/oauth2 v0.36.0 // tokens of service accounts for Google Cloud Storage
 	golang.org/x/sync v0.23.0 // errgroup
 	golang.org/x/sys v0.48.0 // Linux system calls
@@ -186,7 +187,6 @@ require (
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/exp v0.0.0-20260410095643-746e56fc9e2f // indirect
 	golang.org/x/mod v0.41.0 // indirect
-	golang.org/x/net v0.59.0 // indirect
 	golang.org/x/text v0.42.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20260526163538-3dc84a4a5aaa // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260526163538-3dc84a4a5aaa // indirect

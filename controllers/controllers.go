@@ -17,6 +17,7 @@ import (
 	"github.com/slipway-vm/slipway/controllers/leftover"
 	"github.com/slipway-vm/slipway/controllers/metrics"
 	"github.com/slipway-vm/slipway/controllers/node"
+	"github.com/slipway-vm/slipway/controllers/objecttransfer"
 	"github.com/slipway-vm/slipway/controllers/pool"
 	"github.com/slipway-vm/slipway/controllers/populator"
 	"github.com/slipway-vm/slipway/controllers/replicaset"
@@ -40,6 +41,8 @@ type Options struct {
 	GuestfsImage  string
 	// Namespace is where Slipway is installed; virt-controller's lease is there.
 	Namespace string
+	// ExportCertificate is a file with whom clients of virt-exportproxy are to trust, in PEM; it may come and change at any time. "" for none.
+	ExportCertificate string
 	// Identity is what the lease is held by. A process that is started again in the
 	// same pod has the same, and goes on at once with the lease of the one before.
 	Identity string
@@ -80,13 +83,16 @@ func setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		datasource.SetupWithManager(mgr, datasource.Options{}),
 		cdiconfig.SetupWithManager(mgr),
 		storageprofile.SetupWithManager(mgr),
-		dataimportcron.SetupWithManager(mgr, options.Namespace),
+		dataimportcron.SetupWithManager(mgr, options.Namespace, options.ImporterImage),
 		populator.SetupWithManager(mgr),
-		hostpathprovisioner.SetupWithManager(mgr, hostpathprovisioner.Options{Version: options.Version}),
+		objecttransfer.SetupWithManager(mgr),
+		hostpathprovisioner.SetupWithManager(mgr, hostpathprovisioner.Options{
+			Version: options.Version, Namespace: options.Namespace, Image: options.ImporterImage,
+		}),
 		volumesnapshot.SetupWithManager(mgr, volumesnapshot.Options{WhereServed: func(snapshots ctrl.Manager) error {
 			return whereSnapshotsAreServed(snapshots, mgr)
 		}}),
-		virtualmachineexport.SetupWithManager(mgr, virtualmachineexport.Options{Image: options.ImporterImage}),
+		virtualmachineexport.SetupWithManager(mgr, virtualmachineexport.Options{Image: options.ImporterImage, Namespace: options.Namespace, Certificate: options.ExportCertificate}),
 		stepcache.SetupWithManager(mgr),
 		leftover.SetupWithManager(mgr),
 		metrics.SetupWithManager(ctx, mgr),

@@ -6,19 +6,13 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
-	"github.com/slipway-vm/slipway/controllers/datavolume"
+	"github.com/slipway-vm/slipway/controllers/cached"
 	"github.com/slipway-vm/slipway/internal/metric"
-	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/scheme"
 )
 
@@ -72,7 +66,7 @@ func newManager(ctx context.Context, config *rest.Config, options Options, lock 
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                              scheme.New(),
 		BaseContext:                         func() context.Context { return ctx },
-		Cache:                               cacheOptions(),
+		Cache:                               cached.Options(options.Namespace),
 		LeaderElection:                      true,
 		LeaderElectionResourceLockInterface: lock,
 		LeaderElectionReleaseOnCancel:       true,
@@ -89,56 +83,4 @@ func newManager(ctx context.Context, config *rest.Config, options Options, lock 
 		return nil, fmt.Errorf("serving health: %w", err)
 	}
 	return mgr, nil
-}
-
-// cacheOptions keep the memory small: of pods only our own are cached, and of every
-// object only what some controller reads.
-func cacheOptions() cache.Options {
-	pods := cache.ByObject{Transform: slimPod, Label: labelled(names.LabelPod)}
-	return cache.Options{
-		DefaultTransform: cache.TransformStripManagedFields(),
-		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}:              pods,
-			&corev1.Node{}:             {Transform: slimNode},
-			&corev1.PersistentVolume{}: {Label: labelled(datavolume.LabelCloneFor)},
-		},
-	}
-}
-
-// labelled selects the objects that have a label.
-func labelled(name string) labels.Selector {
-	exists, err := labels.NewRequirement(name, selection.Exists, nil)
-	if err != nil {
-		return labels.Everything() // never: the names are constants, and a test holds them to the rules
-	}
-	return labels.NewSelector().Add(*exists)
-}
-
-// slimNode drops what no controller reads of a node, which is most of it.
-func slimNode(in any) (any, error) {
-	if node, ok := in.(*corev1.Node); ok {
-		node.ManagedFields = nil
-		node.Status.Images = nil
-		node.Status.NodeInfo = corev1.NodeSystemInfo{}
-		node.Status.VolumesInUse, node.Status.VolumesAttached = nil, nil
-	}
-	return in, nil
-}
-
-// slimPod drops what no controller reads of a pod that exists: how it was asked for,
-// but for its containers' names, images and requests, and its claims.
-func slimPod(in any) (any, error) {
-	pod, ok := in.(*corev1.Pod)
-	if !ok {
-		return in, nil
-	}
-	pod.ManagedFields = nil
-	pod.Spec.Affinity, pod.Spec.Tolerations, pod.Spec.SecurityContext = nil, nil, nil
-	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range containers {
-			c := &containers[i]
-			c.Args, c.Command, c.Env, c.VolumeMounts, c.SecurityContext = nil, nil, nil, nil, nil
-		}
-	}
-	return pod, nil
 }

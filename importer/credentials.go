@@ -65,7 +65,7 @@ func (o PodOptions) authenticateGCS(from *source.Options) (err error) {
 	if err != nil {
 		return err
 	}
-	signer, err := source.NewGCS([]byte(key))
+	signer, err := source.NewGCS([]byte(key), from.ProxyCertDir)
 	if err != nil {
 		return err //nolint:wrapcheck // it says what is wrong with which
 	}

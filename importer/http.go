@@ -15,39 +15,48 @@ import (
 // streamBuffer is the buffer of a stream in bytes.
 const streamBuffer = 256 << 10
 
+// published is a file that can be read from its first byte to its last as often as that is asked for.
+type published interface {
+	// Size is the file's size in bytes, or -1 when nobody says it.
+	Size() int64
+	Stream(ctx context.Context) (io.ReadCloser, error)
+}
+
 // fromHTTP reads the file with read, and follows how far that is.
-func (j *job) fromHTTP(ctx context.Context, read func(context.Context) error) (err error) {
-	if j.http, err = source.Open(ctx, *j.options.Source); err != nil {
+func (j *job) fromHTTP(ctx context.Context, read func(context.Context, *source.HTTP) error) error {
+	from, err := source.Open(ctx, *j.options.Source)
+	if err != nil {
 		return fmt.Errorf("opening the source: %w", err)
 	}
+	j.from = from
 	j.progress.follow(func() transfer.Progress {
-		return transfer.Progress{Done: j.http.Downloaded(), Total: max(j.http.Size(), 0)}
+		return transfer.Progress{Done: from.Downloaded(), Total: max(from.Size(), 0)}
 	})
-	err = read(ctx)
-	j.result.Downloaded = j.http.Downloaded()
+	err = read(ctx, from)
+	j.result.Downloaded = from.Downloaded()
 	return err
 }
 
 // read chooses how the image is read. At any offset, by several connections, when its server
 // can and no checksum asks for the bytes in order; otherwise as one stream.
-func (j *job) read(ctx context.Context) error {
-	if !j.http.Ranged() || j.checksum != nil {
+func (j *job) read(ctx context.Context, from *source.HTTP) error {
+	if !from.Ranged() || j.checksum != nil {
 		return j.fromStream(ctx)
 	}
-	meta := j.http.Cursor(ctx)
+	meta := from.Cursor(ctx)
 	defer meta.Close()
-	open := func(ctx context.Context) reader { return j.http.Cursor(ctx) }
-	return j.fromFile(ctx, file{meta, open, j.http.Size()}, nil)
+	open := func(ctx context.Context) reader { return from.Cursor(ctx) }
+	return j.fromFile(ctx, file{meta, open, from.Size()}, nil)
 }
 
 // fromStream reads the image once, from its first byte to its last.
 func (j *job) fromStream(ctx context.Context) error {
-	return j.stream(ctx, func(stream *bufio.Reader) error { return j.unpack(ctx, stream, j.http.Size()) })
+	return j.stream(ctx, func(stream *bufio.Reader) error { return j.unpack(ctx, stream, j.from.Size()) })
 }
 
 // stream has the file read in order, and compares its checksum.
 func (j *job) stream(ctx context.Context, read func(*bufio.Reader) error) error {
-	stream, err := j.http.Stream(ctx)
+	stream, err := j.from.Stream(ctx)
 	if err != nil {
 		return fmt.Errorf("opening the source: %w", err)
 	}

@@ -19,11 +19,14 @@ import (
 
 // Options describe one import.
 type Options struct {
-	// Source is the file on a web server, Registry the image, Stream the file that is sent; without
-	// any of them the disk is blank.
+	// Source is the file on a web server, Registry the image, Pulled the image that the node has pulled,
+	// Stream the file that is sent; without any of them, and CopyFrom, the disk is blank.
 	Source   *source.Options
 	Registry *source.RegistryOptions
+	Pulled   *source.PulledOptions
 	Stream   *Stream
+	// CopyFrom is the block device, or the folder of the disk.img, whose disk is copied as it is.
+	CopyFrom string
 	// Checksum is "algorithm:hex" of the file as it is published; empty checks nothing.
 	Checksum string
 	// Archive says that the file is an archive of files, which Target.Path, a directory, takes.
@@ -43,7 +46,7 @@ type job struct {
 	before   error          // why it was not read from the places before
 	disk     *target.Disk
 	tree     *digest.Tree
-	http     *source.HTTP
+	from     published // what Source or Pulled names
 	checksum *checksum
 	progress *Progress
 	result   transfer.Result
@@ -91,8 +94,12 @@ func (j *job) run(ctx context.Context) (err error) {
 		err = j.fromSender(ctx, func(stream *bufio.Reader) error { return j.unpack(ctx, stream, j.options.Stream.Size) })
 	case j.options.Registry != nil:
 		err = j.fromRegistry(ctx)
+	case j.options.Pulled != nil:
+		err = j.fromPulled(ctx)
 	case j.options.Source != nil:
 		err = j.fromHTTP(ctx, j.read)
+	case j.options.CopyFrom != "":
+		err = j.fromVolume(ctx)
 	default:
 		err = j.blank()
 	}

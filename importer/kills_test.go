@@ -2,7 +2,9 @@ package importer_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -10,17 +12,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
 	"github.com/slipway-vm/slipway/importer"
 	"github.com/slipway-vm/slipway/importer/target"
 	"github.com/slipway-vm/slipway/internal/transfer"
 	"github.com/slipway-vm/slipway/tests/fixture/corpus"
 )
 
-// In the environment of the test's own program, started anew, these name the file on a server that
-// it imports as an importer pod does, and the folder that it makes the disk and its report in.
+// In the environment of the test's own program, started anew, these name the file on a server, or the folder of a
+// volume, that it imports as an importer pod does, the folder that it makes the disk and its report in, and, as JSON, its access.
 const (
 	importInProcess = "SLIPWAY_TEST_IMPORT"
 	importTo        = "SLIPWAY_TEST_IMPORT_TO"
+	importWith      = "SLIPWAY_TEST_IMPORT_WITH"
 )
 
 func TestMain(m *testing.M) {
@@ -34,10 +40,22 @@ func TestMain(m *testing.M) {
 }
 
 func importIn(url, dir string) error {
-	return importer.RunPod(context.Background(), importer.PodOptions{
+	var with access
+	if told := os.Getenv(importWith); told != "" {
+		if err := json.Unmarshal([]byte(told), &with); err != nil {
+			return err
+		}
+	}
+	logger := funcr.New(func(prefix, line string) { fmt.Fprintln(os.Stderr, prefix, line) }, funcr.Options{Verbosity: 9})
+	options := importer.PodOptions{
 		URL: url, TerminationLog: filepath.Join(dir, "report"),
+		Server: with.Server, CertDir: with.CertDir, ProxyCertDir: with.ProxyCertDir, CredentialsDir: with.CredentialsDir, SkipVerify: with.SkipVerify,
 		Options: importer.Options{Target: target.Options{Path: filepath.Join(dir, "volume", "disk.img"), Size: diskSize}},
-	})
+	}
+	if filepath.IsAbs(url) {
+		options.URL, options.CopyFrom = "", url
+	}
+	return importer.RunPod(ctrllog.IntoContext(context.Background(), logger), options)
 }
 
 // An importer that is killed at any moment leaves what the next one makes the right disk of; the
@@ -56,8 +74,12 @@ func TestAnImporterIsKilledAtAnyMoment(t *testing.T) {
 		"qcow2": qcow2(t, raw, filepath.Join(dir, "disk.qcow2"), "-c"),
 		"vmdk":  convert(t, raw, filepath.Join(dir, "disk.vmdk"), "vmdk", "-o", "subformat=streamOptimized"),
 		"xz":    pack(t, raw, filepath.Join(dir, "disk.raw.xz"), "xz", "-c"),
+		"copy":  volumeWith(t, disk),
 	} {
 		url := server.URL + "/" + filepath.Base(file)
+		if name == "copy" {
+			url = file
+		}
 		t.Run(name, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 0))
 			whole := importFor(t, url, t.TempDir(), 0)

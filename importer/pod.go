@@ -18,6 +18,9 @@ import (
 	"github.com/slipway-vm/slipway/internal/transfer"
 )
 
+// schemeStream begins the name of an image that OpenShift has looked up.
+const schemeStream = "imagestream:"
+
 // PodOptions are what an importer pod is told by flags, mounts and environment.
 type PodOptions struct {
 	Options
@@ -27,15 +30,17 @@ type PodOptions struct {
 	Architecture string
 	// Server is the kind of the URL's server, one of transfer's; empty is transfer.SourceHTTP.
 	Server string
-	// Headers are extra headers, CertDir authorities, SkipVerify takes any certificate: as in source.Options.
-	Headers    []string
-	CertDir    string
-	SkipVerify bool
+	// Headers are extra headers, CertDir and ProxyCertDir authorities, SkipVerify takes any certificate: as in source.Options.
+	Headers               []string
+	CertDir, ProxyCertDir string
+	SkipVerify            bool
 	// From are where the image of a registry is looked for, as docker://host/name:tag, in this order; empty for
 	// URL alone. InsecureFrom are those of them whose certificates are not checked.
 	From, InsecureFrom []string
 	// BytesPerSecond is how much is downloaded at most; 0 is no limit.
 	BytesPerSecond int64
+	// ImageRoot is the folder with the files of the image at URL, where the node has pulled it; empty asks its registry.
+	ImageRoot string
 	// CredentialsDir holds the files accessKeyId and secretKey, and sessionToken of temporary
 	// credentials for S3; for Google Cloud Storage credentials.json.
 	CredentialsDir string
@@ -74,7 +79,17 @@ func RunPod(ctx context.Context, options PodOptions) error {
 }
 
 func run(ctx context.Context, options PodOptions, progress *Progress) (transfer.Result, error) {
+	copying, err := options.copies()
 	switch {
+	case err != nil:
+		return transfer.Result{}, err
+	case copying:
+	case options.ImageRoot != "":
+		from, err := options.pulled()
+		if err != nil {
+			return transfer.Result{}, err
+		}
+		options.Pulled = &from
 	case strings.HasPrefix(options.URL, source.SchemeDocker):
 		from, err := options.registry()
 		if err != nil {
@@ -93,7 +108,9 @@ func run(ctx context.Context, options PodOptions, progress *Progress) (transfer.
 
 // source reads credentials and secret headers from their mounts.
 func (o PodOptions) source() (source.Options, error) {
-	from := source.Options{URL: o.URL, Headers: o.Headers, CertDir: o.CertDir, SkipVerify: o.SkipVerify, BytesPerSecond: o.BytesPerSecond}
+	from := source.Options{
+		URL: o.URL, Headers: o.Headers, CertDir: o.CertDir, ProxyCertDir: o.ProxyCertDir, SkipVerify: o.SkipVerify, BytesPerSecond: o.BytesPerSecond,
+	}
 	if len(o.From) > 0 {
 		return from, transfer.Errorf(transfer.BadRequest, "only an image of a registry is looked for in several places; the URL does not begin with %s", source.SchemeDocker)
 	}
@@ -119,7 +136,9 @@ func (o PodOptions) source() (source.Options, error) {
 
 // registry is source for an image in a registry.
 func (o PodOptions) registry() (source.RegistryOptions, error) {
-	from := source.RegistryOptions{URL: o.URL, Architecture: o.Architecture, CertDir: o.CertDir, SkipVerify: o.SkipVerify, BytesPerSecond: o.BytesPerSecond}
+	from := source.RegistryOptions{
+		URL: o.URL, Architecture: o.Architecture, CertDir: o.CertDir, ProxyCertDir: o.ProxyCertDir, SkipVerify: o.SkipVerify, BytesPerSecond: o.BytesPerSecond,
+	}
 	if o.Checksum != "" || len(o.Headers) > 0 || o.SecretHeadersDir != "" {
 		return from, transfer.Errorf(transfer.BadRequest, "an image of a registry takes no checksum and no headers; name it by its digest: docker://host/name@sha256:…")
 	}
@@ -129,6 +148,19 @@ func (o PodOptions) registry() (source.RegistryOptions, error) {
 	var err error
 	from.Username, from.Password, err = o.login()
 	return from, err
+}
+
+// pulled is source for an image that the node has pulled, in which this program runs.
+func (o PodOptions) pulled() (source.PulledOptions, error) {
+	from := source.PulledOptions{URL: o.URL, Root: o.ImageRoot, Environment: os.Environ()}
+	if !strings.HasPrefix(o.URL, source.SchemeDocker) && !strings.HasPrefix(o.URL, schemeStream) || o.Archive {
+		return from, transfer.Errorf(transfer.BadRequest, "the node pulls container images with a disk alone; the URL does not begin with %s, or an archive is asked for", source.SchemeDocker)
+	}
+	if o.Checksum != "" || len(o.Headers)+len(o.From)+len(o.InsecureFrom) > 0 || o.CertDir != "" || o.CredentialsDir != "" || o.SecretHeadersDir != "" ||
+		o.Architecture != "" || o.SkipVerify || o.BytesPerSecond > 0 {
+		return from, transfer.Errorf(transfer.BadRequest, "an image that the node has pulled is not downloaded; it takes nothing that says how")
+	}
+	return from, nil
 }
 
 // ServeProgress begins to serve the progress at address, for whoever knows token; stop lets

@@ -49,6 +49,12 @@ func (p *Progress) finish() {
 // Reset says that nothing is done: what was, is of no use.
 func (p *Progress) Reset() { p.follow(func() transfer.Progress { return transfer.Progress{} }) }
 
+// Fail says that nothing is done, and why.
+func (p *Progress) Fail(err error) {
+	why := transfer.Progress{Reason: transfer.ReasonOf(err), Message: err.Error()}
+	p.follow(func() transfer.Progress { return why })
+}
+
 // end ends the streams, whether the import was finished or not.
 func (p *Progress) end() { p.finite.Do(func() { close(p.ended) }) }
 

@@ -15,6 +15,8 @@ type Stream struct {
 	io.Reader
 	// Size is that of the file in bytes, -1 when nobody said it.
 	Size int64
+	// About is that of what the file comes in, which its progress is measured by while Size is not known.
+	About int64
 }
 
 // fromSender has read read what is sent, and hears it to its last byte.
@@ -24,7 +26,7 @@ func (j *job) fromSender(ctx context.Context, read func(*bufio.Reader) error) er
 		return transfer.Errorf(transfer.WrongFormat, "nothing was sent; send a disk image, or the archive where the claim takes files")
 	}
 	j.progress.follow(func() transfer.Progress {
-		return transfer.Progress{Done: sent.count.Load(), Total: max(sent.size, 0)}
+		return transfer.Progress{Done: sent.count.Load(), Total: max(sent.size, j.options.Stream.About, 0)}
 	})
 	err := read(bufio.NewReaderSize(sent, streamBuffer))
 	if err == nil {

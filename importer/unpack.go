@@ -9,6 +9,7 @@ import (
 
 	"github.com/slipway-vm/slipway/importer/archive"
 	"github.com/slipway-vm/slipway/importer/image"
+	"github.com/slipway-vm/slipway/importer/source"
 	"github.com/slipway-vm/slipway/importer/target"
 	"github.com/slipway-vm/slipway/internal/transfer"
 )
@@ -42,7 +43,7 @@ func (j *job) fillTree(ctx context.Context, tree *archive.Tree) error {
 	if j.options.Stream != nil {
 		return j.fromSender(ctx, func(stream *bufio.Reader) error { return j.unpackTree(ctx, stream, tree, room) })
 	}
-	return j.fromHTTP(ctx, func(ctx context.Context) error {
+	return j.fromHTTP(ctx, func(ctx context.Context, _ *source.HTTP) error {
 		return j.stream(ctx, func(stream *bufio.Reader) error { return j.unpackTree(ctx, stream, tree, room) })
 	})
 }

@@ -37,6 +37,7 @@ func newControllerCommand() *cobra.Command {
 	flags.StringVar(&options.ImporterImage, "importer-image", os.Getenv(names.EnvSlipwayImage), "image of importer and provisioning pods")
 	flags.StringVar(&options.GuestfsImage, "guestfs-image", os.Getenv(names.EnvGuestfsImage), "image with the guestfs tools")
 	flags.StringVar(&options.Namespace, "namespace", names.InstallNamespace, "namespace of the installation")
+	flags.StringVar(&options.ExportCertificate, "export-certificate", "", "file with the certificates that external links of exports tell of; it need not exist")
 	flags.StringVar(&options.HealthAddress, "health-address", ":8080", "where /healthz and /readyz are served; 0 for nowhere")
 	flags.StringVar(&options.MetricsAddress, "metrics-address", ":8443", "where /metrics is served, with TLS; 0 for nowhere")
 	flags.IntVar(&base, "verbosity", 1, "0 logs little, 9 everything; while the KubeVirt object's logVerbosity says nothing")

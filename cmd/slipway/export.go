@@ -7,7 +7,9 @@ import (
 	"github.com/spf13/cobra"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/slipway-vm/slipway/importer/exportproxy"
 	"github.com/slipway-vm/slipway/importer/exportserver"
+	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/verbosity"
 	"github.com/slipway-vm/slipway/internal/vmexport"
 )
@@ -47,6 +49,32 @@ with files one by one, and as a tar archive packed by gzip. It ends at the deadl
 	for _, required := range []string{"cert-dir", "token-file"} {
 		_ = cmd.MarkFlagRequired(required) // the flags exist
 	}
+	return cmd
+}
+
+func newExportProxyCommand() *cobra.Command {
+	var options exportproxy.Options
+	base := 0
+	cmd := &cobra.Command{
+		Use:     "exportproxy",
+		Short:   "Lets VirtualMachineExports be reached from outside the cluster",
+		Example: "  slipway exportproxy --namespace kubevirt-hyperconverged",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			config, err := clusterConfig(verbosity.New(base))
+			if err != nil {
+				return err
+			}
+			return exportproxy.Run(cmd.Context(), config, options)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&options.Namespace, "namespace", names.InstallNamespace, "namespace of the installation")
+	flags.StringVar(&options.Address, "address", ":8443", "where exports are reached, with TLS")
+	flags.StringVar(&options.HealthAddress, "health-address", ":8080", "where /healthz and /readyz are served; 0 for nowhere")
+	flags.StringVar(&options.MetricsAddress, "metrics-address", ":8444", "where /metrics is served, with TLS; 0 for nowhere")
+	flags.StringSliceVar(&options.Hosts, "host", nil, "further name by which the proxy is reached")
+	flags.IntVar(&base, "verbosity", 1, "0 logs little, 9 everything")
 	return cmd
 }
 

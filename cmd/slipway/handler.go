@@ -34,7 +34,7 @@ func newHandlerCommand() *cobra.Command {
 				return fmt.Errorf("finding the cluster: %w; set KUBECONFIG, or run in a pod", err)
 			}
 			options.Config, storage.Config, storage.Log = config, config, logger
-			storage.NodeName, storage.KubeletRoot = options.NodeName, options.KubeletRoot
+			storage.NodeName, storage.KubeletRoot, storage.Namespace = options.NodeName, options.KubeletRoot, options.Namespace
 			options.Extend = func(mgr ctrl.Manager) error { return level.Follow(mgr, verbosity.Handler(options.NodeName)) }
 			if options.ProveKVM, err = proofCommand(); err != nil {
 				return err

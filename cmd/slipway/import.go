@@ -17,8 +17,9 @@ func newImportCommand() *cobra.Command {
 		Short: "Fills a volume from a disk image",
 		Long: `Fills a block device or a disk file from an image at a URL: raw, qcow2, VMDK, VHD, VHDX or VDI,
 which may be packed with gzip, xz, zstd or bzip2 and lie in a tar archive, as in an OVA; or from the
-disk of a container image in a registry; without a URL it makes a blank disk. With --archive it
-unpacks a tar archive into a directory. One pass, in bounded memory.`,
+disk of a container image in a registry; or with --copy-from as another volume's disk, byte for byte;
+without any of them it makes a blank disk. With --archive it unpacks a tar archive into a directory.
+One pass, in bounded memory.`,
 		Example: `  slipway import --url https://example.com/debian.qcow2 --checksum sha512:… --target ./disk.img --size 21474836480`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -28,6 +29,7 @@ unpacks a tar archive into a directory. One pass, in bounded memory.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.URL, "url", "", "http or https address of the disk image, or docker://host/name:tag of a container image with a disk; empty makes a blank disk")
+	flags.StringVar(&o.CopyFrom, "copy-from", "", "block device, or directory of a disk.img, whose disk is copied as it is, in the place of a URL")
 	flags.StringVar(&o.Server, "source", transfer.SourceHTTP, "kind of the URL's server: http, s3, or gcs, which takes gs:// addresses too")
 	flags.BoolVar(&o.Archive, "archive", false, "the file is a tar archive, to unpack into the directory --target")
 	flags.StringVar(&o.Architecture, "architecture", "", "architecture of the container image (default: this machine's, where there are several)")
@@ -39,10 +41,12 @@ unpacks a tar archive into a directory. One pass, in bounded memory.`,
 	flags.IntVar(&o.Writers, "writers", 4, "how many blocks are written at a time")
 	flags.StringArrayVar(&o.Headers, "header", nil, "extra HTTP header \"Name: value\"; may be repeated")
 	flags.StringVar(&o.CertDir, "cert-dir", "", "directory with PEM certificates of further authorities")
+	flags.StringVar(&o.ProxyCertDir, "proxy-cert-dir", "", "directory with PEM certificates of the authorities of the proxy that http_proxy and https_proxy name")
 	flags.BoolVar(&o.SkipVerify, "insecure-skip-verify", false, "take any certificate")
 	flags.StringArrayVar(&o.From, "from", nil, "where the container image is looked for, as docker://host/name:tag; may be repeated: the first that gives it (default: at --url)")
 	flags.StringArrayVar(&o.InsecureFrom, "insecure-from", nil, "an address of --from whose registry's certificate is not checked; may be repeated")
 	flags.Int64Var(&o.BytesPerSecond, "bytes-per-second", 0, "how much is downloaded at most; 0 is no limit")
+	flags.StringVar(&o.ImageRoot, "image-root", "", "folder with the files of the container image at --url, which the node has pulled: / where this program runs in it")
 	flags.StringVar(&o.CredentialsDir, "credentials-dir", "", "directory with the files accessKeyId and secretKey (s3: also sessionToken; gcs: credentials.json)")
 	flags.StringVar(&o.SecretHeadersDir, "secret-headers-dir", "", "directory with a directory of header files for each Secret")
 	flags.StringVar(&o.TerminationLog, "termination-log", "", "file that takes the result as JSON")

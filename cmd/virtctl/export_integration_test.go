@@ -20,6 +20,7 @@ import (
 	csiv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -31,6 +32,7 @@ import (
 	exportv1 "kubevirt.io/api/export/v1beta1"
 	snapshotv1 "kubevirt.io/api/snapshot/v1beta1"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/yaml"
@@ -50,6 +52,8 @@ type pier struct {
 	dir string
 	// place is where every export's server is; one runs at a time.
 	place string
+	// front is where virt-exportproxy is, certificate the file with whom clients of it are to trust.
+	front, certificate string
 }
 
 // TestExports runs virtctl vmexport and virtctl memory-dump download against real programs.
@@ -61,6 +65,7 @@ func TestExports(t *testing.T) {
 	}{
 		{"the disk of a stopped VM", ofMachine},
 		{"its definition", ofDefinition},
+		{"from outside the cluster", fromOutside},
 		{"who may only look gets nothing", ofNobody},
 		{"a running VM is waited for, and ends the server", ofRunning},
 		{"a claim with files, by the token of the user", ofFiles},
@@ -75,16 +80,21 @@ func TestExports(t *testing.T) {
 func startPier(t *testing.T) *pier {
 	t.Helper()
 	ctrl.SetLogger(klog.Background())
-	p := &pier{yard: &yard{Aggregating: apiserver.StartAggregating(t, "../../controllers/hyperconverged/components/crds")}, dir: t.TempDir(), place: freePlace(t)}
+	p := &pier{yard: &yard{Aggregating: apiserver.StartAggregating(t, "../../controllers/hyperconverged/components/crds")}, dir: t.TempDir(), place: freePlace(t), front: freePlace(t)}
+	p.certificate = filepath.Join(p.dir, "tls.crt")
 	p.Client = apiserver.Player(t, p.Config)
 	for _, name := range []string{installed, shop} {
 		must(t, p.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 	}
 	p.install(t, freePlace(t))
-	mgr, err := ctrl.NewManager(p.account(t, "virt-controller"), ctrl.Options{Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"}})
+	mgr, err := ctrl.NewManager(p.account(t, "virt-controller"), ctrl.Options{
+		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"},
+		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{&networkingv1.Ingress{}: {Namespaces: map[string]cache.Config{installed: {}}}}},
+	})
 	must(t, err)
-	must(t, virtualmachineexport.SetupWithManager(mgr, virtualmachineexport.Options{Image: "registry.local/slipway:test"}))
+	must(t, virtualmachineexport.SetupWithManager(mgr, virtualmachineexport.Options{Image: "registry.local/slipway:test", Namespace: installed, Certificate: p.certificate}))
 	background(t, "virt-controller", mgr.Start)
+	p.runProxy(t)
 	background(t, "kubelet", p.playExports)
 	p.user, p.guest = kubeconfig(t, p.bind(t, "jane", "kubevirt.io:edit")), kubeconfig(t, p.bind(t, "joe", "kubevirt.io:view"))
 	p.grantSecrets(t, "jane") // which Kubernetes' own role edit has, and kubevirt.io:edit alone has not

@@ -224,7 +224,7 @@ func (y *yard) install(t *testing.T, api string) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: installed, Name: "virt-api"},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"},
 	}))
-	for _, folder := range []string{"rbac", "virt-api", "virt-controller", "cdi-uploadproxy"} {
+	for _, folder := range []string{"rbac", "virt-api", "virt-controller", "cdi-uploadproxy", "virt-exportproxy"} {
 		planned, err := render.Folder(components.Files(), folder, render.Values{Namespace: installed})
 		must(t, err)
 		for _, object := range planned {

@@ -20,6 +20,8 @@ func TestBadSourcesOfClaimsAreRefusedWithThePath(t *testing.T) {
 	}{
 		{imports, from + "{source: {http: {url: 'https://example.com/disk', secretRef: s, certConfigMap: c}}, preallocation: true, contentType: kubevirt}", nil},
 		{imports, from + "{source: {registry: {url: 'docker://example.com/disk:1'}}}", nil},
+		{imports, from + "{source: {registry: {url: 'docker://example.com/disk:1', pullMethod: node}}}", nil},
+		{imports, from + "{source: {registry: {url: 'docker://example.com/disk:1', pullMethod: node, certConfigMap: a}}}", []string{"spec.source.registry.certConfigMap"}},
 		{imports, from + "{source: {s3: {url: 'https://example.com/bucket/files.tar'}}, contentType: archive}", nil},
 		{imports, from + "{source: {blank: {}}}", nil},
 		{imports, from + "{}", []string{"spec.source"}},

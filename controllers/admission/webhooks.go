@@ -26,6 +26,7 @@ import (
 	"github.com/slipway-vm/slipway/controllers/admission/dataimportcron"
 	"github.com/slipway-vm/slipway/controllers/admission/datavolume"
 	"github.com/slipway-vm/slipway/controllers/admission/export"
+	"github.com/slipway-vm/slipway/controllers/admission/objecttransfer"
 	"github.com/slipway-vm/slipway/controllers/admission/pool"
 	"github.com/slipway-vm/slipway/controllers/admission/replicaset"
 	"github.com/slipway-vm/slipway/controllers/admission/restore"
@@ -67,6 +68,7 @@ func Handlers(reader client.Reader, reviews clone.Reviewer, namespace string, no
 		"/volumeuploadsources-validate":               validator(uploadSource),
 		"/volumeclonesources-validate":                validator(cloneSource),
 		"/storageprofiles-validate":                   validator(a.storageProfile),
+		"/objecttransfers-validate":                   validator(a.objectTransfer),
 		"/cdis-validate":                              validator(a.cdi),
 		"/taskpods-mutate":                            taskpod.Handler(reader),
 	}
@@ -285,6 +287,20 @@ func (a admitter) dataImportCron(_ context.Context, r *review[cdiv1.DataImportCr
 
 func (a admitter) storageProfile(_ context.Context, r *review[cdiv1.StorageProfile]) (field.ErrorList, error) {
 	return storageprofile.Validate(&r.object.Spec, field.NewPath("spec")), nil
+}
+
+func (a admitter) objectTransfer(ctx context.Context, r *review[cdiv1.ObjectTransfer]) (field.ErrorList, error) {
+	switch {
+	case r.object.DeletionTimestamp != nil:
+		return nil, nil
+	case r.old != nil:
+		return objecttransfer.ValidateUpdate(r.old, r.object), nil
+	}
+	errs := append(supported.Unsupported(supported.ObjectTransfer, r.raw), objecttransfer.Validate(&r.object.Spec, field.NewPath("spec"))...)
+	if len(errs) > 0 {
+		return errs, nil
+	}
+	return objecttransfer.Free(ctx, a.reader, &r.object.Spec, field.NewPath("spec"))
 }
 
 func (a admitter) cdi(ctx context.Context, r *review[cdiv1.CDI]) (field.ErrorList, error) {

@@ -125,6 +125,7 @@ func complete(config *cdiv1.CDIConfig, name string, cdi *cdiv1.CDI, classes []st
 	config.Spec = cdiv1.CDIConfigSpec{}
 	if cdi.Spec.Config != nil {
 		config.Spec = *cdi.Spec.Config.DeepCopy()
+		config.Spec.ImportProxy = shown(config.Spec.ImportProxy)
 	}
 	config.Status = Status(&config.Spec, classes)
 }

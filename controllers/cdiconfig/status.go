@@ -29,6 +29,7 @@ func Status(spec *cdiv1.CDIConfigSpec, classes []storagev1.StorageClass) cdiv1.C
 		DefaultPodResourceRequirements: podResources(spec.PodResourceRequirements),
 		FilesystemOverhead:             overheads(spec.FilesystemOverhead, classes),
 		Preallocation:                  ptr.Deref(spec.Preallocation, false),
+		ImportProxy:                    shown(spec.ImportProxy),
 	}
 }
 

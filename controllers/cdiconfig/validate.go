@@ -32,6 +32,7 @@ func Validate(spec *cdiv1.CDIConfigSpec, path *field.Path) field.ErrorList {
 			errs = append(errs, field.Invalid(path.Child("insecureRegistries").Index(i), registry, "write it as host or host:port, without a scheme or a path"))
 		}
 	}
+	errs = append(errs, validateProxy(spec.ImportProxy, path.Child("importProxy"))...)
 	return append(errs, resources(spec.PodResourceRequirements, path.Child("podResourceRequirements"))...)
 }
 

@@ -13,12 +13,16 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/slipway-vm/slipway/controllers/cdiconfig"
 	"github.com/slipway-vm/slipway/internal/registries"
 	"github.com/slipway-vm/slipway/internal/steps"
 )
@@ -37,6 +41,7 @@ type Reconciler struct {
 	// live reads past the cache: ConfigMaps, and snapshots, a kind that a cluster may not have. Namespace is Slipway's.
 	live      client.Reader
 	namespace string
+	image     string // holds /slipway
 
 	events events.EventRecorder
 	source poller
@@ -45,14 +50,17 @@ type Reconciler struct {
 	now    func() time.Time
 }
 
-// SetupWithManager adds the controller to mgr; namespace is Slipway's.
-func SetupWithManager(mgr ctrl.Manager, namespace string) error {
-	return setup(mgr, namespace, &sources{live: mgr.GetAPIReader(), allowed: public}, time.Now)
+// SetupWithManager adds the controller to mgr; namespace is Slipway's, image holds /slipway.
+func SetupWithManager(mgr ctrl.Manager, namespace, image string) error {
+	proxy := func(ctx context.Context) (cdiconfig.ImportProxy, error) {
+		return cdiconfig.Proxy(ctx, mgr.GetClient(), mgr.GetAPIReader(), namespace)
+	}
+	return setup(mgr, namespace, image, &sources{live: mgr.GetAPIReader(), allowed: public, proxy: proxy}, time.Now)
 }
 
-func setup(mgr ctrl.Manager, namespace string, source poller, now func() time.Time) error {
+func setup(mgr ctrl.Manager, namespace, image string, source poller, now func() time.Time) error {
 	r := &Reconciler{
-		Client: mgr.GetClient(), live: mgr.GetAPIReader(), namespace: namespace, events: mgr.GetEventRecorder("dataimportcron-controller"), source: source,
+		Client: mgr.GetClient(), live: mgr.GetAPIReader(), namespace: namespace, image: image, events: mgr.GetEventRecorder("dataimportcron-controller"), source: source,
 		limit: flowcontrol.NewTokenBucketRateLimiter(pollsPerSecond, pollBurst), now: now,
 	}
 	labelled := handler.EnqueueRequestsFromMapFunc(cronOf)
@@ -61,8 +69,10 @@ func setup(mgr ctrl.Manager, namespace string, source poller, now func() time.Ti
 		For(&cdiv1.DataImportCron{}).
 		Watches(&cdiv1.DataVolume{}, labelled).
 		Watches(&corev1.PersistentVolumeClaim{}, labelled).
+		Watches(&corev1.Pod{}, labelled).
 		Watches(&cdiv1.DataSource{}, labelled).
 		Watches(&cdiv1.StorageProfile{}, handler.EnqueueRequestsFromMapFunc(r.everyCron)).
+		Watches(&cdiv1.DataImportCron{}, handler.EnqueueRequestsFromMapFunc(r.rivalsOf), builder.WithPredicates(ended)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4}). // each may wait for a server
 		Complete(r)
 	if err != nil {
@@ -78,6 +88,33 @@ func cronOf(_ context.Context, object client.Object) []reconcile.Request {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: name}}}
+}
+
+// ended are the ends of objects.
+var ended = predicate.Funcs{
+	CreateFunc:  func(event.CreateEvent) bool { return false },
+	UpdateFunc:  func(event.UpdateEvent) bool { return false },
+	GenericFunc: func(event.GenericEvent) bool { return false },
+}
+
+// rivalsOf requests the DataImportCrons that would lead the DataSource of one that has ended.
+func (r *Reconciler) rivalsOf(ctx context.Context, object client.Object) []reconcile.Request {
+	gone, ok := object.(*cdiv1.DataImportCron)
+	if !ok {
+		return nil
+	}
+	var all cdiv1.DataImportCronList
+	if err := r.List(ctx, &all, client.InNamespace(gone.Namespace)); err != nil {
+		log.FromContext(ctx).Error(err, "Listing DataImportCrons failed")
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range all.Items {
+		if all.Items[i].Spec.ManagedDataSource == gone.Spec.ManagedDataSource {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
+		}
+	}
+	return requests
 }
 
 // everyCron requests all DataImportCrons: what they keep may have changed with a StorageProfile.
@@ -162,6 +199,6 @@ func (r *Reconciler) refuseRival(ctx context.Context, s *scope) error {
 		return nil // it is nobody's any more
 	}
 	s.rival = name
-	s.sooner(lastRetry) // no event comes when the other one goes
+	s.sooner(lastRetry) // no event comes when somebody takes the other one's label away
 	return steps.ErrDone
 }

@@ -36,10 +36,7 @@ import (
 	"github.com/slipway-vm/slipway/tests/fixture/apiserver"
 )
 
-// server is of all these tests, each of which has a namespace of it.
-var server apiserver.Shared
-
-func TestMain(m *testing.M) { os.Exit(server.Run(m)) }
+func TestMain(m *testing.M) { os.Exit(dataimportcron.Server.Run(m)) }
 
 // world is an API server with the controllers, an image server, and a clock. The tests play kubelet, storage and
 // garbage collector.
@@ -77,7 +74,7 @@ func (w *world) ServeHTTP(answer http.ResponseWriter, _ *http.Request) {
 func start(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, now: time.Now(), version: "one"}
-	w.config = server.Start(t, apiserver.Only(t, "../hyperconverged/components/crds", "cdi.kubevirt.io", "snapshot.storage.k8s.io")...)
+	w.config = dataimportcron.Server.Start(t, apiserver.Only(t, "../hyperconverged/components/crds", "cdi.kubevirt.io", "snapshot.storage.k8s.io")...)
 	w.Client = apiserver.Player(t, w.config)
 	w.server = httptest.NewServer(w)
 	t.Cleanup(w.server.Close)
@@ -339,6 +336,11 @@ func TestAnImportThatFailsIsTriedAgain(t *testing.T) {
 	if len(w.cron("rival").Status.CurrentImports) > 0 {
 		t.Error("the second one imports")
 	}
+	w.must(w.Delete(t.Context(), w.cron("cron")))
+	w.until("the second one leads the DataSource", func() bool {
+		source, _ := w.source()
+		return source.Labels[dataimportcron.LabelCron] == "rival"
+	})
 }
 
 func TestADataSourceOfSomebodyElseIsLeftAlone(t *testing.T) {

@@ -2,12 +2,15 @@ package dataimportcron
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,13 +28,13 @@ func (r *Reconciler) ensureDataSource(ctx context.Context, s *scope) error {
 		return nil
 	}
 	wanted := newDataSource(s)
-	if s.source != nil && s.source.DeletionTimestamp == nil && leads(s.source, wanted) {
-		return nil
+	if s.source != nil && (s.source.DeletionTimestamp != nil || leads(s.source, wanted)) {
+		return nil // the end of one brings the next pass
 	}
 	log.FromContext(ctx).Info("Writing the DataSource", "DataSource", wanted.Name, "import", s.last, "format", s.lastFormat)
 	s.moved = true
-	if err := apply.Object(ctx, r.Client, wanted, manager); err != nil {
-		return fmt.Errorf("writing DataSource %s: %w", wanted.Name, err)
+	if err := r.writeDataSource(ctx, s.source, wanted); err != nil {
+		return err
 	}
 	others := beside(s.source, wanted)
 	if others == "" {
@@ -39,6 +42,31 @@ func (r *Reconciler) ensureDataSource(ctx context.Context, s *scope) error {
 	}
 	if err := r.Patch(ctx, wanted, client.RawPatch(types.MergePatchType, []byte(others)), client.FieldOwner(manager)); err != nil {
 		return fmt.Errorf("removing from DataSource %s what it named before: %w", wanted.Name, err)
+	}
+	return nil
+}
+
+// writeDataSource makes of there what is wanted, or makes it where there is none. It answers Conflict when the cache does not
+// show it as it is: it may be somebody's by now, who leads it himself.
+func (r *Reconciler) writeDataSource(ctx context.Context, there, wanted *cdiv1.DataSource) error {
+	if there != nil {
+		meta := map[string]any{"labels": wanted.Labels, "ownerReferences": wanted.OwnerReferences, "resourceVersion": there.ResourceVersion}
+		err := apply.Fields(ctx, r.Client, there, manager, map[string]any{"metadata": meta, "spec": wanted.Spec})
+		if err != nil {
+			return fmt.Errorf("writing DataSource %s: %w", wanted.Name, err)
+		}
+		return nil
+	}
+	live, err := get(ctx, r.live, client.ObjectKeyFromObject(wanted), &cdiv1.DataSource{})
+	switch {
+	case err != nil:
+		return err
+	case live != nil:
+		kind := schema.GroupResource{Group: cdiv1.SchemeGroupVersion.Group, Resource: "datasources"}
+		return fmt.Errorf("making a DataSource: %w", apierrors.NewConflict(kind, wanted.Name, errors.New("it was made just now")))
+	}
+	if err := apply.Object(ctx, r.Client, wanted, manager); err != nil {
+		return fmt.Errorf("writing DataSource %s: %w", wanted.Name, err)
 	}
 	return nil
 }

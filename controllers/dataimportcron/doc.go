@@ -3,7 +3,7 @@
 // snapshot of that, as the StorageProfile of the claim's class has it.
 //
 // The controller polls by itself: a request for one byte of a file, or for the digest of an
-// image in a registry. There is no CronJob and no pod for it.
+// image in a registry. There is no CronJob for it, and a pod only where nodes pull the image, with what they alone have.
 package dataimportcron
 
 import "time"

@@ -20,7 +20,7 @@ import (
 )
 
 // collectGarbage deletes the imports that are too many, once a newer one is whole: those that were
-// what the DataSource named longest ago. The one that it names stays, whatever is asked for.
+// what the DataSource named longest ago. One that a DataSource names, or that is being cloned, stays, whatever is asked for.
 func (r *Reconciler) collectGarbage(ctx context.Context, s *scope) error {
 	whole := s.whole()
 	if whole == nil || ptr.Deref(s.cron.Spec.GarbageCollect, cdiv1.DataImportCronGarbageCollectOutdated) == cdiv1.DataImportCronGarbageCollectNever {
@@ -34,6 +34,10 @@ func (r *Reconciler) collectGarbage(ctx context.Context, s *scope) error {
 	if len(gone) == 0 {
 		return nil
 	}
+	if s.moved {
+		s.sooner(goneRetry)
+		return nil
+	}
 	if isCurrent, err := r.isCurrent(ctx, s); err != nil || !isCurrent {
 		return err
 	}
@@ -41,6 +45,9 @@ func (r *Reconciler) collectGarbage(ctx context.Context, s *scope) error {
 		if gone, err = r.spareSnapshot(ctx, s, gone); err != nil {
 			return err
 		}
+	}
+	if gone, err = r.unneeded(ctx, s, gone...); err != nil {
+		return err
 	}
 	for _, old := range gone {
 		log.FromContext(ctx).Info("Deleting an old import", "name", old.GetName(), "type", fmt.Sprintf("%T", old), "lastUse", old.GetAnnotations()[AnnotationLastUse])
@@ -52,22 +59,15 @@ func (r *Reconciler) collectGarbage(ctx context.Context, s *scope) error {
 }
 
 // spareSnapshot leaves the snapshot of the current import out of what goes, unless its claim is there to stay past the
-// cache, too, and the DataSource names that alone: else the image would be lost.
+// cache, too: else the image would be lost.
 func (r *Reconciler) spareSnapshot(ctx context.Context, s *scope, gone []client.Object) ([]client.Object, error) {
 	at := slices.IndexFunc(gone, func(o client.Object) bool { return o.GetName() == s.claim.Name })
 	if at < 0 {
 		return gone, nil
 	}
 	stays, err := r.stays(ctx, s.claim)
-	if err != nil {
-		return nil, err
-	}
-	named, err := r.namedNow(ctx, s)
-	if err != nil {
-		return nil, err
-	}
-	if stays && !named.snapshot {
-		return gone, nil
+	if err != nil || stays {
+		return gone, err
 	}
 	s.sooner(firstRetry)
 	return slices.Delete(gone, at, at+1), nil
@@ -124,17 +124,22 @@ func (r *Reconciler) imports(ctx context.Context, cron *cdiv1.DataImportCron) ([
 
 // superfluous returns what goes of imports when keep stay, current among them. A snapshot that is there of current beside
 // its claim, since others are kept as something else now, goes in any case; the claim beside its snapshot goes by
-// releaseClaim. What has the name next, which is about to be imported or taken up again, does not go.
+// releaseClaim, and that of an older one, which was needed then, does here. What has the name next, which is about to be
+// imported or taken up again, does not go.
 func superfluous(imports []client.Object, current client.Object, next string, keep int) []client.Object {
 	var old, twins []client.Object
+	kept := keptAsSnapshots(imports)
 	for _, o := range imports {
+		_, isClaim := o.(*corev1.PersistentVolumeClaim)
 		switch {
 		case o.GetDeletionTimestamp() != nil || o.GetUID() == current.GetUID():
 		case o.GetName() == current.GetName():
-			if _, isSnapshot := o.(*snapshotv1.VolumeSnapshot); isSnapshot {
+			if !isClaim {
 				twins = append(twins, o)
 			}
 		case o.GetName() == next:
+		case isClaim && kept[o.GetName()]:
+			twins = append(twins, o)
 		default:
 			old = append(old, o)
 		}
@@ -146,6 +151,17 @@ func superfluous(imports []client.Object, current client.Object, next string, ke
 		return strings.Compare(a.GetName(), b.GetName())
 	})
 	return append(twins, old[min(len(old), max(keep-1, 0)):]...)
+}
+
+// keptAsSnapshots are the names of imports of which there are snapshots that are ready.
+func keptAsSnapshots(imports []client.Object) map[string]bool {
+	kept := map[string]bool{}
+	for _, o := range imports {
+		if snapshot, is := o.(*snapshotv1.VolumeSnapshot); is && snapshot.DeletionTimestamp == nil && ready(snapshot) {
+			kept[o.GetName()] = true
+		}
+	}
+	return kept
 }
 
 func lastUse(object client.Object) time.Time {

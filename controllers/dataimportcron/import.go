@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -109,6 +110,13 @@ func (r *Reconciler) existing(ctx context.Context, s *scope, name string) (bool,
 	return true, nil
 }
 
+// fruitless are the reasons of an import that fails again and again: its importer's, and those of a kubelet that cannot
+// pull or start the image it runs in.
+var fruitless = []string{
+	"Error", "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError", "SignatureValidationFailed",
+	"RegistryUnavailable", "CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CrashLoopBackOff",
+}
+
 // erroneous reports whether an import has failed, or fails again and again.
 func erroneous(dv *cdiv1.DataVolume) bool {
 	if dv == nil || dv.Status.Phase == cdiv1.Failed {
@@ -116,14 +124,14 @@ func erroneous(dv *cdiv1.DataVolume) bool {
 	}
 	for _, c := range dv.Status.Conditions {
 		if c.Type == cdiv1.DataVolumeRunning {
-			return c.Status == corev1.ConditionFalse && c.Reason == "Error"
+			return c.Status == corev1.ConditionFalse && slices.Contains(fruitless, c.Reason)
 		}
 	}
 	return false
 }
 
 // makeWay gives the current import up that has failed, or of which there is no snapshot, and says whether another one
-// may begin in this pass. What the DataSource names stays until a newer image is whole.
+// may begin in this pass. What a DataSource names, or is being cloned, stays until a newer image is whole.
 func (r *Reconciler) makeWay(ctx context.Context, s *scope, failed bool) (bool, error) {
 	switch {
 	case failed || erroneous(s.dv):
@@ -131,15 +139,28 @@ func (r *Reconciler) makeWay(ctx context.Context, s *scope, failed bool) (bool, 
 	case s.unkept == "" && s.taken == "":
 		return false, nil
 	}
-	named, err := r.namedNow(ctx, s)
+	there := s.whatIsThere()
+	free, err := r.unneeded(ctx, s, there...)
 	if err != nil {
 		return false, err
 	}
 	s.unkept, s.taken = "", ""
-	if named.claim || named.snapshot {
+	if len(free) < len(there) {
 		return true, nil
 	}
 	return false, r.giveUp(ctx, s)
+}
+
+// whatIsThere are the claim and the snapshot of the current import, as far as they are there.
+func (s *scope) whatIsThere() []client.Object {
+	var there []client.Object
+	if s.claim != nil {
+		there = append(there, s.claim)
+	}
+	if s.snapshot != nil {
+		there = append(there, s.snapshot)
+	}
+	return there
 }
 
 // naming is what a DataSource names of an import.

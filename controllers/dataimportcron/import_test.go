@@ -101,6 +101,19 @@ func TestAClaimBesideItsSnapshotIsNotSuperfluous(t *testing.T) {
 	}
 }
 
+func TestAnOlderImportIsKeptOnce(t *testing.T) {
+	meta := metav1.ObjectMeta{Name: "old"}
+	for isReady, want := range map[bool]int{true: 1, false: 0} {
+		claim, snapshot := &corev1.PersistentVolumeClaim{ObjectMeta: meta}, &snapshotv1.VolumeSnapshot{ObjectMeta: meta}
+		snapshot.Status = &snapshotv1.VolumeSnapshotStatus{ReadyToUse: &isReady}
+		now := &snapshotv1.VolumeSnapshot{ObjectMeta: metav1.ObjectMeta{Name: "now", UID: "now"}}
+		gone := superfluous([]client.Object{claim, snapshot, now}, now, "", 3)
+		if len(gone) != want || want > 0 && gone[0] != client.Object(claim) {
+			t.Errorf("beside a snapshot that is ready: %t goes %v", isReady, gone)
+		}
+	}
+}
+
 func TestConditions(t *testing.T) {
 	filled := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
 	in := func(phase cdiv1.DataVolumePhase) *cdiv1.DataVolume {
@@ -136,6 +149,27 @@ func TestConditions(t *testing.T) {
 		}
 		if strings.Join(got, ", ") != c.want {
 			t.Errorf("%s: got %s, want %s", name, strings.Join(got, ", "), c.want)
+		}
+	}
+}
+
+func TestWhatHindersAnImportIsTold(t *testing.T) {
+	for reason, hinders := range map[string]bool{
+		"Error": true, "ImagePullBackOff": true, "ErrImagePull": true, "InvalidImageName": true, "CreateContainerError": true,
+		"ContainerCreating": false, "PodInitializing": false, "Unschedulable": false, "": false,
+	} {
+		dv := &cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+		dv.Status.Phase = cdiv1.ImportScheduled
+		dv.Status.Conditions = []cdiv1.DataVolumeCondition{{Type: cdiv1.DataVolumeRunning, Status: corev1.ConditionFalse, Reason: reason, Message: "why"}}
+		if got := erroneous(dv); got != hinders {
+			t.Errorf("an import with reason %q is erroneous: %t", reason, got)
+		}
+		if got := hindrance(dv); (got == "; DataVolume a: why") != hinders {
+			t.Errorf("of one with reason %q is told %q", reason, got)
+		}
+		dv.Status.Conditions[0].Status = corev1.ConditionTrue
+		if erroneous(dv) {
+			t.Errorf("one that runs, with reason %q, is erroneous", reason)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/scheme"
 	"github.com/slipway-vm/slipway/tests/fixture/apiserver"
 	"github.com/slipway-vm/slipway/tests/fixture/breaking"
@@ -47,8 +49,31 @@ func TestKeepingASnapshotSurvivesKills(t *testing.T) {
 // life is that of DataImportCrons, one after the other. It plays whatever else there is in a cluster.
 type life struct {
 	*testing.T
-	direct client.WithWatch
-	name   string // of the DataImportCron, its DataSource, and its import
+	direct    client.WithWatch
+	namespace string
+	name      string // of the DataImportCron, its DataSource, and its import
+}
+
+// Server is of all tests of the package, each of which has a namespace of it.
+var Server apiserver.Shared
+
+// newLife begins lives in a namespace of their own.
+func newLife(t *testing.T) *life {
+	t.Helper()
+	config := Server.Start(t, apiserver.Only(t, "../hyperconverged/components/crds", "cdi.kubevirt.io", "snapshot.storage.k8s.io")...)
+	direct, err := client.NewWithWatch(config, client.Options{Scheme: scheme.New()})
+	l := &life{T: t, direct: direct}
+	l.must(err)
+	l.namespace = l.anotherNamespace()
+	return l
+}
+
+// anotherNamespace makes a namespace.
+func (l *life) anotherNamespace() string {
+	l.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "images-"}}
+	l.must(l.direct.Create(l.Context(), namespace))
+	return namespace.Name
 }
 
 func (l *life) must(err error) {
@@ -61,7 +86,7 @@ func (l *life) must(err error) {
 // found reads an object of the life's, and reports whether it is there.
 func (l *life) found(object client.Object) bool {
 	l.Helper()
-	err := l.direct.Get(l.Context(), client.ObjectKey{Namespace: "default", Name: l.name}, object)
+	err := l.direct.Get(l.Context(), client.ObjectKey{Namespace: l.namespace, Name: l.name}, object)
 	if err != nil && !apierrors.IsNotFound(err) {
 		l.Fatal(err)
 	}
@@ -71,36 +96,35 @@ func (l *life) found(object client.Object) bool {
 // TestAnImportThatHasBegunIsNoGarbage has a controller that was killed, or whose cache lags, meet an import that
 // the DataImportCron does not name yet.
 func TestAnImportThatHasBegunIsNoGarbage(t *testing.T) {
-	direct, err := client.NewWithWatch(apiserver.Start(t, apiserver.Only(t, "../hyperconverged/components/crds", "cdi.kubevirt.io", "snapshot.storage.k8s.io")...), client.Options{Scheme: scheme.New()})
-	l := &life{T: t, direct: direct, name: "begun"}
-	l.must(err)
+	l := newLife(t)
+	l.name = "begun"
 	l.imported()
 	cron, old := &cdiv1.DataImportCron{}, &cdiv1.DataImportCron{}
 	l.found(cron)
 	cron.Spec.ImportsToKeep = new(int32(1))
 	cron.Annotations[AnnotationDesired] = "sha256:ffffffffffffffff"
-	l.must(direct.Update(t.Context(), cron))
+	l.must(l.direct.Update(t.Context(), cron))
 	l.found(old)
 	dv, err := newDataVolume(cron, cron.Annotations[AnnotationDesired])
 	l.must(err)
-	l.must(direct.Create(t.Context(), dv))
-	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: dv.Name, Labels: dv.Labels}, Spec: *dv.Spec.PVC}
+	l.must(l.direct.Create(t.Context(), dv))
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: dv.Name, Labels: dv.Labels}, Spec: *dv.Spec.PVC}
 	claim.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(dv, cdiv1.SchemeGroupVersion.WithKind("DataVolume"))}
-	l.must(direct.Create(t.Context(), claim))
+	l.must(l.direct.Create(t.Context(), claim))
 	stays := func(when string) {
 		l.Helper()
-		l.must(direct.Get(t.Context(), client.ObjectKeyFromObject(dv), dv))
+		l.must(l.direct.Get(t.Context(), client.ObjectKeyFromObject(dv), dv))
 		l.found(cron)
 		if dv.DeletionTimestamp != nil || cron.Status.CurrentImports[0].DataVolumeName != dv.Name {
 			t.Errorf("%s, the DataVolume is %+v, the status %+v", when, dv.ObjectMeta, cron.Status)
 		}
 	}
 	request := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cron)}
-	_, err = l.controller(direct).Reconcile(t.Context(), request)
+	_, err = l.controller(l.direct).Reconcile(t.Context(), request)
 	l.must(err)
 	stays("before its beginning was noted")
 	old.Annotations[AnnotationDesired] = someDigest
-	behind := &lagging.Client{Client: direct, Past: []client.Object{old}}
+	behind := &lagging.Client{Client: l.direct, Past: []client.Object{old}}
 	_, err = l.controller(behind).Reconcile(t.Context(), request)
 	l.must(err)
 	stays("with an old cache")
@@ -135,7 +159,7 @@ func (l *life) keep(name string, writes *breaking.Writes) {
 	l.imported()
 	r := l.controller(killed(l.direct, writes))
 	for range 40 {
-		_, err := r.Reconcile(l.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "default", Name: name}})
+		_, err := r.Reconcile(l.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: l.namespace, Name: name}})
 		switch {
 		case errors.Is(err, breaking.ErrKilled):
 			r = l.controller(l.direct)
@@ -153,7 +177,7 @@ func (l *life) keep(name string, writes *breaking.Writes) {
 // kept as claims until now.
 func (l *life) imported() {
 	l.Helper()
-	meta := metav1.ObjectMeta{Namespace: "default", Name: l.name, Labels: map[string]string{LabelCron: l.name}}
+	meta := metav1.ObjectMeta{Namespace: l.namespace, Name: l.name, Labels: map[string]string{LabelCron: l.name}}
 	spec := corev1.PersistentVolumeClaimSpec{
 		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: new("thin"),
 		Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
@@ -167,10 +191,11 @@ func (l *life) imported() {
 	claim.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(dv, cdiv1.SchemeGroupVersion.WithKind("DataVolume"))}
 	l.must(l.direct.Create(l.Context(), claim))
 	source := &cdiv1.DataSource{ObjectMeta: *meta.DeepCopy()}
-	source.Spec.Source.PVC = &cdiv1.DataVolumeSourcePVC{Namespace: "default", Name: l.name}
+	maps.Copy(source.Labels, map[string]string{names.LabelManagedBy: names.ManagedBy, names.LabelComponent: "storage"})
+	source.Spec.Source.PVC = &cdiv1.DataVolumeSourcePVC{Namespace: l.namespace, Name: l.name}
 	l.must(l.direct.Create(l.Context(), source))
 	cron := &cdiv1.DataImportCron{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: l.name, Annotations: map[string]string{AnnotationDesired: someDigest}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: l.name, Annotations: map[string]string{AnnotationDesired: someDigest}},
 		Spec:       cdiv1.DataImportCronSpec{ManagedDataSource: l.name, Template: cdiv1.DataVolume{Spec: dv.Spec}},
 		Status: cdiv1.DataImportCronStatus{
 			CurrentImports:  []cdiv1.ImportStatus{{DataVolumeName: l.name, Digest: someDigest}},

@@ -3,6 +3,7 @@
 package dataimportcron
 
 import (
+	"context"
 	"testing"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
@@ -14,8 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/controllers/datavolume"
-	"github.com/slipway-vm/slipway/internal/scheme"
-	"github.com/slipway-vm/slipway/tests/fixture/apiserver"
 	"github.com/slipway-vm/slipway/tests/fixture/breaking"
 	"github.com/slipway-vm/slipway/tests/fixture/lagging"
 )
@@ -23,11 +22,10 @@ import (
 // thinLife begins lives whose claims are of class thin, the profile of which is returned.
 func thinLife(t *testing.T) (*life, *cdiv1.StorageProfile) {
 	t.Helper()
-	direct, err := client.NewWithWatch(apiserver.Start(t, apiserver.Only(t, "../hyperconverged/components/crds", "cdi.kubevirt.io", "snapshot.storage.k8s.io")...), client.Options{Scheme: scheme.New()})
-	l := &life{T: t, direct: direct}
-	l.must(err)
+	l := newLife(t)
 	profile := &cdiv1.StorageProfile{ObjectMeta: metav1.ObjectMeta{Name: "thin"}}
-	l.must(direct.Create(t.Context(), profile))
+	l.must(l.direct.Create(t.Context(), profile))
+	t.Cleanup(func() { l.must(l.direct.Delete(context.Background(), profile)) }) // it is no namespace's
 	l.keepAs(profile, cdiv1.DataImportCronSourceFormatSnapshot)
 	return l, profile
 }
@@ -55,14 +53,14 @@ func (l *life) pass(times int) {
 func (l *life) passOf(c client.Client, times int) {
 	l.Helper()
 	for range times {
-		_, err := l.controller(c).Reconcile(l.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "default", Name: l.name}})
+		_, err := l.controller(c).Reconcile(l.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: l.namespace, Name: l.name}})
 		l.must(err)
 	}
 }
 
 // claimOf is a claim of class thin, not made yet.
-func claimOf(name string) *corev1.PersistentVolumeClaim {
-	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: corev1.PersistentVolumeClaimSpec{
+func (l *life) claimOf(name string) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: name}, Spec: corev1.PersistentVolumeClaimSpec{
 		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: new("thin"),
 		Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
 	}}
@@ -86,12 +84,12 @@ func TestADiskOfAnImportsNameIsLeftAlone(t *testing.T) {
 		l.keepAs(profile, cdiv1.DataImportCronSourceFormatSnapshot)
 		l.asSnapshot(name)
 		l.keepAs(profile, c.format)
-		claim, dv := claimOf(name), &cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+		claim, dv := l.claimOf(name), &cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: name}}
 		if c.note != "" {
 			claim.Annotations = map[string]string{datavolume.AnnotationPodPhase: c.note}
 		}
 		if c.byDV {
-			dv.Spec = cdiv1.DataVolumeSpec{Source: &cdiv1.DataVolumeSource{Snapshot: &cdiv1.DataVolumeSourceSnapshot{Namespace: "default", Name: name}}, PVC: &claim.Spec}
+			dv.Spec = cdiv1.DataVolumeSpec{Source: &cdiv1.DataVolumeSource{Snapshot: &cdiv1.DataVolumeSourceSnapshot{Namespace: l.namespace, Name: name}}, PVC: &claim.Spec}
 			l.must(l.direct.Create(t.Context(), dv))
 			if c.note != "" {
 				dv.Status.Phase = cdiv1.Succeeded
@@ -128,9 +126,9 @@ func TestASnapshotOutlivesItsClaim(t *testing.T) {
 	} {
 		l.keepAs(profile, cdiv1.DataImportCronSourceFormatSnapshot)
 		l.asSnapshot(name)
-		claim := claimOf(name)
+		claim := l.claimOf(name)
 		claim.Labels, claim.Annotations = map[string]string{LabelCron: name}, map[string]string{datavolume.AnnotationPodPhase: "Succeeded"}
-		dv := &cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: claim.Labels}}
+		dv := &cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: name, Labels: claim.Labels}}
 		dv.Spec = cdiv1.DataVolumeSpec{Source: &cdiv1.DataVolumeSource{Blank: &cdiv1.DataVolumeBlankImage{}}, PVC: &claim.Spec}
 		l.must(l.direct.Create(t.Context(), dv))
 		dv.Status.Phase = cdiv1.Succeeded
@@ -171,7 +169,7 @@ func TestAClaimStaysWhileItsDataSourceNamesIt(t *testing.T) {
 		t.Errorf("the DataSource names a claim that goes: %+v", claim.ObjectMeta)
 	}
 	l.found(source)
-	source.Spec.Source = cdiv1.DataSourceSource{Snapshot: &cdiv1.DataVolumeSourceSnapshot{Namespace: "default", Name: l.name}}
+	source.Spec.Source = cdiv1.DataSourceSource{Snapshot: &cdiv1.DataVolumeSourceSnapshot{Namespace: l.namespace, Name: l.name}}
 	l.must(l.direct.Update(t.Context(), source))
 	l.pass(1)
 	if l.found(dv) {
@@ -184,10 +182,10 @@ func TestAClaimStaysWhileItIsNeeded(t *testing.T) {
 	l, _ := thinLife(t)
 	l.name = "needed"
 	l.imported()
-	clone, dv, snapshot := claimOf("clone"), &cdiv1.DataVolume{}, &snapshotv1.VolumeSnapshot{}
+	clone, dv, snapshot := l.claimOf("clone"), &cdiv1.DataVolume{}, &snapshotv1.VolumeSnapshot{}
 	clone.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: kindClaim, Name: l.name}
 	l.must(l.direct.Create(t.Context(), clone))
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "user"}, Spec: corev1.PodSpec{
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: "user"}, Spec: corev1.PodSpec{
 		Containers: []corev1.Container{{Name: "user", Image: "registry.local/user:test"}},
 		Volumes: []corev1.Volume{{Name: "disk", VolumeSource: corev1.VolumeSource{
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: l.name},
@@ -215,5 +213,31 @@ func TestAClaimStaysWhileItIsNeeded(t *testing.T) {
 	l.pass(1)
 	if l.found(dv) {
 		t.Errorf("the DataVolume stays: %+v", dv.ObjectMeta)
+	}
+}
+
+// TestADataSourceIsWrittenAsItIs has somebody begin to lead the DataSource himself, which the cache does not show.
+func TestADataSourceIsWrittenAsItIs(t *testing.T) {
+	l, profile := thinLife(t)
+	l.keepAs(profile, cdiv1.DataImportCronSourceFormatPvc)
+	for name, behind := range map[string]func(past *cdiv1.DataSource) *lagging.Client{
+		"taken": func(past *cdiv1.DataSource) *lagging.Client { return &lagging.Client{Past: []client.Object{past}} },
+		"made":  func(past *cdiv1.DataSource) *lagging.Client { return &lagging.Client{Unseen: []client.Object{past}} },
+	} {
+		l.name = name
+		l.imported()
+		source := &cdiv1.DataSource{}
+		l.found(source)
+		source.Spec.Source.PVC.Name = "older"
+		l.must(l.direct.Update(t.Context(), source))
+		cache := behind(source.DeepCopy())
+		cache.Client = l.direct
+		source.Labels, source.Spec.Source.PVC.Name = nil, "theirs"
+		l.must(l.direct.Update(t.Context(), source))
+		l.passOf(cache, 2)
+		l.pass(2)
+		if l.found(source); len(source.Labels) > 0 || source.Spec.Source.PVC.Name != "theirs" {
+			t.Errorf("%s: the DataSource is %+v, and names %+v", name, source.ObjectMeta, source.Spec.Source.PVC)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package dataimportcron
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/slipway-vm/slipway/controllers/cdiconfig"
+	"github.com/slipway-vm/slipway/controllers/datavolume"
 	"github.com/slipway-vm/slipway/internal/importschedule"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/registries"
@@ -47,13 +49,18 @@ func (r *Reconciler) poll(ctx context.Context, s *scope) error {
 		s.sooner(busyRetry)
 		return nil
 	}
-	settings, err := r.registries(ctx)
-	if err != nil {
+	digest, failed, err := r.ask(ctx, s)
+	switch {
+	case err != nil:
 		return err
-	}
-	digest, err := r.source.digest(ctx, s.cron, settings)
-	if err != nil {
-		r.pollFailed(s, before, schedule.Next(now), err)
+	case errors.Is(failed, errAsking):
+		s.unknown = fmt.Sprintf("a node pulls the image, for Pod %s", pollName(s.cron.Name))
+		if s.lastPoll.IsZero() {
+			s.nextPoll = time.Time{} // this one, which would be noted anew in every pass
+		}
+		return nil
+	case failed != nil:
+		r.pollFailed(s, before, schedule.Next(now), failed)
 		return nil
 	}
 	if digest != s.digest {
@@ -64,6 +71,21 @@ func (r *Reconciler) poll(ctx context.Context, s *scope) error {
 	r.polls.put(s.cron, attempt{at: s.lastPoll, digest: digest})
 	s.sooner(s.nextPoll.Sub(now))
 	return nil
+}
+
+// ask learns the digest of the image that would be imported now. Failed is why the source does not tell it, err why it
+// was not asked.
+func (r *Reconciler) ask(ctx context.Context, s *scope) (digest string, failed, err error) {
+	if datavolume.PulledByNode(s.cron.Spec.Template.Spec.Source) {
+		digest, failed = r.askNode(ctx, s)
+		return digest, failed, nil
+	}
+	settings, err := r.registries(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	digest, failed = r.source.digest(ctx, s.cron, settings)
+	return digest, failed, nil
 }
 
 // pollFailed notes a poll that failed, and when it is tried again: before next, when it is due anyway.

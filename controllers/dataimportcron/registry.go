@@ -36,9 +36,13 @@ func (s *sources) image(ctx context.Context, namespace string, from *cdiv1.DataV
 	if err != nil {
 		return "", fmt.Errorf("looking for a registry of the image: %w", err)
 	}
+	by, err := s.way(ctx, namespace, ptr.Deref(from.CertConfigMap, ""))
+	if err != nil {
+		return "", err
+	}
 	var failed error
 	for n, place := range places {
-		digest, err := s.imageAt(ctx, place, namespace, ptr.Deref(from.CertConfigMap, ""), len(places)-n)
+		digest, err := s.imageAt(ctx, place, by, len(places)-n)
 		switch {
 		case err == nil:
 			return digest, nil
@@ -55,23 +59,20 @@ func (s *sources) image(ctx context.Context, namespace string, from *cdiv1.DataV
 }
 
 // imageAt returns the digest that a registry has for an image. It is one of left that share the time until ctx ends,
-// is trusted for the certificates of a ConfigMap of namespace, too, where one is named, and gets nobody's password.
-func (s *sources) imageAt(ctx context.Context, place registries.Place, namespace, certConfigMap string, left int) (string, error) {
+// and gets nobody's password.
+func (s *sources) imageAt(ctx context.Context, place registries.Place, way way, left int) (string, error) {
 	if end, bounded := ctx.Deadline(); bounded {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeout(ctx, time.Until(end)/time.Duration(left))
 		defer stop()
 	}
 	what := "asking registry " + reference.Domain(place.Image) + " for the image's digest"
-	trusting, err := s.transport(ctx, namespace, certConfigMap, place.Insecure)
-	if err != nil {
-		return "", err
-	}
-	defer trusting.CloseIdleConnections()
-	var by http.RoundTripper = onlyTLS{trusting}
+	connecting := s.transport(way, place.Insecure)
+	defer connecting.CloseIdleConnections()
+	var by http.RoundTripper = onlyTLS{connecting}
 	var naming []name.Option
 	if place.Insecure {
-		by, naming = trusting, append(naming, name.Insecure)
+		by, naming = connecting, append(naming, name.Insecure)
 	}
 	image, err := name.ParseReference(place.Image.String(), naming...)
 	if err != nil {
@@ -142,6 +143,8 @@ func refusal(err error) error {
 			return errDenied
 		case http.StatusTooManyRequests:
 			return errors.New("it was asked too often")
+		case http.StatusProxyAuthRequired:
+			return errProxyLogin
 		}
 		return errUnlike
 	}

@@ -3,8 +3,6 @@ package dataimportcron
 import (
 	"context"
 	"crypto/sha256"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -15,15 +13,12 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"syscall"
-	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/slipway-vm/slipway/controllers/cdiconfig"
 	"github.com/slipway-vm/slipway/internal/registries"
 )
 
@@ -33,6 +28,8 @@ type sources struct {
 	// allowed says whether an address may be asked. Users choose what is asked, from where
 	// virt-controller is, so its own machine and link are not to be had.
 	allowed func(netip.Addr) bool
+	// proxy says how servers are reached; nil for without a proxy.
+	proxy func(context.Context) (cdiconfig.ImportProxy, error)
 }
 
 // public are all addresses but those of the machine itself and of its link, where clouds have what
@@ -50,6 +47,8 @@ func (s *sources) digest(ctx context.Context, cron *cdiv1.DataImportCron, settin
 	defer stop()
 	source := cron.Spec.Template.Spec.Source
 	switch {
+	case source != nil && source.HTTP != nil && source.HTTP.Checksum != "":
+		return onlyVersion(source.HTTP.Checksum), nil
 	case source != nil && source.HTTP != nil:
 		return s.file(ctx, cron.Namespace, source.HTTP)
 	case source != nil && source.Registry != nil && source.Registry.URL != nil:
@@ -58,19 +57,22 @@ func (s *sources) digest(ctx context.Context, cron *cdiv1.DataImportCron, settin
 	return "", errors.New("spec.template.spec.source is neither http nor registry, and others are not polled")
 }
 
-// file returns the digest of a file's version: what the server says of it, hashed. With a checksum there is but one version.
-func (s *sources) file(ctx context.Context, namespace string, from *cdiv1.DataVolumeSourceHTTP) (string, error) {
-	if from.Checksum != "" {
-		checksum := strings.ToLower(from.Checksum)
-		if strings.HasPrefix(checksum, digestPrefix) {
-			return checksum, nil
-		}
-		return digestOf(checksum), nil
+// onlyVersion is the digest of a file with a checksum, of which there is but one version.
+func onlyVersion(checksum string) string {
+	checksum = strings.ToLower(checksum)
+	if strings.HasPrefix(checksum, digestPrefix) {
+		return checksum
 	}
-	transport, err := s.transport(ctx, namespace, from.CertConfigMap, ptr.Deref(from.InsecureSkipVerify, false))
+	return digestOf(checksum)
+}
+
+// file returns the digest of a file's version: what the server says of it, hashed.
+func (s *sources) file(ctx context.Context, namespace string, from *cdiv1.DataVolumeSourceHTTP) (string, error) {
+	by, err := s.way(ctx, namespace, from.CertConfigMap)
 	if err != nil {
 		return "", err
 	}
+	transport := s.transport(by, ptr.Deref(from.InsecureSkipVerify, false))
 	defer transport.CloseIdleConnections()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, from.URL, nil)
 	if err != nil {
@@ -94,7 +96,11 @@ func (s *sources) file(ctx context.Context, namespace string, from *cdiv1.DataVo
 	if err := errors.Join(err, response.Body.Close()); err != nil {
 		return "", describe("asking for the file's version", err)
 	}
-	if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusPartialContent {
+	switch response.StatusCode {
+	case http.StatusOK, http.StatusPartialContent:
+	case http.StatusProxyAuthRequired:
+		return "", describe("asking for the file's version", errProxyLogin)
+	default:
 		return "", fmt.Errorf("asking for the file's version: the server answers %d %s", response.StatusCode, http.StatusText(response.StatusCode))
 	}
 	version := versionOf(response)
@@ -108,7 +114,10 @@ func (s *sources) file(ctx context.Context, namespace string, from *cdiv1.DataVo
 // server, and are not to read by virt-controller what they cannot read themselves.
 func reached(err error) error {
 	failed, ok := errors.AsType[*url.Error](err)
+	byProxy := proxyFailure(err)
 	switch {
+	case byProxy != nil:
+		return byProxy
 	case !ok:
 		return errors.New("the server does not answer as it should")
 	case strings.Contains(failed.Err.Error(), "malformed"):
@@ -154,60 +163,4 @@ func versionOf(response *http.Response) string {
 func digestOf(version string) string {
 	sum := sha256.Sum256([]byte(version))
 	return digestPrefix + hex.EncodeToString(sum[:])
-}
-
-// transport connects to addresses that are allowed, whoever names them, and trusts whom the certificates of a
-// ConfigMap say, too, where one is named; everyone when it is insecure.
-func (s *sources) transport(ctx context.Context, namespace, certConfigMap string, insecure bool) (*http.Transport, error) {
-	dialer := &net.Dialer{Timeout: pollBound / 2, Control: func(_, address string, _ syscall.RawConn) error { return s.check(address) }}
-	transport := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, ForceAttemptHTTP2: true,
-		TLSHandshakeTimeout: pollBound / 2, ResponseHeaderTimeout: pollBound, IdleConnTimeout: time.Second, MaxResponseHeaderBytes: 64 << 10,
-	}
-	if insecure {
-		transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // as the import itself is asked to, or the registry is listed
-	}
-	if certConfigMap == "" {
-		return transport, nil
-	}
-	certificates, err := s.authorities(ctx, namespace, certConfigMap)
-	if err != nil {
-		return nil, err
-	}
-	trusted, err := x509.SystemCertPool()
-	if err != nil {
-		trusted = x509.NewCertPool() // an image without authorities of its own
-	}
-	for _, pem := range certificates {
-		trusted.AppendCertsFromPEM([]byte(pem))
-	}
-	if transport.TLSClientConfig == nil {
-		transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
-	}
-	transport.TLSClientConfig.RootCAs = trusted
-	return transport, nil
-}
-
-// authorities returns the certificates in a ConfigMap, by its keys.
-func (s *sources) authorities(ctx context.Context, namespace, name string) (map[string]string, error) {
-	certificates, err := get(ctx, s.live, types.NamespacedName{Namespace: namespace, Name: name}, &corev1.ConfigMap{})
-	if err != nil {
-		return nil, err
-	}
-	if certificates == nil {
-		return nil, fmt.Errorf("ConfigMap %s, which certConfigMap names, does not exist; create it", name)
-	}
-	return certificates.Data, nil
-}
-
-// check refuses an address, as host:port, that is not allowed.
-func (s *sources) check(address string) error {
-	parsed, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return fmt.Errorf("reading the server's address: %w", err)
-	}
-	if !s.allowed(parsed.Addr()) {
-		return errAddress
-	}
-	return nil
 }

@@ -129,9 +129,32 @@ func upToDate(s *scope) cdiv1.ConditionState {
 	case s.filled():
 		return state(false, reasonProgress, snapshotProgress)
 	case s.dv != nil && s.dv.Status.Phase == cdiv1.Failed:
-		return state(false, reasonFailed, fmt.Sprintf("Import DataVolume %s failed: %s; it is tried again at the next poll", s.dv.Name, failureOf(s.dv)))
+		return state(false, reasonFailed, fmt.Sprintf("Import DataVolume %s failed: %s; %s", s.dv.Name, failureOf(s.dv), nextTry(s.cron)))
 	}
-	return state(false, reasonProgress, "Import is progressing")
+	return state(false, reasonProgress, "Import is progressing"+hindrance(s.dv))
+}
+
+// nextTry says when an import is tried again that has failed.
+func nextTry(cron *cdiv1.DataImportCron) string {
+	if cron.Spec.Schedule == "" {
+		return "nothing is polled without a schedule, so delete it to have it tried again"
+	}
+	return "it is tried again at the next poll"
+}
+
+// hindrance is what an import that goes on is hindered by, empty when nothing is known of that.
+func hindrance(dv *cdiv1.DataVolume) string {
+	if dv == nil {
+		return ""
+	}
+	for _, c := range dv.Status.Conditions {
+		tries := c.Type == cdiv1.DataVolumeRunning && erroneous(dv)
+		waits := c.Type == cdiv1.DataVolumeBound && dv.Status.Phase == cdiv1.Pending && c.Reason != "NotFound" // it is yet to be made
+		if (tries || waits) && c.Status == corev1.ConditionFalse && c.Message != "" {
+			return fmt.Sprintf("; DataVolume %s: %s", dv.Name, c.Message)
+		}
+	}
+	return ""
 }
 
 // snapshotProgress is said of an import that has ended, while the snapshot of it is not ready.

@@ -35,6 +35,7 @@ const (
 	reasonSnapshotNotReady = "SnapshotNotReady"
 	reasonMaxDepth         = "MaxDepthReached"
 	reasonCycle            = "SelfReference"
+	reasonLost             = "ClaimLost"
 )
 
 // snapshotRetry is how often a snapshot that is not ready is looked at: its kind is only
@@ -182,7 +183,14 @@ func (r *Reconciler) claim(ctx context.Context, from cdiv1.DataVolumeSourcePVC) 
 	} else if err != nil {
 		return v, fmt.Errorf("reading PVC %s: %w", key, err)
 	}
-	if population.Awaited(claim) {
+	switch {
+	case claim.DeletionTimestamp != nil:
+		v.reason, v.message = reasonNotFound, fmt.Sprintf("PVC %s is being deleted", key)
+		return v, nil
+	case claim.Status.Phase == corev1.ClaimLost:
+		v.reason, v.message = reasonLost, fmt.Sprintf("PVC %s has lost its volume", key)
+		return v, nil
+	case population.Awaited(claim):
 		v.reason, v.message = string(cdiv1.PendingPopulation), fmt.Sprintf("PVC %s is yet to be filled by its %s", key, population.Source(claim))
 		return v, nil
 	}
@@ -192,14 +200,19 @@ func (r *Reconciler) claim(ctx context.Context, from cdiv1.DataVolumeSourcePVC) 
 		return v, nil
 	}
 	dv := &cdiv1.DataVolume{}
-	if err := r.Get(ctx, types.NamespacedName{Namespace: from.Namespace, Name: by.Name}, dv); client.IgnoreNotFound(err) != nil {
+	err := r.Get(ctx, types.NamespacedName{Namespace: from.Namespace, Name: by.Name}, dv)
+	switch phase := dv.Status.Phase; {
+	case apierrors.IsNotFound(err):
+		v.reason, v.message = reasonNotFound, fmt.Sprintf("DataVolume %s of PVC %s is gone, and the PVC goes with it", by.Name, key)
+	case err != nil:
 		return v, fmt.Errorf("reading DataVolume %s: %w", by.Name, err)
+	case phase == cdiv1.Succeeded:
+		v.ready, v.reason, v.message = true, reasonReady, messageReady
+	case phase == "":
+		v.reason, v.message = string(cdiv1.Pending), "Import DataVolume has not begun"
+	default:
+		v.reason, v.message = string(phase), fmt.Sprintf("Import DataVolume in phase %s", phase)
 	}
-	if dv.Status.Phase != cdiv1.Succeeded {
-		v.reason, v.message = string(dv.Status.Phase), fmt.Sprintf("Import DataVolume in phase %s", dv.Status.Phase)
-		return v, nil
-	}
-	v.ready, v.reason, v.message = true, reasonReady, messageReady
 	return v, nil
 }
 
@@ -213,6 +226,8 @@ func (r *Reconciler) snapshot(ctx context.Context, from cdiv1.DataVolumeSourceSn
 		v.reason, v.message = reasonNotFound, fmt.Sprintf("Snapshot %s not found", key)
 	case err != nil:
 		return v, fmt.Errorf("reading VolumeSnapshot %s: %w", key, err)
+	case snapshot.DeletionTimestamp != nil:
+		v.reason, v.message = reasonNotFound, fmt.Sprintf("Snapshot %s is being deleted", key)
 	case snapshot.Status == nil || !ptr.Deref(snapshot.Status.ReadyToUse, false):
 		v.reason, v.message = reasonSnapshotNotReady, fmt.Sprintf("Snapshot %s is not ready to use", key)
 	default:

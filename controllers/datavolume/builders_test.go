@@ -15,6 +15,7 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/slipway-vm/slipway/controllers/cdiconfig"
 	"github.com/slipway-vm/slipway/internal/registries"
 )
 
@@ -29,8 +30,15 @@ type input struct {
 	// Insecure and Registries, a registries.conf, say where images are read from.
 	Insecure   []string `json:"insecure,omitempty"`
 	Registries string   `json:"registries,omitempty"`
+	// Proxy is how servers are reached, ProxySecret the Secret for that.
+	Proxy       cdiconfig.ImportProxy `json:"proxy"`
+	ProxySecret string                `json:"proxySecret,omitempty"`
 
-	Source *corev1.PersistentVolumeClaim `json:"source,omitempty"`
+	// Source is the claim that is cloned, or copied by a pod; Strategy how clones are made. Nothing clones it when it is Driverless.
+	Source        *corev1.PersistentVolumeClaim `json:"source,omitempty"`
+	Strategy      cdiv1.CDICloneStrategy        `json:"strategy,omitempty"`
+	SnapshotClass string                        `json:"snapshotClass,omitempty"`
+	Driverless    bool                          `json:"driverless,omitempty"`
 	// Snapshot is what is cloned instead of Source, Content what holds it.
 	Snapshot *snapshotv1.VolumeSnapshot        `json:"snapshot,omitempty"`
 	Content  *snapshotv1.VolumeSnapshotContent `json:"content,omitempty"`
@@ -84,10 +92,11 @@ func golden(t *testing.T, kind string, build func(input) (any, error)) {
 
 func TestClaims(t *testing.T) {
 	golden(t, "claim", func(in input) (any, error) {
-		input := claimInput{DataVolume: &in.DataVolume, Class: in.Class, Profile: in.Profile, Config: in.Config}
+		input := claimInput{DataVolume: &in.DataVolume, Class: in.Class, Profile: in.Profile, Config: in.Config, Strategy: in.Strategy, SnapshotClass: in.SnapshotClass}
 		switch {
 		case in.Source != nil:
 			input.Source = originOf(in.Source)
+			input.Source.driverless = in.Driverless
 		case in.Snapshot != nil:
 			input.Source = originOfSnapshot(in.Snapshot, in.Content)
 		}
@@ -102,7 +111,7 @@ func TestPods(t *testing.T) {
 			return nil, err
 		}
 		var places []registries.Place
-		if source := in.DataVolume.Spec.Source; source != nil && source.Registry != nil {
+		if source := in.DataVolume.Spec.Source; source != nil && source.Registry != nil && source.Registry.URL != nil {
 			image, err := reference.ParseNormalizedNamed(strings.TrimPrefix(*source.Registry.URL, schemeDocker))
 			if err != nil {
 				return nil, err
@@ -113,7 +122,8 @@ func TestPods(t *testing.T) {
 		}
 		return buildPod(podInput{
 			DataVolume: &in.DataVolume, Claim: claim, Image: "registry.local/slipway:test", Token: "token",
-			Config: in.Config, Places: places, Affinity: in.Affinity, Binder: in.Binder, Upload: in.Upload,
+			Config: in.Config, Places: places, Affinity: in.Affinity, Binder: in.Binder, Upload: in.Upload, CopyFrom: in.Source,
+			Proxy: in.Proxy, ProxySecret: in.ProxySecret,
 		}), nil
 	})
 }

@@ -1,6 +1,7 @@
 package datavolume
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 
@@ -28,6 +29,13 @@ type claimInput struct {
 	Config cdiv1.CDIConfigStatus
 	// Source is what is cloned, nil when nothing is.
 	Source *origin
+	// Restored says that the source was made of a snapshot, to be copied.
+	Restored bool
+	// Strategy is how the class's claims are best cloned, empty when nothing says it; SnapshotClass is for snapshots of them.
+	Strategy      cdiv1.CDICloneStrategy
+	SnapshotClass string
+	// Begun is how the clone was begun.
+	Begun manner
 	// Grow says that a claim of spec.storage asks for as much as Source needs, where what is asked for is less.
 	Grow bool
 	// Labels come from the source: what instance type and preference suit the disk.
@@ -52,7 +60,7 @@ func buildClaim(in claimInput) (*corev1.PersistentVolumeClaim, error) {
 	delete(claim.Labels, keep.LabelFor) // it is the DataVolume that is kept; what is copied from the claim is not
 	setAll(&claim.Labels, in.Labels)
 	setAll(&claim.Labels, map[string]string{labelApp: labelAppValue})
-	for _, name := range []string{annotationLastApplied, AnnotationPodPhase, AnnotationFailure, AnnotationRestarts, names.AnnotationDigest, annotationBroughtFrom, AnnotationSnapshotOf, upload.AnnotationReady, population.AnnotationUse, population.AnnotationFilledBy} {
+	for _, name := range []string{annotationLastApplied, AnnotationPodPhase, AnnotationFailure, AnnotationRestarts, names.AnnotationDigest, annotationBroughtFrom, AnnotationSnapshotOf, AnnotationCopiedFrom, annotationFallback, upload.AnnotationReady, population.AnnotationUse, population.AnnotationFilledBy} {
 		delete(claim.Annotations, name) // what an earlier claim had reached, this one has not
 	}
 	setAll(&claim.Annotations, map[string]string{annotationFillingAlert: "disabled", AnnotationContentType: string(contentType(dv))})
@@ -111,24 +119,32 @@ func inflate(size resource.Quantity, overhead float64) resource.Quantity {
 // cloneFrom makes claim a clone of in.Source. Where no size is given, it is the source's.
 func cloneFrom(in claimInput, claim *corev1.PersistentVolumeClaim) error {
 	source := in.Source
-	if err := source.fits(claim, in.Class); err != nil {
-		return err
+	if claim.Spec.VolumeName != "" && source.Key().Namespace != claim.Namespace {
+		return errors.New("volumeName is set, but a clone of another namespace brings its volume with it; leave volumeName out")
 	}
 	claim.Spec.DataSource, claim.Spec.DataSourceRef = nil, nil
 	delete(claim.Annotations, annotationSelectedNode) // it lies where its source lies
-	if source.Key().Namespace == claim.Namespace {    // a volume of another namespace is brought ready
-		claim.Spec.DataSource = source.reference()
-	}
-	if claim.Spec.StorageClassName == nil {
+	delete(claim.Annotations, AnnotationCloneType)
+	if claim.Spec.StorageClassName == nil && !in.Restored {
 		claim.Spec.StorageClassName = source.class
+	}
+	if copied, because := copiedWhy(in, claim); copied {
+		return copyInto(in, claim, because)
+	}
+	if source.Key().Namespace == claim.Namespace { // a volume of another namespace is brought ready
+		claim.Spec.DataSource = source.reference()
 	}
 	have, need := claim.Spec.Resources.Requests.Storage(), &source.size
 	if have.IsZero() || in.Grow && in.DataVolume.Spec.Storage != nil && have.Cmp(*need) < 0 {
 		claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: *need}
 	} else if have.Cmp(*need) < 0 {
-		return fmt.Errorf("target resources requests storage size is smaller than the source: %s < %s; ask for at least %s", have, need, need)
+		return tooSmall(have, need)
 	}
 	return nil
+}
+
+func tooSmall(have, need *resource.Quantity) error {
+	return fmt.Errorf("target resources requests storage size is smaller than the source: %s < %s; ask for at least %s", have, need, need)
 }
 
 func volumeMode(spec corev1.PersistentVolumeClaimSpec) corev1.PersistentVolumeMode {
@@ -139,11 +155,14 @@ func volumeMode(spec corev1.PersistentVolumeClaimSpec) corev1.PersistentVolumeMo
 }
 
 // diskSize is the size in bytes of the disk that the DataVolume asks for, without overhead.
-func diskSize(dv *cdiv1.DataVolume) int64 {
+func diskSize(dv *cdiv1.DataVolume) int64 { return sizeAsked(dv).Value() }
+
+// sizeAsked is the size that the DataVolume asks for; zero when it asks for none.
+func sizeAsked(dv *cdiv1.DataVolume) *resource.Quantity {
 	if dv.Spec.PVC != nil {
-		return dv.Spec.PVC.Resources.Requests.Storage().Value()
+		return dv.Spec.PVC.Resources.Requests.Storage()
 	}
-	return dv.Spec.Storage.Resources.Requests.Storage().Value()
+	return dv.Spec.Storage.Resources.Requests.Storage()
 }
 
 func owner(dv *cdiv1.DataVolume) metav1.OwnerReference {

@@ -25,13 +25,13 @@ func (r *Reconciler) ensureClaim(ctx context.Context, s *scope) error {
 		return r.checkClaim(ctx, s)
 	}
 	input := claimInput{DataVolume: s.dv, Class: s.class, Config: s.config}
-	if err := r.profile(ctx, s, &input); err != nil {
-		return err
-	}
 	if s.plan.kind == kindClone {
-		if err := r.cloneSource(ctx, s, &input); err != nil {
+		if err := r.prepareClone(ctx, s, &input); err != nil {
 			return err
 		}
+	}
+	if err := r.profile(ctx, s, &input); err != nil {
+		return err
 	}
 	claim, err := buildClaim(input)
 	if unknown, ok := errors.AsType[*unknownModes](err); ok {
@@ -55,31 +55,55 @@ func (r *Reconciler) ensureClaim(ctx context.Context, s *scope) error {
 	claim.Status.Phase = corev1.ClaimPending
 	s.claim = claim
 	if s.class == nil {
-		s.class, err = r.classOf(ctx, s)
+		if s.class, err = r.classOf(ctx, s); err != nil {
+			return err
+		}
 	}
-	return err
+	r.tellFallback(s)
+	return r.recognizeCopy(ctx, s)
 }
 
 // bringAbout returns the claim to create when what it is cloned from stands: a snapshot of the source where clones
-// are made through one, and the volume itself where the source is in another namespace.
+// are made through one, a claim of a snapshot that is copied, and the volume itself where the source is in another namespace.
 func (r *Reconciler) bringAbout(ctx context.Context, s *scope, input *claimInput, claim *corev1.PersistentVolumeClaim) (*corev1.PersistentVolumeClaim, error) {
 	if input.Source == nil {
 		return claim, nil
 	}
-	if input.Source.Key().Namespace == s.dv.Namespace {
-		return r.throughSnapshot(ctx, s, input, claim)
+	s.copied = isCopy(claim)
+	if s.way.settled() { // it goes on as it began
+		input.Source = s.way.source(input.Source)
+		s.origin = input.Source
+		if s.copied {
+			setAll(&claim.Annotations, copyNotes(input.Source))
+		}
+		return claim, r.bringVolume(ctx, s, input.Source, claim)
 	}
-	w, err := r.onTheWay(ctx, s, input.Source)
+	claim, err := r.restore(ctx, s, input, claim)
 	if err != nil {
 		return nil, err
 	}
-	if w.begun() { // it goes on as it began
-		input.Source = w.source(input.Source)
-		s.origin = input.Source
-	} else if claim, err = r.throughSnapshot(ctx, s, input, claim); err != nil {
-		return nil, err
+	if isCopy(claim) && !input.Source.bound {
+		s.waiting = &obstacle{reasonSourceUnready, fmt.Sprintf("Source PVC %s is not bound; it is copied once it is", input.Source.Claim)}
+		return nil, steps.ErrDone
 	}
-	return claim, r.bringVolume(ctx, s, input.Source, claim, w)
+	if claim, err = r.throughSnapshot(ctx, s, input, claim); err != nil || input.Source.Key().Namespace == s.dv.Namespace {
+		return claim, err
+	}
+	return claim, r.bringVolume(ctx, s, input.Source, claim)
+}
+
+// prepareClone adds to input what is cloned, once it is ready for that, and how.
+func (r *Reconciler) prepareClone(ctx context.Context, s *scope, input *claimInput) error {
+	if err := r.cloneSource(ctx, s, input); err != nil {
+		return err
+	}
+	if err := r.chooseStrategy(ctx, s, input); err != nil || input.Source.Key().Namespace == s.dv.Namespace {
+		return err
+	}
+	var err error
+	s.way, err = r.onTheWay(ctx, s, input.Source)
+	input.Begun = s.way.manner()
+	return err
 }
 
 // checkClaim ends the pass on a claim that is not the DataVolume's, unless it may take it over, and
@@ -122,7 +146,7 @@ func (r *Reconciler) checkClaim(ctx context.Context, s *scope) error {
 
 // cloneSource finds the claim or snapshot to clone and waits until it is filled.
 func (r *Reconciler) cloneSource(ctx context.Context, s *scope, input *claimInput) error {
-	from, err := clonesource.Of(ctx, r.Client, s.dv.Namespace, &s.dv.Spec)
+	from, err := r.named(ctx, s)
 	var missing *clonesource.Obstacle
 	switch {
 	case errors.As(err, &missing) && missing.Final:
@@ -137,15 +161,10 @@ func (r *Reconciler) cloneSource(ctx context.Context, s *scope, input *claimInpu
 	case err != nil:
 		return fmt.Errorf("finding what DataVolume %s clones: %w", s.dv.Name, err)
 	}
-	if from.Key().Namespace != s.dv.Namespace && s.dv.Annotations[clonesource.AnnotationAuthorized] != from.Mark() {
-		s.failed = &obstacle{reasonUnauthorized, fmt.Sprintf("Whoever created the DataVolume was not asked whether %s of another namespace may be cloned; delete the DataVolume and create it again", from)}
-		return steps.ErrDone
+	if from, err = r.withLeave(ctx, s, from); err != nil {
+		return err
 	}
-	read := r.claimSource
-	if from.InSnapshot() {
-		read = r.snapshotSource
-	}
-	source, labels, err := read(ctx, s, from)
+	source, labels, err := r.readSource(ctx, s, from)
 	if err != nil {
 		return err
 	}
@@ -172,5 +191,7 @@ func (r *Reconciler) claimSource(ctx context.Context, s *scope, from *clonesourc
 		s.waiting = &obstacle{reasonSourceUnready, fmt.Sprintf("Source PVC %s is not filled yet; it is cloned once its populator has done so", from.Claim)}
 		return nil, nil, steps.ErrDone
 	}
-	return originOf(claim), clonesource.Defaults(claim.Labels), nil
+	source := originOf(claim)
+	source.driverless, err = r.driverless(ctx, claim)
+	return source, clonesource.Defaults(claim.Labels), err
 }

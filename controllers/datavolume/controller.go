@@ -44,6 +44,7 @@ type Reconciler struct {
 	listeners *listeners
 	uploads   *uploadSigner
 	told      ledger
+	copies    copies
 	now       func() time.Time
 }
 
@@ -66,6 +67,8 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(travellersOf)).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(fillersOf)).
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(travellersOf)).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(travellersOf)).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.copies.under)).
 		Watches(&cdiv1.DataSource{}, handler.EnqueueRequestsFromMapFunc(r.usersOf)).
 		Watches(&cdiv1.StorageProfile{}, handler.EnqueueRequestsFromMapFunc(r.undecided)).
 		Watches(&storagev1.StorageClass{}, handler.EnqueueRequestsFromMapFunc(r.undecided)).
@@ -79,15 +82,18 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 }
 
 // steps are done in this order in every pass, until one ends it: without a claim there is
-// nothing to fill; what has ended needs no pod; a pod is made last, when all else stands.
+// nothing to fill; what has ended needs no pod; a pod is made last, when all else stands, and then what is its own.
 func (r *Reconciler) steps() []func(context.Context, *scope) error {
 	return []func(context.Context, *scope) error{
+		r.refuseStream,
 		r.ensureClaim,
 		r.settleVolume,
+		r.awaitSource,
 		r.noteEnd,
 		r.cleanUp,
 		r.missSnapshot,
 		r.ensurePod,
+		r.handProxy,
 		r.serveUpload,
 		r.listen,
 	}
@@ -100,12 +106,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if apierrors.IsNotFound(err) {
 			r.listeners.stop(req.NamespacedName)
 			r.told.forget(req.NamespacedName)
+			r.copies.end(req.NamespacedName)
 			return ctrl.Result{}, r.abandon(ctx, req.NamespacedName, "")
 		}
 		return ctrl.Result{}, fmt.Errorf("reading DataVolume %s: %w", req.NamespacedName, err)
 	}
 	if dv.DeletionTimestamp != nil {
 		r.listeners.stop(req.NamespacedName) // its claim and pod go by their owner references
+		r.copies.end(req.NamespacedName)
 		return ctrl.Result{}, r.abandon(ctx, req.NamespacedName, "")
 	}
 	if dv.Status.Phase == "" { // a new one, perhaps in the place of another

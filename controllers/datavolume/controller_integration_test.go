@@ -24,6 +24,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/yaml"
 
+	"github.com/slipway-vm/slipway/controllers/cached"
 	"github.com/slipway-vm/slipway/controllers/datasource"
 	"github.com/slipway-vm/slipway/controllers/datavolume"
 	"github.com/slipway-vm/slipway/internal/names"
@@ -36,17 +37,21 @@ import (
 func TestController(t *testing.T) {
 	c := start(t)
 	for name, test := range map[string]func(*testing.T, *world){
-		"an import succeeds":                                 importSucceeds,
-		"an import from a registry gives its labels":         importsLabels,
-		"an image is looked for where registries.conf says":  looksWhereRegistriesConfSays,
-		"a failed import is tried again, a fatal one is not": importFails,
-		"a claim that waits for its consumer gets no pod":    waitsForConsumer,
-		"a claim of another is not touched until it may be":  foreignClaim,
-		"a clone through a DataSource waits for its source":  cloneThroughDataSource,
-		"what is not supported says so":                      unsupportedSource,
-		"a claim takes its modes from the StorageProfile":    modesOfTheProfile,
-		"an upload waits for its image":                      uploadSucceeds,
-		"an upload server of an old authority is replaced":   uploadServerIsReplaced,
+		"an import succeeds":                                   importSucceeds,
+		"an import from a registry gives its labels":           importsLabels,
+		"an image is looked for where registries.conf says":    looksWhereRegistriesConfSays,
+		"a source is reached by the proxy that is set":         goesByTheProxy,
+		"an image that the node pulls":                         nodePulls,
+		"a failed import is tried again, a fatal one is not":   importFails,
+		"a claim that waits for its consumer gets no pod":      waitsForConsumer,
+		"a claim of another is not touched until it may be":    foreignClaim,
+		"a clone through a DataSource waits for its source":    cloneThroughDataSource,
+		"what is not supported says so":                        unsupportedSource,
+		"a claim takes its modes from the StorageProfile":      modesOfTheProfile,
+		"a quota is told of":                                   quotaExceeded,
+		"an upload waits for its image":                        uploadSucceeds,
+		"an upload server of an old authority is replaced":     uploadServerIsReplaced,
+		"the Service of an upload server is taken, or deleted": uploadServiceIsTaken,
 	} {
 		t.Run(name, func(t *testing.T) {
 			test(t, newWorld(t, c))
@@ -62,7 +67,7 @@ func start(t *testing.T) client.Client {
 		t.Fatal(err)
 	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"},
+		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"}, Cache: cached.Options(installed),
 		Controller: controllerconfig.Controller{SkipNameValidation: new(true)}, // for -count
 	})
 	if err != nil {
@@ -439,4 +444,34 @@ func unsupportedSource(t *testing.T, w *world) {
 	if c := condition(dv, cdiv1.DataVolumeRunning); c.Reason != "NotSupported" || !strings.Contains(c.Message, "spec.source.imageio") {
 		t.Errorf("Running is %+v", c)
 	}
+	stream := &cdiv1.DataVolumeSourceRegistry{ImageStream: new("debian"), PullMethod: new(cdiv1.RegistryPullNode)}
+	w.create("stream", "fast", &cdiv1.DataVolumeSource{Registry: stream}, nil)
+	dv = w.phase("stream", cdiv1.Failed)
+	if c := condition(dv, cdiv1.DataVolumeRunning); c.Reason != "NotSupported" || !strings.Contains(c.Message, "no API image.openshift.io") || w.claim("stream").UID != "" {
+		t.Errorf("Running is %+v", c)
+	}
+}
+
+// quotaExceeded has a quota of the namespace allow no claim, and then one.
+func quotaExceeded(t *testing.T, w *world) {
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "claims"}}
+	quota.Spec.Hard = corev1.ResourceList{corev1.ResourcePersistentVolumeClaims: resource.MustParse("0")}
+	w.must(w.Create(t.Context(), quota))
+	allow := func(claims string) {
+		hard := corev1.ResourceList{corev1.ResourcePersistentVolumeClaims: resource.MustParse(claims)}
+		quota.Spec.Hard = hard
+		w.must(w.Update(t.Context(), quota))
+		quota.Status = corev1.ResourceQuotaStatus{Hard: hard, Used: corev1.ResourceList{corev1.ResourcePersistentVolumeClaims: resource.MustParse("0")}}
+		w.must(w.Status().Update(t.Context(), quota))
+	}
+	allow("0")
+	probe := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "probe"}, Spec: *newDataVolume(w.namespace, "probe").Spec.PVC}
+	w.until("the quota holds", func() bool { return apierrors.IsForbidden(w.Create(t.Context(), probe.DeepCopy(), client.DryRunAll)) })
+	w.create("disk", "fast", http(), nil)
+	if c := w.waits("disk", "ErrExceededQuota"); !strings.Contains(c.Message, "exceeded quota: claims") {
+		t.Errorf("Bound is %+v", c)
+	}
+	w.phase("disk", cdiv1.Pending)
+	allow("1")
+	w.until("the claim is made", func() bool { return w.claim("disk").UID != "" })
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,10 +30,19 @@ const (
 	takenRetry = 10 * time.Second
 )
 
-// create creates what the DataVolume owns, its claim or its pod. Both hold data, or write
-// it, so create trusts no cache: it makes nothing for a DataVolume that is gone, and never
-// changes an object that is there already.
+// create creates what the DataVolume owns, its claim or its pod. The DataVolume waits while a quota does not allow it.
 func (r *Reconciler) create(ctx context.Context, s *scope, object client.Object) error {
+	err := r.tryCreate(ctx, s, object)
+	if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota") {
+		s.waiting, s.result.RequeueAfter = &obstacle{reasonExceededQuota, err.Error()}, takenRetry
+		return steps.ErrDone
+	}
+	return err
+}
+
+// tryCreate creates what holds data, or writes it, so it trusts no cache: it makes nothing for a DataVolume that is gone,
+// and never changes an object that is there already.
+func (r *Reconciler) tryCreate(ctx context.Context, s *scope, object client.Object) error {
 	dv, err := get(ctx, r.live, client.ObjectKeyFromObject(s.dv), &cdiv1.DataVolume{})
 	if err != nil {
 		return err

@@ -1,6 +1,6 @@
 // Package datavolume fills PersistentVolumeClaims as DataVolumes ask: from a web server, a bucket or a registry,
-// with what a user sends, or with zeros through one pod; or as a clone of another claim or of a snapshot through
-// its CSI driver.
+// with what a user sends, with zeros, or with a copy of another claim's disk through one pod; or as a clone of
+// another claim or of a snapshot through its CSI driver.
 //
 // What was reached is recorded on the claim (AnnotationPodPhase and its neighbours), so
 // that a controller that starts anew knows what its predecessor did. The DataVolume's
@@ -60,6 +60,7 @@ const (
 	reasonUnschedulable   = "Unschedulable"
 	reasonError           = "Error"
 	reasonExists          = "ErrResourceExists"
+	reasonExceededQuota   = "ErrExceededQuota"
 	reasonClaimNotValid   = "ErrClaimNotValid"
 	reasonUnsupported     = "NotSupported"
 	reasonInvalidClone    = "CloneValidationFailed"
@@ -67,5 +68,5 @@ const (
 	reasonSourceUnready   = "CloneSourceNotReady"
 	reasonCloning         = "CloneInProgress"
 	reasonUnauthorized    = "CloneNotAuthorized"
-	reasonNoSnapshotClass = "NoVolumeSnapshotClass"
+	reasonSourceInUse     = "CloneSourceInUse"
 )

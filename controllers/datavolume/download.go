@@ -21,6 +21,11 @@ func downloads(source *cdiv1.DataVolumeSource) bool {
 	return source != nil && (source.HTTP != nil || source.S3 != nil || source.GCS != nil)
 }
 
+// onServer reports whether an importer reads source from a server: a file's, or a registry. What the kubelet pulls it does not.
+func onServer(source *cdiv1.DataVolumeSource) bool {
+	return downloads(source) || source != nil && source.Registry != nil && !PulledByNode(source)
+}
+
 // clones reports whether source is a claim or a snapshot.
 func clones(source *cdiv1.DataVolumeSource) bool { return source.PVC != nil || source.Snapshot != nil }
 
@@ -61,7 +66,7 @@ func refuseLimit(dv *cdiv1.DataVolume) string {
 	if _, err := transfer.ParseBandwidth(dv.Annotations[names.AnnotationBandwidth]); err != nil {
 		return fmt.Sprintf("annotation %s: %v", names.AnnotationBandwidth, err)
 	}
-	return ""
+	return refusedPull(dv)
 }
 
 // addLimit tells the container how much it may download in a second, where the DataVolume says it.
@@ -84,6 +89,9 @@ func addSource(in podInput, pod *corev1.Pod, container *corev1.Container) {
 	if source := in.DataVolume.Spec.Source; source != nil && source.Blank == nil {
 		addLimit(in.DataVolume, container)
 	}
+	if onServer(in.DataVolume.Spec.Source) {
+		addProxy(in, pod, container)
+	}
 	switch source := in.DataVolume.Spec.Source; {
 	case source == nil:
 	case source.HTTP != nil:
@@ -92,6 +100,8 @@ func addSource(in podInput, pod *corev1.Pod, container *corev1.Container) {
 		container.Args = append(container.Args, "--url="+source.S3.URL, "--source="+transfer.SourceS3)
 		addCertificates(source.S3.CertConfigMap, pod, container)
 		addCredentials(source.S3.SecretRef, pod, container)
+	case PulledByNode(source):
+		addPulled(source.Registry, pod, container)
 	case source.Registry != nil:
 		addRegistry(source.Registry, in.Places, pod, container)
 	case source.GCS != nil:

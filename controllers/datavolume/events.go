@@ -14,6 +14,8 @@ var phaseEvents = map[cdiv1.DataVolumePhase]struct{ reason, text string }{
 	cdiv1.ImportInProgress:                  {"ImportInProgress", "Import into %s in progress"},
 	cdiv1.UploadScheduled:                   {"UploadScheduled", "Upload into %s scheduled"},
 	cdiv1.UploadReady:                       {"UploadReady", "Upload into %s ready"},
+	cdiv1.CloneScheduled:                    {"CloneScheduled", "Cloning into %s scheduled"},
+	cdiv1.CloneInProgress:                   {"CloneInProgress", "Cloning into %s in progress"},
 	cdiv1.CSICloneInProgress:                {"CSICloneInProgress", "CSI Volume clone in progress (for pvc %s)"},
 	cdiv1.SnapshotForSmartCloneInProgress:   {"SnapshotForSmartCloneInProgress", "Snapshot to clone into %s in progress"},
 	cdiv1.CloneFromSnapshotSourceInProgress: {"CloneFromSnapshotSourceInProgress", "Clone from a snapshot into %s in progress"},
@@ -25,14 +27,14 @@ func (r *Reconciler) tell(s *scope, status cdiv1.DataVolumeStatus) {
 	claim := claimName(s.dv)
 	if bound := condition(status.Conditions, cdiv1.DataVolumeBound); changed(old, bound) && bound.Reason != "" {
 		kind := corev1.EventTypeNormal
-		if bound.Reason == reasonExists || bound.Reason == reasonClaimNotValid {
+		if bound.Reason == reasonExists || bound.Reason == reasonClaimNotValid || bound.Reason == reasonExceededQuota {
 			kind = corev1.EventTypeWarning
 		}
 		r.events.Eventf(s.dv, nil, kind, bound.Reason, eventAction, "%s", bound.Message)
 	}
 	running := condition(status.Conditions, cdiv1.DataVolumeRunning)
-	if running.Reason == reasonError && changed(old, running) {
-		r.events.Eventf(s.dv, nil, corev1.EventTypeWarning, reasonError, eventAction, "%s", running.Message)
+	if (running.Reason == reasonError || running.Reason == reasonSourceInUse) && changed(old, running) {
+		r.events.Eventf(s.dv, nil, corev1.EventTypeWarning, running.Reason, eventAction, "%s", running.Message)
 	}
 	if status.Phase == old.Phase {
 		return
@@ -54,7 +56,7 @@ type ending struct{ work, succeeded, failed string }
 
 func endOf(what kind) ending {
 	switch what {
-	case kindClone:
+	case kindClone, kindCopy:
 		return ending{"Clone", "Successfully cloned into %s", "Cloning into %s failed"}
 	case kindUpload:
 		return ending{"Upload", "Successfully uploaded into %s", "Upload into %s failed"}

@@ -16,78 +16,29 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/slipway-vm/slipway/internal/clonesource"
+	"github.com/slipway-vm/slipway/controllers/handover"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/steps"
 )
 
 // A clone from another namespace is made where its source is, as claim clone-<uid of the
-// DataVolume>; its volume is then taken from that claim and given to the DataVolume's own.
-// While it is on its way, the volume is kept whatever happens to either claim (Retain), and
-// bears what it must get back. These marks are all that is remembered.
+// DataVolume>; its volume is then taken from that claim and given to the DataVolume's own, as
+// package handover does it. These marks and its own are all that is remembered.
 const (
-	// LabelCloneFor on the claim, its pod and the volume is the DataVolume's uid.
+	// LabelCloneFor on the claim, its pod and the volume is the DataVolume's uid. On a volume that is on its way for
+	// another object it is that object's: virt-controller hears of no other volumes.
 	LabelCloneFor = names.Domain + "clone-for"
 	// annotationCloneFor is the DataVolume, as namespace/name.
 	annotationCloneFor = names.Domain + "clone-for"
-	// annotationReclaim on the volume is the reclaim policy that it gets back.
-	annotationReclaim = names.Domain + "reclaim-policy"
-	// annotationCloneUID on the volume is the uid of the claim in the source's namespace.
-	annotationCloneUID = names.Domain + "clone-uid"
 	// annotationBroughtFrom on the DataVolume's claim and on the volume is what it is a clone of, as clonesource.Source.Mark
 	// writes it.
 	annotationBroughtFrom = names.Domain + "cloned-from"
 )
 
-// way is how far a clone is that is brought from another namespace.
-type way struct {
-	volume *corev1.PersistentVolume      // nil while it is not marked
-	there  *corev1.PersistentVolumeClaim // in the source's namespace; nil when it is not there
-}
-
-// onTheWay finds what there is of the clone of source that is to be brought.
-func (r *Reconciler) onTheWay(ctx context.Context, s *scope, source *origin) (way, error) {
-	var w way
-	var err error
-	if w.volume, err = r.travelling(ctx, s.dv); err != nil {
-		return w, err
-	}
-	key := types.NamespacedName{Namespace: source.Key().Namespace, Name: cloneName(s.dv.UID)}
-	if w.there, err = get(ctx, r.live, key, &corev1.PersistentVolumeClaim{}); err != nil {
-		return w, err
-	}
-	if w.there != nil && w.there.Labels[LabelCloneFor] != string(s.dv.UID) {
-		s.waiting = &obstacle{reasonExists, fmt.Sprintf("PVC %s exists already and is none of Slipway's; the clone is made there once it is gone", key)}
-		s.result.RequeueAfter = takenRetry
-		return w, steps.ErrDone
-	}
-	return w, nil
-}
-
-// begun reports whether anything of the clone is there.
-func (w way) begun() bool { return w.volume != nil || w.there != nil }
-
-// source is o as that of which the clone was begun: o may be another disk since, or would be cloned in another manner now.
-func (w way) source(o *origin) *origin {
-	var from *clonesource.Source
-	switch {
-	case w.there != nil:
-		from = madeFrom(w.there)
-	case w.volume != nil:
-		from = clonesource.FromMark(w.volume.Annotations[annotationBroughtFrom])
-	}
-	if from == nil {
-		return o
-	}
-	before := *o
-	before.Source = clonesource.Source{Claim: from.Claim, Snapshot: from.Snapshot, Labels: o.Labels}
-	return &before
-}
-
 // bringVolume makes a clone of source in its namespace and gives its volume to claim, which is
 // yet to be created. It ends the pass until the volume is ready for claim.
-func (r *Reconciler) bringVolume(ctx context.Context, s *scope, source *origin, claim *corev1.PersistentVolumeClaim, w way) error {
-	volume := w.volume
+func (r *Reconciler) bringVolume(ctx context.Context, s *scope, source *origin, claim *corev1.PersistentVolumeClaim) error {
+	w, volume := s.way, s.way.volume
 	if volume == nil {
 		var err error
 		if volume, err = r.cloneThere(ctx, s, source, claim, w.there); err != nil {
@@ -97,10 +48,20 @@ func (r *Reconciler) bringVolume(ctx context.Context, s *scope, source *origin, 
 	if w.there != nil {
 		return r.takeAway(ctx, s, w.there)
 	}
-	if err := r.handOver(ctx, volume, claim); err != nil {
+	now, err := get(ctx, r.live, client.ObjectKeyFromObject(claim), &corev1.PersistentVolumeClaim{})
+	if err != nil {
+		return err
+	}
+	if now != nil {
+		return errStale // it may have the volume already
+	}
+	if err := handover.Give(ctx, r.Client, volume, claim, names.ManagerData); err != nil {
 		return err
 	}
 	setAll(&claim.Annotations, map[string]string{annotationBroughtFrom: source.Mark()})
+	if digest := volume.Annotations[names.AnnotationDigest]; digest != "" {
+		setAll(&claim.Annotations, map[string]string{names.AnnotationDigest: digest})
+	}
 	if node := NodeOf(volume); node != "" { // whose virt-handler then may expand the claim
 		setAll(&claim.Annotations, map[string]string{annotationSelectedNode: node})
 	}
@@ -108,50 +69,19 @@ func (r *Reconciler) bringVolume(ctx context.Context, s *scope, source *origin, 
 	return nil
 }
 
-// NodeOf is the node that a volume of Slipway's own node storage is on, "" for other volumes.
-func NodeOf(volume *corev1.PersistentVolume) string {
-	if volume.Spec.CSI == nil || volume.Spec.CSI.Driver != names.HostPathDriver || volume.Spec.NodeAffinity == nil || volume.Spec.NodeAffinity.Required == nil {
-		return ""
-	}
-	for _, term := range volume.Spec.NodeAffinity.Required.NodeSelectorTerms {
-		for _, expression := range term.MatchExpressions {
-			if expression.Key == names.TopologyNode && expression.Operator == corev1.NodeSelectorOpIn && len(expression.Values) == 1 {
-				return expression.Values[0]
-			}
-		}
-	}
-	return ""
-}
-
 func cloneName(uid types.UID) string { return "clone-" + string(uid) }
-
-// travelling finds the volume that is on its way to dv, nil when there is none.
-func (r *Reconciler) travelling(ctx context.Context, dv *cdiv1.DataVolume) (*corev1.PersistentVolume, error) {
-	var volumes corev1.PersistentVolumeList
-	if err := r.live.List(ctx, &volumes, client.MatchingLabels{LabelCloneFor: string(dv.UID)}); err != nil {
-		return nil, fmt.Errorf("looking for the volume of DataVolume %s: %w", dv.Name, err)
-	}
-	if len(volumes.Items) == 0 {
-		return nil, nil
-	}
-	return &volumes.Items[0], nil
-}
 
 // cloneThere brings the clone about in the source's namespace, and marks its volume once it is complete.
 func (r *Reconciler) cloneThere(ctx context.Context, s *scope, source *origin, claim, there *corev1.PersistentVolumeClaim) (*corev1.PersistentVolume, error) {
-	marks := metav1.ObjectMeta{
-		Name: cloneName(s.dv.UID), Namespace: source.Key().Namespace,
-		Labels:      map[string]string{LabelCloneFor: string(s.dv.UID), names.LabelManagedBy: names.ManagedBy, labelApp: labelAppValue},
-		Annotations: map[string]string{annotationCloneFor: client.ObjectKeyFromObject(s.dv).String(), annotationFillingAlert: "disabled"},
-	}
 	if there == nil {
-		there = &corev1.PersistentVolumeClaim{ObjectMeta: marks, Spec: *claim.Spec.DeepCopy()}
-		there.Spec.DataSource = source.reference()
-		there.Spec.VolumeName = ""
+		there = buildThere(s.dv, source, claim)
 		log.FromContext(ctx).Info("Cloning in the source's namespace", "source", source.String(), "claim", there.Name)
 		if err := r.createThere(ctx, s, there); err != nil {
 			return nil, err
 		}
+	}
+	if err := r.copyThere(ctx, s, source, there); err != nil {
+		return nil, err
 	}
 	if there.Status.Phase != corev1.ClaimBound || there.Spec.VolumeName == "" {
 		s.cloning = &obstacle{reasonCloning, fmt.Sprintf("Cloning %s, as PVC %s there", source, there.Name)}
@@ -161,20 +91,47 @@ func (r *Reconciler) cloneThere(ctx context.Context, s *scope, source *origin, c
 	if err := r.live.Get(ctx, types.NamespacedName{Name: there.Spec.VolumeName}, volume); err != nil {
 		return nil, fmt.Errorf("reading the volume of claim %s/%s: %w", there.Namespace, there.Name, err)
 	}
-	before := volume.DeepCopy()
-	setAll(&volume.Labels, map[string]string{LabelCloneFor: string(s.dv.UID)})
-	setAll(&volume.Annotations, map[string]string{
-		annotationCloneFor: client.ObjectKeyFromObject(s.dv).String(),
-		annotationReclaim:  string(volume.Spec.PersistentVolumeReclaimPolicy), annotationCloneUID: string(there.UID),
-		annotationBroughtFrom: source.Mark(),
-	})
-	volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
-	return volume, r.patchVolume(ctx, volume, before, "marking")
+	notes := map[string]string{annotationCloneFor: client.ObjectKeyFromObject(s.dv).String(), annotationBroughtFrom: source.Mark()}
+	if isCopy(there) {
+		notes[AnnotationCopiedFrom] = source.Mark()
+		if digest := there.Annotations[names.AnnotationDigest]; digest != "" {
+			notes[names.AnnotationDigest] = digest
+		}
+	}
+	return volume, handover.Keep(ctx, r.Client, volume, there, onItsWay(s.dv.UID, notes))
+}
+
+// onItsWay says for which DataVolume a volume is on its way; notes are nil where they are to be removed.
+func onItsWay(uid types.UID, notes map[string]string) handover.For {
+	if notes == nil {
+		notes = map[string]string{annotationCloneFor: "", annotationBroughtFrom: "", AnnotationCopiedFrom: "", names.AnnotationDigest: ""}
+	}
+	return handover.For{Label: LabelCloneFor, UID: uid, Notes: notes}
+}
+
+// buildThere returns the claim in the source's namespace that the clone is made as, or copied into: like claim, but
+// for whatever is the DataVolume's own.
+func buildThere(dv *cdiv1.DataVolume, source *origin, claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+	there := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: cloneName(dv.UID), Namespace: source.Key().Namespace,
+			Labels:      map[string]string{LabelCloneFor: string(dv.UID), names.LabelManagedBy: names.ManagedBy, labelApp: labelAppValue},
+			Annotations: map[string]string{annotationCloneFor: client.ObjectKeyFromObject(dv).String(), annotationFillingAlert: "disabled"},
+		},
+		Spec: *claim.Spec.DeepCopy(),
+	}
+	there.Spec.VolumeName = ""
+	if isCopy(claim) {
+		setAll(&there.Annotations, copyNotes(source))
+	} else {
+		there.Spec.DataSource = source.reference()
+	}
+	return there
 }
 
 // createThere creates an object in the source's namespace.
 func (r *Reconciler) createThere(ctx context.Context, s *scope, object client.Object) error {
-	err := r.create(ctx, s, object)
+	err := r.tryCreate(ctx, s, object)
 	if apierrors.IsForbidden(err) { // a quota of that namespace
 		s.waiting = &obstacle{reasonPending, "The clone is made in the source's namespace first, which does not take it: " + err.Error()}
 		s.result.RequeueAfter = takenRetry
@@ -239,16 +196,6 @@ func (r *Reconciler) removeThere(ctx context.Context, there *corev1.PersistentVo
 	return nil
 }
 
-// handOver reserves the volume for claim.
-func (r *Reconciler) handOver(ctx context.Context, volume *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) error {
-	if ref := volume.Spec.ClaimRef; ref != nil && ref.Namespace == claim.Namespace && ref.Name == claim.Name {
-		return nil
-	}
-	before := volume.DeepCopy()
-	volume.Spec.ClaimRef = &corev1.ObjectReference{APIVersion: "v1", Kind: kindClaim, Namespace: claim.Namespace, Name: claim.Name}
-	return r.patchVolume(ctx, volume, before, "handing over")
-}
-
 // settleVolume gives a volume that has arrived its reclaim policy back and removes the marks.
 func (r *Reconciler) settleVolume(ctx context.Context, s *scope) error {
 	if s.claim == nil || s.claim.Annotations[annotationBroughtFrom] == "" || s.claim.Status.Phase != corev1.ClaimBound || s.done() {
@@ -258,30 +205,7 @@ func (r *Reconciler) settleVolume(ctx context.Context, s *scope) error {
 	if err != nil || volume == nil {
 		return err
 	}
-	return r.unmark(ctx, volume, func(*corev1.PersistentVolume) {})
-}
-
-// unmark ends the volume's way, after a last change.
-func (r *Reconciler) unmark(ctx context.Context, volume *corev1.PersistentVolume, change func(*corev1.PersistentVolume)) error {
-	before := volume.DeepCopy()
-	change(volume)
-	if policy := volume.Annotations[annotationReclaim]; policy != "" {
-		volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimPolicy(policy)
-	}
-	delete(volume.Labels, LabelCloneFor)
-	for _, name := range []string{annotationCloneFor, annotationReclaim, annotationCloneUID, annotationBroughtFrom} {
-		delete(volume.Annotations, name)
-	}
-	return r.patchVolume(ctx, volume, before, "settling")
-}
-
-// patchVolume writes what has changed in volume since before, unless another has changed it too.
-func (r *Reconciler) patchVolume(ctx context.Context, volume, before *corev1.PersistentVolume, doing string) error {
-	err := r.Patch(ctx, volume, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(names.ManagerData))
-	if err != nil {
-		return fmt.Errorf("%s volume %s: %w", doing, volume.Name, err)
-	}
-	return nil
+	return handover.Settle(ctx, r.Client, volume, onItsWay(s.dv.UID, nil))
 }
 
 // abandon removes what was on its way to a DataVolume that is gone: the claim in the source's
@@ -308,7 +232,7 @@ func (r *Reconciler) abandon(ctx context.Context, key types.NamespacedName, aliv
 			continue
 		}
 		log.FromContext(ctx).Info("Giving up a volume whose DataVolume is gone", "volume", volume.Name)
-		if err := r.unmark(ctx, volume, giveBack); client.IgnoreNotFound(err) != nil {
+		if err := handover.GiveUp(ctx, r.Client, volume, onItsWay("", nil)); client.IgnoreNotFound(err) != nil {
 			return err
 		}
 	}
@@ -318,15 +242,6 @@ func (r *Reconciler) abandon(ctx context.Context, key types.NamespacedName, aliv
 // left says whether object was on its way to another DataVolume of that name than the one that is alive.
 func left(object client.Object, key types.NamespacedName, alive types.UID) bool {
 	return object.GetAnnotations()[annotationCloneFor] == key.String() && object.GetLabels()[LabelCloneFor] != string(alive)
-}
-
-// giveBack names the claim that volume came from as its owner again, unless another has it: that
-// claim is gone, so that Kubernetes releases the volume and reclaims it.
-func giveBack(volume *corev1.PersistentVolume) {
-	ref := volume.Spec.ClaimRef
-	if uid := volume.Annotations[annotationCloneUID]; ref != nil && ref.UID == "" && uid != "" {
-		ref.UID = types.UID(uid)
-	}
 }
 
 // travellersOf finds the DataVolume for which a claim or volume is on its way.

@@ -16,6 +16,7 @@ import (
 	"github.com/slipway-vm/slipway/controllers/datavolume"
 	"github.com/slipway-vm/slipway/internal/clonesource"
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/tests/fixture/lagging"
 )
 
 // TestClonesAcrossNamespaces runs the controller against a real API server; the tests play
@@ -28,6 +29,8 @@ func TestClonesAcrossNamespaces(t *testing.T) {
 		"a DataSource that was changed since is not followed":         sourceChanged,
 		"a DataVolume that goes early leaves nothing in either place": goesEarly,
 		"a DataVolume that goes late gives its volume up":             goesLate,
+		"a claim that goes at once is made anew for its volume":       claimGoes,
+		"a clone arrives when its DataSource is deleted":              dataSourceGoes,
 		"what stands in the way is said":                              inTheWay,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -90,12 +93,18 @@ func (f *foreign) clonedThere(dv *cdiv1.DataVolume) *corev1.PersistentVolumeClai
 	return claim
 }
 
-// volume gives the claim a volume, as its provisioner does, and binds them.
+// volume gives the claim a volume of 1Gi.
 func (f *foreign) volume(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
 	f.t.Helper()
+	return f.volumeOf(claim, resource.MustParse("1Gi"))
+}
+
+// volumeOf gives the claim a volume of a size, as its provisioner does, and binds them.
+func (f *foreign) volumeOf(claim *corev1.PersistentVolumeClaim, size resource.Quantity) *corev1.PersistentVolume {
+	f.t.Helper()
 	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-" + string(claim.UID)}, Spec: corev1.PersistentVolumeSpec{
-		AccessModes: claim.Spec.AccessModes, StorageClassName: "local", PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
-		Capacity:               corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+		AccessModes: claim.Spec.AccessModes, StorageClassName: *claim.Spec.StorageClassName, PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
+		Capacity:               corev1.ResourceList{corev1.ResourceStorage: size},
 		ClaimRef:               &corev1.ObjectReference{Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID},
 		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: names.HostPathDriver, VolumeHandle: string(claim.UID)}},
 		NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
@@ -228,6 +237,39 @@ func goesLate(t *testing.T, f *foreign) {
 	if volume.Spec.ClaimRef.UID != uid {
 		t.Errorf("the volume is reserved for %+v", volume.Spec.ClaimRef)
 	}
+}
+
+func claimGoes(t *testing.T, f *foreign) {
+	there := f.clonedThere(f.allowed())
+	volume := f.volume(there)
+	f.gone(there)
+	f.until("the new claim is there", func() bool { return f.claim("clone").UID != "" })
+	first := f.claim("clone")
+	f.now(volume).Spec.ClaimRef.UID = first.UID // Kubernetes begins to bind them
+	f.must(f.Update(t.Context(), volume))
+	f.must(f.Delete(t.Context(), first))
+	f.gone(first)
+	f.until("the claim is there again", func() bool { uid := f.claim("clone").UID; return uid != "" && uid != first.UID })
+	if ref := f.now(volume).Spec.ClaimRef; ref.Namespace != f.namespace || ref.Name != "clone" || ref.UID == first.UID {
+		t.Errorf("the volume is reserved for %+v", ref)
+	}
+	f.bind("clone")
+	f.phase("clone", cdiv1.Succeeded)
+}
+
+func dataSourceGoes(t *testing.T, f *foreign) {
+	golden := &cdiv1.DataSource{ObjectMeta: metav1.ObjectMeta{Name: "golden", Namespace: f.there.namespace}}
+	golden.Spec.Source.PVC = &cdiv1.DataVolumeSourcePVC{Namespace: f.there.namespace, Name: "base"}
+	f.must(f.Create(t.Context(), golden))
+	dv := f.create("clone", "local", nil, func(dv *cdiv1.DataVolume) {
+		dv.Spec.SourceRef = &cdiv1.DataVolumeSourceRef{Kind: "DataSource", Namespace: &golden.Namespace, Name: golden.Name}
+		dv.Annotations = map[string]string{clonesource.AnnotationAuthorized: f.there.namespace + "/base"}
+	})
+	there := f.clonedThere(dv)
+	f.must(f.Delete(t.Context(), golden))
+	f.pass(dv, &lagging.Client{})
+	f.arrives(there)
+	f.phase("clone", cdiv1.Succeeded)
 }
 
 func inTheWay(t *testing.T, f *foreign) {

@@ -193,7 +193,7 @@ func (l *listeners) report(ctx context.Context, one *listener) {
 }
 
 // stream reads lines until the importer ends them, and reports at most once in reportEvery; at once
-// what a pod says first, and that it begins anew.
+// what a pod says first, that it begins anew, and that what came is of no use.
 func (l *listeners) stream(ctx context.Context, one *listener) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, one.address, nil)
 	if err != nil {
@@ -215,7 +215,7 @@ func (l *listeners) stream(ctx context.Context, one *listener) error {
 			return fmt.Errorf("reading the progress: %w", err)
 		}
 		before, first := one.set(progress)
-		anew := progress.Done == 0 && before.Done > 0
+		anew := progress.Done == 0 && before.Done > 0 || progress.Reason != before.Reason || progress.Message != before.Message
 		if !first && !anew && (progress.Done == 0 || time.Since(reported) < reportEvery) {
 			continue
 		}

@@ -44,8 +44,9 @@ func TestProgressIsHeardAndFollowedOverARestart(t *testing.T) {
 		Status:     corev1.PodStatus{PodIP: "127.0.0.1"},
 	}
 	l.follow(dv, pod)
-	for n := int64(1); n <= 2; n++ {
-		lines <- transfer.Progress{Done: n * 25, Total: 100}
+	says := func(progress transfer.Progress) {
+		t.Helper()
+		lines <- progress
 		select {
 		case event := <-l.changed:
 			if event.Object.GetName() != "disk" {
@@ -54,8 +55,17 @@ func TestProgressIsHeardAndFollowedOverARestart(t *testing.T) {
 		case <-time.After(time.Minute):
 			t.Fatal("no event")
 		}
+	}
+	for n := int64(1); n <= 2; n++ {
+		says(transfer.Progress{Done: n * 25, Total: 100})
 		if got := heard(l, pod); got != strings.TrimSpace([]string{"", "25.00%", "50.00%"}[n]) {
 			t.Errorf("heard %s", got)
+		}
+	}
+	for _, reason := range []transfer.Reason{transfer.InvalidImage, transfer.NoSpace} { // of two uploads, one after the other
+		says(transfer.Progress{Reason: reason})
+		if got, _ := l.latest(pod); got.Reason != reason {
+			t.Errorf("heard %+v, want %s", got, reason)
 		}
 	}
 	if !l.follows(dv, "pod") {

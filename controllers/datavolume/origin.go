@@ -2,11 +2,9 @@ package datavolume
 
 import (
 	"context"
-	"fmt"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -23,15 +21,19 @@ type origin struct {
 	mode corev1.PersistentVolumeMode
 	// access are a claim's access modes; none are known of a snapshot.
 	access []corev1.PersistentVolumeAccessMode
-	// class is the StorageClass of a claim, which its clone must have too; nil when it is not known.
+	// class is the StorageClass of a claim, which its clone has too unless it is a copy; nil when it is not known.
 	class *string
-	// driver of a snapshot is what the clone's class must have as its provisioner.
+	// driver of a snapshot is what the clone's class has as its provisioner unless it is a copy.
 	driver string
 	// uid and digest are a claim's, and its content's; no digest where that is not known.
 	uid    types.UID
 	digest string
 	// size is the least that the clone must ask for.
 	size resource.Quantity
+	// fits says that the size is that of a clone which there is: a copy's, too, with what its file system needs.
+	fits bool
+	// bound says that a claim has a volume, and files that this holds files and no disk. Nothing can clone what is driverless.
+	bound, files, driverless bool
 }
 
 // originOf is a claim as what a clone is made from.
@@ -40,6 +42,7 @@ func originOf(claim *corev1.PersistentVolumeClaim) *origin {
 		Source: clonesource.Source{Claim: client.ObjectKeyFromObject(claim)},
 		mode:   volumeMode(claim.Spec), access: claim.Spec.AccessModes, class: claim.Spec.StorageClassName, size: *claim.Status.Capacity.Storage(),
 		uid: claim.UID, digest: claim.Annotations[names.AnnotationDigest],
+		bound: claim.Status.Phase == corev1.ClaimBound, files: claim.Annotations[AnnotationContentType] == string(cdiv1.DataVolumeArchive),
 	}
 	if o.size.IsZero() {
 		o.size = *claim.Spec.Resources.Requests.Storage()
@@ -55,23 +58,9 @@ func (o *origin) reference() *corev1.TypedLocalObjectReference {
 	return &corev1.TypedLocalObjectReference{Kind: kindClaim, Name: o.Claim.Name}
 }
 
-// fits says why a claim of class cannot be made from the origin; class is nil when it is not known.
-func (o *origin) fits(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) error {
-	if b := volumeMode(claim.Spec); o.mode != "" && o.mode != b {
-		return fmt.Errorf("the source's volumeMode is %s, this one's %s; make them equal", o.mode, b)
-	}
-	if a, b := o.class, claim.Spec.StorageClassName; a != nil && b != nil && *a != *b {
-		return fmt.Errorf("the source's storage class is %s, this one's %s; cloning works within one class: name the source's", *a, *b)
-	}
-	if o.InSnapshot() && class != nil && o.driver != "" && class.Provisioner != o.driver {
-		return fmt.Errorf("the snapshot is of driver %s, storage class %s of %s; name a class of the snapshot's driver", o.driver, class.Name, class.Provisioner)
-	}
-	return nil
-}
-
 // originOfClaim is what the DataVolume's claim is made from, nil when that is nothing or not known.
 func (s *scope) originOfClaim() *clonesource.Source {
-	if s.plan.kind != kindClone || s.claim == nil {
+	if !s.plan.clones() || s.claim == nil {
 		return nil
 	}
 	if from := clonesource.FromMark(s.claim.Annotations[annotationBroughtFrom]); from != nil && mayBring(s.dv, from) {

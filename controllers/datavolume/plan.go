@@ -3,6 +3,7 @@ package datavolume
 import (
 	"fmt"
 
+	"k8s.io/utils/ptr"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 )
 
@@ -14,6 +15,7 @@ const (
 	kindImport   kind = iota // by an importer pod, from a server
 	kindBlank                // by an importer pod, with zeros
 	kindClone                // by the CSI driver, from another claim or a snapshot
+	kindCopy                 // by an importer pod, from another claim: a clone that no driver makes
 	kindUpload               // by an upload server, with what is sent to it
 	kindExternal             // by the CSI driver or a populator that the claim's own dataSource names
 )
@@ -24,7 +26,12 @@ type plan struct {
 }
 
 // pods reports whether a pod of ours fills the claim.
-func (p plan) pods() bool { return p.kind == kindImport || p.kind == kindBlank || p.kind == kindUpload }
+func (p plan) pods() bool {
+	return p.kind == kindImport || p.kind == kindBlank || p.kind == kindUpload || p.kind == kindCopy
+}
+
+// clones reports whether the claim becomes like another, in whichever way.
+func (p plan) clones() bool { return p.kind == kindClone || p.kind == kindCopy }
 
 // unsupported are the sources that other releases will fill, with what to do until then.
 func unsupported(source *cdiv1.DataVolumeSource) string {
@@ -45,12 +52,14 @@ func unsupported(source *cdiv1.DataVolumeSource) string {
 // of what comes by it.
 func refusedRegistry(from *cdiv1.DataVolumeSourceRegistry) string {
 	switch {
-	case from.ImageStream != nil:
-		return "spec.source.registry.imageStream is not supported yet; use url"
-	case from.URL == nil:
+	case from.ImageStream != nil && from.URL != nil:
+		return "spec.source.registry has both url and imageStream; keep one of them"
+	case from.ImageStream != nil && (*from.ImageStream == "" || ptr.Deref(from.PullMethod, "") != cdiv1.RegistryPullNode):
+		return "spec.source.registry.imageStream is supported with pullMethod node only, and needs a name; set both, or use url"
+	case from.ImageStream == nil && from.URL == nil:
 		return "spec.source.registry has no url; set it"
-	case from.PullMethod != nil && *from.PullMethod != cdiv1.RegistryPullPod:
-		return fmt.Sprintf("spec.source.registry.pullMethod %s is not supported yet; use pod", *from.PullMethod)
+	case from.PullMethod != nil && *from.PullMethod != cdiv1.RegistryPullPod && *from.PullMethod != cdiv1.RegistryPullNode:
+		return fmt.Sprintf("spec.source.registry.pullMethod %s is unknown; use pod or node", *from.PullMethod)
 	}
 	return ""
 }

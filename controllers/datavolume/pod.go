@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
+	"github.com/slipway-vm/slipway/controllers/cdiconfig"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/registries"
 	"github.com/slipway-vm/slipway/internal/transfer"
@@ -38,13 +39,19 @@ type podInput struct {
 	Config cdiv1.CDIConfigStatus
 	// Places are where the image of a registry is looked for, in this order; none for other sources.
 	Places []registries.Place
+	// Proxy is how servers are reached; of no effect on other sources. ProxySecret names the Secret that the pod
+	// waits for with what of it not everyone may read; empty where there is nothing of that kind.
+	Proxy       cdiconfig.ImportProxy
+	ProxySecret string
 	// Token is the password of the pod's progress.
 	Token string
-	// Affinity places a pod whose only work is that its claim gets bound; it imports nothing.
+	// Binder is a pod whose only work is that its claim gets bound; it imports nothing. Affinity places a pod.
 	Affinity *corev1.NodeAffinity
 	Binder   bool
 	// Upload is what the pod of an upload server needs beside; nil for every other.
 	Upload *uploadInput
+	// CopyFrom is the claim whose disk the pod copies, nil when it gets the disk from elsewhere.
+	CopyFrom *corev1.PersistentVolumeClaim
 }
 
 // PodName is the name of a DataVolume's importer pod.
@@ -70,29 +77,27 @@ func buildPod(in podInput) *corev1.Pod {
 			OwnerReferences: []metav1.OwnerReference{owner(dv)},
 		},
 		Spec: corev1.PodSpec{
-			RestartPolicy:                corev1.RestartPolicyOnFailure,
-			AutomountServiceAccountToken: new(false),
-			EnableServiceLinks:           new(false),
-			ServiceAccountName:           dv.Spec.ServiceAccountName,
-			PriorityClassName:            dv.Spec.PriorityClassName,
-			SecurityContext: &corev1.PodSecurityContext{
-				RunAsUser: new(int64(names.QEMUUser)), RunAsGroup: new(int64(names.QEMUUser)), FSGroup: new(int64(names.QEMUUser)),
-				RunAsNonRoot: new(true), FSGroupChangePolicy: new(corev1.FSGroupChangeOnRootMismatch),
-				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-			},
+			RestartPolicy:                 corev1.RestartPolicyOnFailure,
+			AutomountServiceAccountToken:  new(false),
+			EnableServiceLinks:            new(false),
+			ServiceAccountName:            dv.Spec.ServiceAccountName,
+			PriorityClassName:             dv.Spec.PriorityClassName,
+			SecurityContext:               PodSecurity(),
 			TerminationGracePeriodSeconds: ptr.To[int64](5),
 		},
 	}
 	container := importerContainer(in)
 	addData(in, pod, &container)
+	if in.Affinity != nil {
+		pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: in.Affinity}
+	}
 	switch {
 	case in.Binder:
 		container.Command = []string{"/slipway", "version"}
-		if in.Affinity != nil {
-			pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: in.Affinity}
-		}
 	case in.Upload != nil:
 		awaitUpload(in.Upload, pod, &container)
+	case in.CopyFrom != nil:
+		addCopySource(in.CopyFrom, pod, &container)
 	default:
 		addSource(in, pod, &container)
 	}
@@ -109,13 +114,27 @@ func importerContainer(in podInput) corev1.Container {
 			"--termination-log=" + corev1.TerminationMessagePathDefault,
 			fmt.Sprintf("--progress-address=:%d", transfer.ProgressPort),
 		},
-		Env:       []corev1.EnvVar{{Name: transfer.EnvToken, Value: in.Token}},
-		Ports:     []corev1.ContainerPort{{Name: "progress", ContainerPort: transfer.ProgressPort, Protocol: corev1.ProtocolTCP}},
-		Resources: podResources(in.Config),
-		SecurityContext: &corev1.SecurityContext{
-			AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true), RunAsNonRoot: new(true),
-			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-		},
+		Env:             []corev1.EnvVar{{Name: transfer.EnvToken, Value: in.Token}},
+		Ports:           []corev1.ContainerPort{{Name: "progress", ContainerPort: transfer.ProgressPort, Protocol: corev1.ProtocolTCP}},
+		Resources:       podResources(in.Config),
+		SecurityContext: ContainerSecurity(),
+	}
+}
+
+// PodSecurity is what a pod of ours may do that is for one disk: nothing, as the user of disks.
+func PodSecurity() *corev1.PodSecurityContext {
+	return &corev1.PodSecurityContext{
+		RunAsUser: new(int64(names.QEMUUser)), RunAsGroup: new(int64(names.QEMUUser)), FSGroup: new(int64(names.QEMUUser)),
+		RunAsNonRoot: new(true), FSGroupChangePolicy: new(corev1.FSGroupChangeOnRootMismatch),
+		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+	}
+}
+
+// ContainerSecurity is what a container of such a pod may do.
+func ContainerSecurity() *corev1.SecurityContext {
+	return &corev1.SecurityContext{
+		AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true), RunAsNonRoot: new(true),
+		Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 	}
 }
 

@@ -47,6 +47,9 @@ func (r *Reconciler) noteEnd(ctx context.Context, s *scope) error {
 // cloned returns the result of a clone: the source's content, when it is of the same size. A source that was cloned
 // through a snapshot may be another disk by now: what it was is noted on the snapshot.
 func (r *Reconciler) cloned(ctx context.Context, s *scope) transfer.Result {
+	if isCopy(s.claim) { // which came from another namespace, with its name
+		return transfer.Result{Digest: s.claim.Annotations[names.AnnotationDigest]}
+	}
 	source := s.originOfClaim()
 	switch {
 	case source == nil:
@@ -132,6 +135,11 @@ func (r *Reconciler) cleanUp(ctx context.Context, s *scope) error {
 			return fmt.Errorf("deleting pod %s: %w", s.pod.Name, err)
 		}
 	}
+	if ended {
+		if err := r.removeRestored(ctx, s); err != nil {
+			return err
+		}
+	}
 	return steps.ErrDone
 }
 
@@ -146,22 +154,19 @@ func (r *Reconciler) ensurePod(ctx context.Context, s *scope) error {
 		if s.claim.Status.Phase == corev1.ClaimBound || s.claim.Spec.VolumeName != "" || !s.immediate() {
 			return nil // its provisioner works, or its volume is there
 		}
-		input.Binder = true
-		var err error
-		if input.Affinity, err = r.nodesOf(ctx, s.originOfClaim()); err != nil {
+		if err := r.prepareBinder(ctx, s, &input); err != nil {
 			return err
-		}
-		if node := s.dv.Annotations[annotationSelectedNode]; input.Affinity == nil && node != "" {
-			input.Affinity = onNode(node)
 		}
 	}
 	if err := r.checkUnfilled(ctx, s); err != nil {
 		return err
 	}
-	if err := r.findPlaces(ctx, s, &input); err != nil {
-		return err
+	for _, prepare := range []func(context.Context, *scope, *podInput) error{r.findPlaces, r.findProxy, r.prepareUpload} {
+		if err := prepare(ctx, s, &input); err != nil {
+			return err
+		}
 	}
-	if err := r.prepareUpload(ctx, s, &input); err != nil {
+	if err := r.prepareCopy(ctx, s, &input); err != nil {
 		return err
 	}
 	pod := buildPod(input)
@@ -172,6 +177,17 @@ func (r *Reconciler) ensurePod(ctx context.Context, s *scope) error {
 	pod.Status.Phase = corev1.PodPending
 	s.pod = pod
 	return nil
+}
+
+// prepareBinder makes input that of a pod which only gets a clone bound.
+func (r *Reconciler) prepareBinder(ctx context.Context, s *scope, input *podInput) error {
+	input.Binder = true
+	var err error
+	input.Affinity, err = r.nodesOf(ctx, s.originOfClaim())
+	if node := s.dv.Annotations[annotationSelectedNode]; input.Affinity == nil && node != "" {
+		input.Affinity = onNode(node)
+	}
+	return err
 }
 
 // affinityOf places a clone of a node's volume onto that node.

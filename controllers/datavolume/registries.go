@@ -23,7 +23,7 @@ const registriesRetry = 30 * time.Second
 // waits while nothing says it, or all is blocked.
 func (r *Reconciler) findPlaces(ctx context.Context, s *scope, input *podInput) error {
 	source := s.dv.Spec.Source
-	if source == nil || source.Registry == nil || input.Binder {
+	if source == nil || source.Registry == nil || input.Binder || PulledByNode(source) {
 		return nil
 	}
 	image, err := reference.ParseNormalizedNamed(strings.TrimPrefix(ptr.Deref(source.Registry.URL, ""), schemeDocker))

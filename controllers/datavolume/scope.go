@@ -13,6 +13,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/slipway-vm/slipway/controllers/cdiconfig"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/population"
 	"github.com/slipway-vm/slipway/internal/transfer"
@@ -27,7 +28,8 @@ type scope struct {
 	pod   *corev1.Pod                   // by read, or created by ensurePod; nil while there is none
 	// config is what holds for all DataVolumes. By read.
 	config   cdiv1.CDIConfigStatus
-	insecure []string // by read: the registries whose certificates are not checked
+	insecure []string               // by read: the registries whose certificates are not checked
+	proxy    *cdiconfig.ImportProxy // by readProxy: how servers are reached; nil where nobody asked
 	// waiting says why the pass ended early, and failed why it can never succeed.
 	waiting, failed *obstacle
 	origin          *origin // by ensureClaim: what is cloned, while there is no claim
@@ -35,6 +37,11 @@ type scope struct {
 	// taking that it is a snapshot.
 	cloning *obstacle
 	taking  bool
+	// copied says that the clone which is not there yet is a copy, way how far one is that is brought. By ensureClaim.
+	copied bool
+	way    way
+	// pinned says that what is copied lies on some nodes only, where the claim will be. By read, or ensureClaim.
+	pinned bool
 	// missed is the snapshot that the claim is to be made from, when that is gone. By missSnapshot.
 	missed string
 	// last is what the importer's last run ended with; nil when none has ended. By read.
@@ -57,6 +64,9 @@ func (r *Reconciler) read(ctx context.Context, dv *cdiv1.DataVolume) (*scope, er
 	key := types.NamespacedName{Namespace: dv.Namespace, Name: claimName(dv)}
 	var err error
 	if s.claim, err = get(ctx, r.Client, key, &corev1.PersistentVolumeClaim{}); err != nil {
+		return nil, err
+	}
+	if err := r.recognizeCopy(ctx, s); err != nil {
 		return nil, err
 	}
 	key.Name = s.plan.podName(dv.Name)
@@ -154,7 +164,7 @@ func (s *scope) done() bool {
 func (s *scope) waitsForConsumer() bool {
 	return s.claim != nil && s.claim.Status.Phase == corev1.ClaimPending && s.class != nil &&
 		s.class.VolumeBindingMode != nil && *s.class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer &&
-		s.claim.Annotations[annotationSelectedNode] == "" && s.claim.Spec.VolumeName == "" && !s.immediate()
+		s.claim.Annotations[annotationSelectedNode] == "" && s.claim.Spec.VolumeName == "" && !s.immediate() && !s.pinned
 }
 
 // immediate reports whether the claim is to be bound at once, wherever that is.

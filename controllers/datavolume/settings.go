@@ -93,6 +93,8 @@ func givenMode(asked *corev1.PersistentVolumeMode, in claimInput) *corev1.Persis
 	switch {
 	case asked != nil && *asked != "" && *asked != cdiv1.PersistentVolumeFromStorageProfile:
 		return asked
+	case in.Source != nil && in.Source.mode != "" && otherModes(in):
+		return nil
 	case in.Source != nil && in.Source.mode != "":
 		return new(in.Source.mode)
 	case in.Source != nil || contentType(in.DataVolume) == cdiv1.DataVolumeArchive: // a snapshot of which nobody says it, or files

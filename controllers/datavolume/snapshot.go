@@ -123,10 +123,18 @@ func notReady(key types.NamespacedName, failure *snapshotv1.VolumeSnapshotError)
 	return text
 }
 
-// missSnapshot notes that the snapshot is gone from which a claim that is not bound is to be made: then it never will be.
+// missSnapshot notes that the snapshot is gone from which a claim that is not bound is to be made, or the one that is copied into it:
+// then it never will be.
 func (r *Reconciler) missSnapshot(ctx context.Context, s *scope) error {
-	from := s.originOfClaim()
-	if from == nil || !from.InSnapshot() || s.claim.Status.Phase != corev1.ClaimPending || s.claim.Spec.VolumeName != "" {
+	claim, from := s.claim, s.originOfClaim()
+	if source := s.copySource(); source != nil {
+		var err error
+		if claim, err = get(ctx, r.Client, source.Claim, &corev1.PersistentVolumeClaim{}); err != nil || claim == nil {
+			return err
+		}
+		from = madeFrom(claim)
+	}
+	if from == nil || !from.InSnapshot() || claim.Status.Phase != corev1.ClaimPending || claim.Spec.VolumeName != "" {
 		return nil
 	}
 	s.result.RequeueAfter = missedRetry
@@ -134,8 +142,12 @@ func (r *Reconciler) missSnapshot(ctx context.Context, s *scope) error {
 	if err != nil && !meta.IsNoMatchError(err) {
 		return err
 	}
-	if snapshot == nil {
+	switch {
+	case snapshot != nil:
+	case claim == s.claim:
 		s.missed = from.String()
+	default:
+		s.cloning = &obstacle{reasonSourceMissing, fmt.Sprintf("%s, from which PVC %s is to be made, is gone; delete the DataVolume and create it again", from, claim.Name)}
 	}
 	return nil
 }

@@ -13,22 +13,25 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/slipway-vm/slipway/controllers/datavolume"
 	"github.com/slipway-vm/slipway/internal/clonesource"
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/transfer"
 )
 
 // TestClonesOfSnapshots runs the controller against a real API server; the tests play storage.
 func TestClonesOfSnapshots(t *testing.T) {
 	c := start(t)
 	for name, test := range map[string]func(*testing.T, *foreign){
-		"a snapshot is cloned once it is ready":           snapshotCloned,
-		"a DataSource names one":                          snapshotOfDataSource,
-		"a clone is made on the snapshot's node":          snapshotOnNode,
-		"one of another namespace is brought":             snapshotComes,
-		"leave for a claim is none for a snapshot":        snapshotWithoutLeave,
-		"a class of another driver is refused":            snapshotOfAnotherDriver,
-		"a claim smaller than the snapshot is refused":    snapshotTooLarge,
-		"a content that holds another snapshot is no one": snapshotOfAnother,
+		"a snapshot is cloned once it is ready":            snapshotCloned,
+		"a DataSource names one":                           snapshotOfDataSource,
+		"a clone is made on the snapshot's node":           snapshotOnNode,
+		"one of another namespace is brought":              snapshotComes,
+		"leave for a claim is none for a snapshot":         snapshotWithoutLeave,
+		"onto a class of another driver it is copied":      snapshotOfAnotherDriver,
+		"and where there is no class of its own, it waits": snapshotOfNoClass,
+		"a claim smaller than the snapshot is refused":     snapshotTooLarge,
+		"a content that holds another snapshot is no one":  snapshotOfAnother,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, &foreign{world: newWorld(t, c), there: newWorld(t, c)}) })
 	}
@@ -173,10 +176,36 @@ func (w *world) fails(name, reason, words string) {
 	}
 }
 
-func snapshotOfAnotherDriver(_ *testing.T, f *foreign) {
+func snapshotOfAnotherDriver(t *testing.T, f *foreign) {
+	f.take(f.snapshot("kept"), "example.com/local", "node-1")
+	dv := f.create("clone", "fast", ofSnapshot(f.namespace), nil)
+	pod, name := f.pod("clone"), "restored-"+string(dv.UID)
+	if affinity := pod.Spec.Affinity; affinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields[0].Values[0] != "node-1" {
+		t.Errorf("the pod that copies is placed by %+v", affinity)
+	}
+	restored := f.claim(name)
+	if from := restored.Spec.DataSource; *restored.Spec.StorageClassName != "local" || from == nil || from.Name != "kept" || !metav1.IsControlledBy(restored, dv) {
+		t.Errorf("the snapshot became %+v", restored)
+	}
+	claim := f.claim("clone")
+	if claim.Spec.DataSource != nil || claim.Annotations[datavolume.AnnotationCopiedFrom] != f.namespace+"/"+name ||
+		claim.Annotations["cdi.kubevirt.io/cloneFallbackReason"] != "The storageclass provisioner does not match the volumesnapshotcontent driver" {
+		t.Errorf("the claim is %+v", claim)
+	}
+	f.bind("clone")
+	f.play("clone", corev1.PodSucceeded, 0, &transfer.Result{Digest: "slipway1:33"})
+	if dv := f.phase("clone", cdiv1.Succeeded); dv.Annotations[names.AnnotationDigest] != "slipway1:33" || dv.Labels["instancetype.kubevirt.io/default-preference"] != "debian" {
+		t.Errorf("the DataVolume is %+v", dv.ObjectMeta)
+	}
+	f.until("what was made of the snapshot goes", func() bool { left := f.claim(name); return left.UID == "" || left.DeletionTimestamp != nil })
+}
+
+func snapshotOfNoClass(t *testing.T, f *foreign) {
 	f.take(f.snapshot("kept"), "example.com/other", "")
 	f.create("clone", "fast", ofSnapshot(f.namespace), nil)
-	f.fails("clone", "CloneValidationFailed", "driver example.com/other")
+	if c := f.waits("clone", "CloneSourceNotReady"); !strings.Contains(c.Message, "no storage class of driver example.com/other") {
+		t.Errorf("Bound is %+v", c)
+	}
 }
 
 func snapshotTooLarge(t *testing.T, f *foreign) {

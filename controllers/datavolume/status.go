@@ -10,6 +10,7 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/slipway-vm/slipway/internal/population"
+	"github.com/slipway-vm/slipway/internal/transfer"
 )
 
 // newStatus computes a DataVolume's status from what a pass has found.
@@ -30,7 +31,7 @@ func phase(s *scope) cdiv1.DataVolumePhase {
 		return cdiv1.Failed
 	case s.done():
 		return cdiv1.Succeeded
-	case s.cloning != nil:
+	case s.elsewhere():
 		return cloningPhase(s)
 	case s.waiting != nil || s.claim == nil:
 		return cdiv1.Pending
@@ -38,7 +39,7 @@ func phase(s *scope) cdiv1.DataVolumePhase {
 		return cdiv1.Failed
 	case s.waitsForConsumer():
 		return cdiv1.WaitForFirstConsumer
-	case s.plan.kind == kindClone:
+	case s.plan.clones():
 		return cloningPhase(s)
 	case s.plan.kind == kindExternal:
 		return cdiv1.Pending
@@ -61,9 +62,20 @@ func importPhase(s *scope) cdiv1.DataVolumePhase {
 	return cdiv1.ImportScheduled
 }
 
-// cloningPhase is the phase in which a driver clones a claim, takes a snapshot of it or restores one.
+// elsewhere reports whether a clone is under way before the DataVolume has its claim, or something keeps it from going on.
+func (s *scope) elsewhere() bool {
+	return s.cloning != nil || s.plan.kind == kindCopy && s.claim == nil && s.waiting == nil
+}
+
+// cloningPhase is the phase in which a pod copies a claim, or a driver clones it, takes a snapshot of it or restores one.
 func cloningPhase(s *scope) cdiv1.DataVolumePhase {
 	switch {
+	case s.plan.kind == kindCopy && s.pod != nil && (s.pod.Status.Phase == corev1.PodRunning || s.last != nil):
+		return cdiv1.CloneInProgress
+	case s.plan.kind == kindCopy:
+		return cdiv1.CloneScheduled
+	case s.copied || s.claim != nil && isCopy(s.claim): // it is brought
+		return cdiv1.CloneInProgress
 	case s.taking:
 		return cdiv1.SnapshotForSmartCloneInProgress
 	case s.restores():
@@ -130,7 +142,7 @@ func runningCondition(s *scope) cdiv1.DataVolumeCondition {
 	switch {
 	case s.failed != nil:
 		c.Reason, c.Message = s.failed.reason, s.failed.message
-	case s.done() && s.plan.kind == kindClone:
+	case s.done() && s.plan.clones():
 		c.Reason, c.Message = reasonCompleted, "Clone Complete"
 	case s.done() && s.plan.kind == kindUpload:
 		c.Reason, c.Message = reasonCompleted, "Upload Complete"
@@ -159,12 +171,18 @@ func podCondition(s *scope, c *cdiv1.DataVolumeCondition) {
 			return
 		}
 	}
+	if programCondition(s, c) {
+		return
+	}
 	if len(s.pod.Status.ContainerStatuses) == 0 {
 		c.Reason = reasonCreating
 		return
 	}
 	state := s.pod.Status.ContainerStatuses[0].State
 	switch {
+	case state.Running != nil && s.progress.Reason != "": // an upload server waits for another
+		c.Reason = reasonError
+		c.Message = failureText(transfer.Result{Reason: s.progress.Reason, Message: s.progress.Message}) + "; it is of no use, and another one is taken"
 	case state.Running != nil:
 		c.Status, c.Reason = corev1.ConditionTrue, reasonPodRunning
 	case s.last != nil && s.last.Reason != "":

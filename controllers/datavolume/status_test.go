@@ -42,6 +42,14 @@ func withPod(phase corev1.PodPhase, state corev1.ContainerState, last string) fu
 	}
 }
 
+// withProgram has the pod of an image that the node pulls wait for the container that brings the importer.
+func withProgram(program corev1.ContainerStatus) func(*scope) {
+	return func(s *scope) {
+		withPod(corev1.PodPending, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}, "")(s)
+		s.pod.Status.InitContainerStatuses = []corev1.ContainerStatus{program}
+	}
+}
+
 func TestPhasesAndConditions(t *testing.T) {
 	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
 	waiting := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off"}}
@@ -93,6 +101,38 @@ func TestPhasesAndConditions(t *testing.T) {
 				s.progress = transfer.Progress{Done: 4534, Total: 10000}
 			}, cdiv1.ImportInProgress, "45.34%", "True/Bound", "False/TransferRunning", "True/Pod is running", "",
 		},
+		"an image that the node cannot pull": {
+			withPod(corev1.PodPending, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "Back-off pulling image \"example.com/disk:1\": not found"}}, ""),
+			cdiv1.ImportScheduled, "N/A", "True/Bound", "False/", "False/ImagePullBackOff", "example.com/disk:1\": not found",
+		},
+		"a program that begins to come into the image": {
+			withProgram(corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}}),
+			cdiv1.ImportScheduled, "N/A", "True/Bound", "False/", "False/PodInitializing", "",
+		},
+		"a program whose own image cannot be pulled": {
+			withProgram(corev1.ContainerStatus{Name: "program", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no route"}}}),
+			cdiv1.ImportScheduled, "N/A", "True/Bound", "False/", "False/ErrImagePull", "Container program: no route",
+		},
+		"a program that does not fit": {
+			withProgram(corev1.ContainerStatus{
+				State:                corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off"}},
+				LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: "no space left on device\n"}},
+			}),
+			cdiv1.ImportScheduled, "N/A", "True/Bound", "False/", "False/Error", "no space left on device; it is tried again",
+		},
+		"a program that came": {
+			func(s *scope) {
+				withPod(corev1.PodRunning, running, "")(s)
+				s.pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}
+			}, cdiv1.ImportInProgress, "N/A", "True/Bound", "False/TransferRunning", "True/Pod is running", "",
+		},
+		"an upload that was of no use": {
+			func(s *scope) {
+				withPod(corev1.PodRunning, running, "")(s)
+				s.plan.kind, s.progress = kindUpload, transfer.Progress{Reason: transfer.InvalidImage, Message: "it ends too early"}
+				s.pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+			}, cdiv1.UploadReady, "N/A", "True/Bound", "False/", "False/Error", "InvalidImage: it ends too early; it is of no use",
+		},
 		"an import that is tried again": {
 			withPod(corev1.PodRunning, waiting, string(notFound)), cdiv1.ImportInProgress, "N/A", "True/Bound", "False/", "False/Error", "NotFound: no such file",
 		},
@@ -131,6 +171,50 @@ func TestPhasesAndConditions(t *testing.T) {
 				s.claim.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: kindSnapshot, Name: "kept"}
 			},
 			cdiv1.CloneFromSnapshotSourceInProgress, "N/A", "False/Pending", "False/", "False/", "",
+		},
+		"a copy that begins": {
+			func(s *scope) { s.plan.kind = kindCopy }, cdiv1.CloneScheduled, "N/A", "True/Bound", "False/", "False/", "",
+		},
+		"a copy under way": {
+			func(s *scope) {
+				s.plan.kind = kindCopy
+				withPod(corev1.PodRunning, running, "")(s)
+				s.progress = transfer.Progress{Done: 1, Total: 4}
+			}, cdiv1.CloneInProgress, "25.00%", "True/Bound", "False/TransferRunning", "True/Pod is running", "",
+		},
+		"a copy onto storage that waits for its consumer": {
+			func(s *scope) { s.plan.kind = kindCopy; s.claim.Status.Phase = corev1.ClaimPending },
+			cdiv1.WaitForFirstConsumer, "N/A", "False/Pending", "False/", "False/", "",
+		},
+		"a copy that is made where its source is": {
+			func(s *scope) {
+				s.plan.kind, s.pinned = kindCopy, true
+				s.claim.Status.Phase = corev1.ClaimPending
+			}, cdiv1.CloneScheduled, "N/A", "False/Pending", "False/", "False/", "",
+		},
+		"a copy of what is in use": {
+			func(s *scope) {
+				s.plan.kind = kindCopy
+				s.cloning = &obstacle{reasonSourceInUse, "pod ns/vm using PersistentVolumeClaim base"}
+			}, cdiv1.CloneScheduled, "N/A", "True/Bound", "False/", "False/CloneSourceInUse", "pod ns/vm using",
+		},
+		"a copy in another namespace": {
+			func(s *scope) {
+				s.plan.kind, s.claim = kindCopy, nil
+				withPod(corev1.PodRunning, running, "")(s)
+			}, cdiv1.CloneInProgress, "N/A", "False/NotFound", "False/TransferRunning", "True/Pod is running", "",
+		},
+		"a copy that is brought": {
+			func(s *scope) {
+				s.plan.kind, s.claim, s.copied = kindClone, nil, true
+				s.cloning = &obstacle{reasonCloning, "Bringing the clone"}
+			}, cdiv1.CloneInProgress, "N/A", "False/NotFound", "False/", "False/CloneInProgress", "Bringing",
+		},
+		"a copy that is whole": {
+			func(s *scope) {
+				s.plan.kind = kindCopy
+				s.claim.Annotations = map[string]string{AnnotationPodPhase: phaseSucceeded}
+			}, cdiv1.Succeeded, "100.0%", "True/Bound", "True/", "False/Completed", "Clone Complete",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -174,6 +258,10 @@ func TestPlansThatAreRefused(t *testing.T) {
 		"set one of them":               {Source: &cdiv1.DataVolumeSource{Blank: &cdiv1.DataVolumeBlankImage{}}},
 		"keep one of them":              {PVC: pvc, Storage: &cdiv1.StorageSpec{}},
 		"spec.source.registry":          source(cdiv1.DataVolumeSource{Registry: &cdiv1.DataVolumeSourceRegistry{}}),
+		"both url and imageStream":      source(cdiv1.DataVolumeSource{Registry: &cdiv1.DataVolumeSourceRegistry{URL: new("docker://a"), ImageStream: new("a"), PullMethod: new(cdiv1.RegistryPullNode)}}),
+		"with pullMethod node only":     source(cdiv1.DataVolumeSource{Registry: &cdiv1.DataVolumeSourceRegistry{ImageStream: new("a")}}),
+		"use pod or node":               source(cdiv1.DataVolumeSource{Registry: &cdiv1.DataVolumeSourceRegistry{URL: new("docker://a"), PullMethod: new(cdiv1.RegistryPullMethod("cluster"))}}),
+		"is for pullMethod pod":         source(cdiv1.DataVolumeSource{Registry: &cdiv1.DataVolumeSourceRegistry{URL: new("docker://a"), PullMethod: new(cdiv1.RegistryPullNode), CertConfigMap: new("a")}}),
 		"spec.source.imageio":           source(cdiv1.DataVolumeSource{Imageio: &cdiv1.DataVolumeSourceImageIO{}}),
 		"spec.source.vddk":              source(cdiv1.DataVolumeSource{VDDK: &cdiv1.DataVolumeSourceVDDK{}}),
 		"names no source":               source(cdiv1.DataVolumeSource{}),

@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/slipway-vm/slipway/controllers/storageprofile"
 	"github.com/slipway-vm/slipway/internal/clonesource"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/steps"
@@ -40,14 +39,10 @@ const (
 // stays as it is where the StorageProfile does not want snapshots.
 func (r *Reconciler) throughSnapshot(ctx context.Context, s *scope, input *claimInput, claim *corev1.PersistentVolumeClaim) (*corev1.PersistentVolumeClaim, error) {
 	source := input.Source
-	if source.InSnapshot() {
+	if source.InSnapshot() || isCopy(claim) || input.Strategy != cdiv1.CloneStrategySnapshot || input.SnapshotClass == "" {
 		return claim, nil
 	}
-	profile, err := r.strategy(ctx, claim)
-	if err != nil || profile == nil {
-		return claim, err
-	}
-	snapshot, err := r.ensureSnapshot(ctx, s, source, profile)
+	snapshot, err := r.ensureSnapshot(ctx, s, source, input.SnapshotClass)
 	if err != nil {
 		return nil, err
 	}
@@ -76,25 +71,8 @@ func unfit(dv *cdiv1.DataVolume) *obstacle {
 	return &obstacle{running.Reason, running.Message}
 }
 
-// strategy returns the StorageProfile of claim's class when it wants clones by snapshots, nil otherwise. Where there is
-// no class of snapshots, only somebody who has set the profile's strategy himself is told so: else the driver clones.
-func (r *Reconciler) strategy(ctx context.Context, claim *corev1.PersistentVolumeClaim) (*cdiv1.StorageProfile, error) {
-	class := ptr.Deref(claim.Spec.StorageClassName, "")
-	if class == "" {
-		return nil, nil
-	}
-	profile, err := get(ctx, r.Client, types.NamespacedName{Name: class}, &cdiv1.StorageProfile{})
-	if err != nil || profile == nil || ptr.Deref(profile.Status.CloneStrategy, "") != cdiv1.CloneStrategySnapshot {
-		return nil, err
-	}
-	if ptr.Deref(profile.Status.SnapshotClass, "") == "" && profile.Spec.CloneStrategy == nil {
-		return nil, nil
-	}
-	return profile, nil
-}
-
 // ensureSnapshot takes the snapshot of source through which it is cloned, and ends the pass until that is ready.
-func (r *Reconciler) ensureSnapshot(ctx context.Context, s *scope, source *origin, profile *cdiv1.StorageProfile) (*snapshotv1.VolumeSnapshot, error) {
+func (r *Reconciler) ensureSnapshot(ctx context.Context, s *scope, source *origin, class string) (*snapshotv1.VolumeSnapshot, error) {
 	key := types.NamespacedName{Namespace: source.Claim.Namespace, Name: cloneName(s.dv.UID)}
 	there, err := get(ctx, r.live, key, &snapshotv1.VolumeSnapshot{})
 	if err != nil && !meta.IsNoMatchError(err) {
@@ -105,7 +83,7 @@ func (r *Reconciler) ensureSnapshot(ctx context.Context, s *scope, source *origi
 		if s.failed = unfit(s.dv); s.failed != nil {
 			return nil, steps.ErrDone
 		}
-		return nil, r.takeSnapshot(ctx, s, source, profile)
+		return nil, r.takeSnapshot(ctx, s, source, class)
 	case there.Labels[LabelCloneFor] != string(s.dv.UID):
 		s.waiting = &obstacle{reasonExists, fmt.Sprintf("VolumeSnapshot %s exists already and is none of Slipway's; the source is cloned once it is gone", key)}
 		s.result.RequeueAfter = takenRetry
@@ -139,14 +117,7 @@ func isOf(snapshot *snapshotv1.VolumeSnapshot, source *origin) bool {
 }
 
 // takeSnapshot asks for the snapshot, and ends the pass.
-func (r *Reconciler) takeSnapshot(ctx context.Context, s *scope, source *origin, profile *cdiv1.StorageProfile) error {
-	class := ptr.Deref(profile.Status.SnapshotClass, "")
-	if class == "" {
-		s.waiting = &obstacle{reasonNoSnapshotClass, fmt.Sprintf(
-			"StorageProfile %s wants clones by snapshots, and %s, or set the profile's spec.cloneStrategy to csi-clone", profile.Name, storageprofile.NoSnapshotClass(profile))}
-		s.result.RequeueAfter = takenRetry
-		return steps.ErrDone
-	}
+func (r *Reconciler) takeSnapshot(ctx context.Context, s *scope, source *origin, class string) error {
 	if err := r.checkOrigin(ctx, source); err != nil {
 		return err
 	}

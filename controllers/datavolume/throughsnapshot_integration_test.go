@@ -24,11 +24,8 @@ import (
 // TestClonesThroughSnapshots runs the controller against a real API server; the tests play storage.
 func TestClonesThroughSnapshots(t *testing.T) {
 	c := start(t)
-	for class, snapshots := range map[string]*string{"fast": new("snaps"), "local": nil, "annotated": nil} {
+	for class, snapshots := range map[string]*string{"fast": new("snaps"), "local": nil} {
 		profile := &cdiv1.StorageProfile{ObjectMeta: metav1.ObjectMeta{Name: class}}
-		if class == "local" {
-			profile.Spec.CloneStrategy = new(cdiv1.CloneStrategySnapshot)
-		}
 		w := &world{Client: c, t: t}
 		w.must(c.Create(t.Context(), profile))
 		profile.Status = cdiv1.StorageProfileStatus{
@@ -37,21 +34,23 @@ func TestClonesThroughSnapshots(t *testing.T) {
 		w.must(c.Status().Update(t.Context(), profile))
 	}
 	for name, test := range map[string]func(*testing.T, *foreign){
-		"a claim is cloned through a snapshot":           throughSnapshot,
-		"one of another namespace is brought":            throughSnapshotThere,
-		"a DataVolume that goes leaves no snapshot":      throughSnapshotAbandoned,
-		"a snapshot that is deleted is missed":           throughSnapshotThatGoes,
-		"without a snapshot class it says so":            throughNoSnapshot,
-		"unless nobody has set the profile":              throughNoSnapshotUnasked,
-		"what has begun otherwise goes on so":            throughWhatHasBegun,
-		"a claim that does not fit has no snapshot":      throughSnapshotOfAnotherMode,
-		"a claim asks for what its snapshot needs":       throughLargeSnapshot,
-		"one that is as it is written fails once":        throughSnapshotTooLarge,
-		"a DataSource that moves on has another one":     throughSnapshotOfTheNewest,
-		"what is on a claim says nothing of another one": throughForgedSnapshot,
+		"a claim is cloned through a snapshot":               throughSnapshot,
+		"one of another namespace is brought":                throughSnapshotThere,
+		"a DataVolume that goes leaves no snapshot":          throughSnapshotAbandoned,
+		"a snapshot that is deleted is missed":               throughSnapshotThatGoes,
+		"without a snapshot class it is copied":              throughNoSnapshot,
+		"what has begun otherwise goes on so":                throughWhatHasBegun,
+		"a claim of another mode is copied without one":      throughSnapshotOfAnotherMode,
+		"a claim asks for what its snapshot needs":           throughLargeSnapshot,
+		"one that is as it is written fails once":            throughSnapshotTooLarge,
+		"a DataSource that moves on has another one":         throughSnapshotOfTheNewest,
+		"what is on a claim says nothing of another one":     throughForgedSnapshot,
+		"one that was allowed moves on with no DataSource":   throughWhatWasAllowed,
+		"what is on its way arrives when its source is gone": throughWhatIsGone,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, &foreign{world: newWorld(t, c), there: newWorld(t, c)}) })
 	}
+	t.Run("unless the CDI object knows better", func(t *testing.T) { throughNothing(t, &foreign{world: newWorld(t, c)}) }) // for all, so last
 }
 
 // filled makes a DataVolume base that has been imported.
@@ -118,19 +117,12 @@ func throughSnapshotThere(t *testing.T, f *foreign) {
 	dv := f.cloneOf(f.there.namespace, "fast")
 	snapshot := f.there.taken(dv)
 	f.take(snapshot, "example.com/fast", "")
-	there := &corev1.PersistentVolumeClaim{}
-	f.until("there is a clone in the source's namespace", func() bool {
-		return f.Get(t.Context(), client.ObjectKey{Namespace: f.there.namespace, Name: "clone-" + string(dv.UID)}, there) == nil
-	})
+	there := f.brought(dv)
 	if from := there.Spec.DataSource; from == nil || from.Kind != "VolumeSnapshot" || from.Name != snapshot.Name {
 		t.Errorf("it is made from %+v", from)
 	}
-	volume := f.volume(there)
-	f.gone(there)
-	f.until("the volume is the new claim's", func() bool { return f.now(volume).Spec.ClaimRef.Namespace == f.namespace })
-	f.until("the clone's claim is there", func() bool { return f.claim("clone").UID != "" })
 	f.there.note("base", names.AnnotationDigest, "slipway1:22") // another disk has the name meanwhile
-	f.bind("clone")
+	f.arrives(there)
 	if dv := f.phase("clone", cdiv1.Succeeded); dv.Annotations[names.AnnotationDigest] != "slipway1:11" {
 		t.Errorf("the clone is %+v", dv.ObjectMeta)
 	}
@@ -192,21 +184,93 @@ func throughSnapshotOfTheNewest(t *testing.T, f *foreign) {
 	}
 }
 
+// throughWhatWasAllowed has a DataSource of another namespace name another image while the clone of the first is made.
+func throughWhatWasAllowed(t *testing.T, f *foreign) {
+	f.there.filled("fast")
+	source := &cdiv1.DataSource{ObjectMeta: metav1.ObjectMeta{Namespace: f.there.namespace, Name: "golden"}}
+	source.Spec.Source.PVC = &cdiv1.DataVolumeSourcePVC{Namespace: f.there.namespace, Name: "base"}
+	f.must(f.Create(t.Context(), source))
+	dv := f.ofSource(f.there.namespace)
+	snapshot := f.there.taken(dv)
+	source.Spec.Source.PVC.Name = "newer"
+	f.must(f.Update(t.Context(), source))
+	f.pass(dv, &lagging.Client{})
+	f.take(snapshot, "example.com/fast", "")
+	f.arrives(f.brought(dv))
+	if dv := f.phase("clone", cdiv1.Succeeded); dv.Annotations[names.AnnotationDigest] != "slipway1:11" {
+		t.Errorf("the clone is %+v", dv.ObjectMeta)
+	}
+	f.removed(snapshot)
+}
+
+// throughWhatIsGone deletes the image, of which the DataSource names a newer one, while its clone is on its way.
+func throughWhatIsGone(t *testing.T, f *foreign) {
+	f.there.filled("fast")
+	source := &cdiv1.DataSource{ObjectMeta: metav1.ObjectMeta{Namespace: f.there.namespace, Name: "golden"}}
+	source.Spec.Source.PVC = &cdiv1.DataVolumeSourcePVC{Namespace: f.there.namespace, Name: "base"}
+	f.must(f.Create(t.Context(), source))
+	dv := f.ofSource(f.there.namespace)
+	f.take(f.there.taken(dv), "example.com/fast", "")
+	there := f.brought(dv)
+	source.Spec.Source.PVC.Name = "newer"
+	f.must(f.Update(t.Context(), source))
+	f.must(f.Delete(t.Context(), f.there.dv("base")))
+	base := f.there.claim("base")
+	f.must(f.Delete(t.Context(), base))
+	f.gone(base)
+	f.pass(dv, &lagging.Client{})
+	f.arrives(there)
+	f.phase("clone", cdiv1.Succeeded)
+}
+
+// ofSource makes a DataVolume that clones what DataSource golden of a namespace names, which is base now.
+func (w *world) ofSource(namespace string) *cdiv1.DataVolume {
+	w.t.Helper()
+	return w.create("clone", "fast", nil, func(dv *cdiv1.DataVolume) {
+		dv.Spec.SourceRef = &cdiv1.DataVolumeSourceRef{Kind: "DataSource", Namespace: &namespace, Name: "golden"}
+		dv.Annotations = map[string]string{clonesource.AnnotationAuthorized: namespace + "/base"}
+	})
+}
+
+// brought waits for the clone of dv in the other namespace.
+func (f *foreign) brought(dv *cdiv1.DataVolume) *corev1.PersistentVolumeClaim {
+	f.t.Helper()
+	there := &corev1.PersistentVolumeClaim{}
+	f.until("there is a clone in the source's namespace", func() bool {
+		return f.Get(f.t.Context(), client.ObjectKey{Namespace: f.there.namespace, Name: "clone-" + string(dv.UID)}, there) == nil
+	})
+	return there
+}
+
+// arrives plays storage for a clone in the other namespace, until its volume is the DataVolume's.
+func (f *foreign) arrives(there *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
+	f.t.Helper()
+	volume := f.volume(there)
+	f.gone(there)
+	f.until("the volume is the new claim's", func() bool { return f.now(volume).Spec.ClaimRef.Namespace == f.namespace })
+	f.until("the clone's claim is there", func() bool { return f.claim("clone").UID != "" })
+	f.bind("clone")
+	return volume
+}
+
 func throughNoSnapshot(t *testing.T, f *foreign) {
 	f.create("base", "local", http(), func(dv *cdiv1.DataVolume) { dv.Annotations = map[string]string{names.AnnotationBind: "true"} })
 	f.bind("base")
 	f.play("base", corev1.PodSucceeded, 0, &transfer.Result{})
 	f.phase("base", cdiv1.Succeeded)
 	f.cloneOf(f.namespace, "local")
-	if c := f.waits("clone", "NoVolumeSnapshotClass"); !strings.Contains(c.Message, "driver example.com/local") {
-		t.Errorf("Bound is %+v", c)
+	f.phase("clone", cdiv1.WaitForFirstConsumer)
+	if claim := f.claim("clone"); claim.Spec.DataSource != nil || claim.Annotations["cdi.kubevirt.io/cloneFallbackReason"] != "No compatible volumesnapshotclass found" {
+		t.Errorf("the claim is %+v", claim)
 	}
+	f.tells("NoVolumeSnapshotClass")
 }
 
-// throughNoSnapshotUnasked clones by a class whose profile wants snapshots by itself.
-func throughNoSnapshotUnasked(t *testing.T, f *foreign) {
-	f.filled("annotated")
-	f.cloneOf(f.namespace, "annotated")
+// throughNothing has the CDI object say how clones are made, whatever the profiles say.
+func throughNothing(t *testing.T, f *foreign) {
+	f.must(f.Create(t.Context(), &cdiv1.CDI{ObjectMeta: metav1.ObjectMeta{Name: "cdi"}, Spec: cdiv1.CDISpec{CloneStrategyOverride: new(cdiv1.CloneStrategyCsiClone)}}))
+	f.filled("fast")
+	f.cloneOf(f.namespace, "fast")
 	f.phase("clone", cdiv1.CSICloneInProgress)
 	if from := f.claim("clone").Spec.DataSource; from == nil || from.Kind != "PersistentVolumeClaim" || from.Name != "base" {
 		t.Errorf("the clone's claim is made from %+v", from)
@@ -231,10 +295,7 @@ func throughWhatHasBegun(t *testing.T, f *foreign) {
 	there.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "base"}
 	f.must(f.Create(t.Context(), there))
 	f.there.filled("fast")
-	volume := f.volume(there)
-	f.gone(there)
-	f.until("the volume is the new claim's", func() bool { return f.now(volume).Spec.ClaimRef.Namespace == f.namespace })
-	f.bind("clone")
+	volume := f.arrives(there)
 	f.phase("clone", cdiv1.Succeeded)
 	var snapshots snapshotv1.VolumeSnapshotList
 	if f.must(f.List(t.Context(), &snapshots, client.InNamespace(f.there.namespace))); len(snapshots.Items) > 0 {
@@ -251,7 +312,9 @@ func throughSnapshotOfAnotherMode(t *testing.T, f *foreign) {
 	f.create("clone", "fast", &cdiv1.DataVolumeSource{PVC: &cdiv1.DataVolumeSourcePVC{Namespace: f.namespace, Name: "base"}}, func(dv *cdiv1.DataVolume) {
 		dv.Spec.PVC.VolumeMode = new(corev1.PersistentVolumeBlock)
 	})
-	f.fails("clone", "CloneValidationFailed", "volumeMode")
+	if args := f.pod("clone").Spec.Containers[0].Args; args[len(args)-1] != "--copy-from=/source" {
+		t.Errorf("the pod is told %v", args)
+	}
 	var snapshots snapshotv1.VolumeSnapshotList
 	if f.must(f.List(t.Context(), &snapshots, client.InNamespace(f.namespace))); len(snapshots.Items) > 0 {
 		t.Errorf("there are the snapshots %+v", snapshots.Items)

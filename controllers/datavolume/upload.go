@@ -66,13 +66,17 @@ func (r *Reconciler) serveUpload(ctx context.Context, s *scope) error {
 		}
 		leaving = replaced
 	}
-	ready := !leaving && isReady(s.pod)
-	if !leaving && !ready {
-		if err := r.equipServer(ctx, s); err != nil {
-			return err
-		}
+	if leaving {
+		return r.noteServer(ctx, s, false)
 	}
-	return r.noteServer(ctx, s, ready)
+	if err := r.certifyServer(ctx, s); err != nil {
+		return err
+	}
+	reached, err := r.reachServer(ctx, s)
+	if err != nil {
+		return err
+	}
+	return r.noteServer(ctx, s, reached && isReady(s.pod))
 }
 
 // noteServer notes on the claim how far the upload server is, and whether an image may come.
@@ -105,35 +109,39 @@ func (r *Reconciler) replaceServer(ctx context.Context, s *scope) (bool, error) 
 	return true, nil
 }
 
-// equipServer makes what the server's pod waits for, its certificate, and the Service that leads to it.
-func (r *Reconciler) equipServer(ctx context.Context, s *scope) error {
+// certifyServer makes the certificate that the server's pod waits for before it starts.
+func (r *Reconciler) certifyServer(ctx context.Context, s *scope) error {
 	name := secretOf(s.pod)
-	if name == "" {
+	if name == "" || s.pod.Status.Phase != corev1.PodPending {
 		return nil
 	}
-	if s.pod.Status.Phase == corev1.PodPending {
-		data, err := r.uploads.current(ctx)
-		if err != nil {
-			return err
-		}
-		issued, err := certs.Issue(data, []string{upload.ServerHost(s.dv.Namespace, s.dv.Name)}, r.now())
-		if err != nil {
-			return fmt.Errorf("making the certificate of pod %s: %w", s.pod.Name, err)
-		}
-		if err := r.createBeside(ctx, buildUploadSecret(s.pod, name, issued)); err != nil {
-			return err
-		}
-	}
-	service := buildUploadService(s.dv)
-	if err := r.createBeside(ctx, service); err != nil || service.UID != "" {
+	data, err := r.uploads.current(ctx)
+	if err != nil {
 		return err
 	}
+	issued, err := certs.Issue(data, []string{upload.ServerHost(s.dv.Namespace, s.dv.Name)}, r.now())
+	if err != nil {
+		return fmt.Errorf("making the certificate of pod %s: %w", s.pod.Name, err)
+	}
+	return r.createBeside(ctx, buildUploadSecret(s.pod, name, issued))
+}
+
+// reachServer makes the Service that leads to the server, also in the place of one that somebody has deleted, and reports
+// whether there is none of its name that leads elsewhere.
+func (r *Reconciler) reachServer(ctx context.Context, s *scope) (bool, error) {
+	service := buildUploadService(s.dv)
 	there, err := get(ctx, r.live, client.ObjectKeyFromObject(service), &corev1.Service{})
-	if err == nil && there != nil && !metav1.IsControlledBy(there, s.dv) {
+	switch {
+	case err != nil:
+		return false, err
+	case there == nil:
+		return true, r.createBeside(ctx, service)
+	case !metav1.IsControlledBy(there, s.dv):
 		s.waiting = &obstacle{reasonExists, fmt.Sprintf("Service %s exists already and is none of Slipway's; an image can be sent once it is gone", service.Name)}
 		s.result.RequeueAfter = takenRetry
+		return false, nil
 	}
-	return err
+	return true, nil
 }
 
 // createBeside creates object, unless it is there.

@@ -161,3 +161,30 @@ func uploadServerIsReplaced(t *testing.T, w *world) {
 	}
 	w.until("the claim says that no image may come", func() bool { return w.claim("disk").Annotations[upload.AnnotationReady] != "true" })
 }
+
+// A Service of somebody else's would lead the images away, however ready the server is.
+func uploadServiceIsTaken(t *testing.T, w *world) {
+	key := client.ObjectKey{Namespace: w.namespace, Name: "cdi-upload-disk"}
+	foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443}}}}
+	w.must(w.Create(t.Context(), foreign))
+	w.create("disk", "fast", uploadSource(), nil)
+	w.bind("disk")
+	w.playServer("disk", corev1.PodRunning, nil)
+	dv := &cdiv1.DataVolume{}
+	w.until("the DataVolume says that the Service is taken, and that its server runs", func() bool {
+		w.must(w.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "disk"}, dv))
+		return w.claim("disk").Annotations["cdi.kubevirt.io/storage.pod.phase"] == "Running"
+	})
+	if claim := w.claim("disk"); dv.Status.Phase == cdiv1.UploadReady || claim.Annotations[upload.AnnotationReady] == "true" {
+		t.Errorf("it is %s, the claim says %v", dv.Status.Phase, claim.Annotations)
+	}
+	w.must(w.Delete(t.Context(), foreign))
+	w.phase("disk", cdiv1.UploadReady)
+	service := &corev1.Service{}
+	w.must(w.Get(t.Context(), key, service))
+	w.must(w.Delete(t.Context(), service))
+	changed := dv.DeepCopy()
+	changed.Annotations = map[string]string{"example.com/touched": ""} // whatever brings a pass
+	w.must(w.Patch(t.Context(), changed, client.MergeFrom(dv)))
+	w.until("the Service is there again", func() bool { return w.Get(t.Context(), key, &corev1.Service{}) == nil })
+}

@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	hppv1beta1 "github.com/slipway-vm/slipway/internal/api/hostpathprovisioner/v1beta1"
 	"github.com/slipway-vm/slipway/internal/apply"
 	"github.com/slipway-vm/slipway/internal/names"
 )
@@ -30,7 +32,7 @@ func (r *Reconciler) reconcileClasses(ctx context.Context, s *scope) error {
 	}
 	for i, class := range wanted {
 		current := find(existing.Items, class.Name)
-		if i == 0 && shouldBeDefault(existing.Items, current) {
+		if i == 0 && !needsDefault(s.object.Spec) && shouldBeDefault(existing.Items, current) {
 			class.Annotations = map[string]string{annotationDefault: "true"}
 		}
 		if err := r.applyClass(ctx, s, class, current); err != nil {
@@ -89,6 +91,13 @@ func shouldBeDefault(all []storagev1.StorageClass, current *storagev1.StorageCla
 		}
 	}
 	return true
+}
+
+// needsDefault tells whether a pool lies on claims of the cluster's default class, which then cannot be made of it.
+func needsDefault(spec hppv1beta1.HostPathProvisionerSpec) bool {
+	return slices.ContainsFunc(spec.StoragePools, func(p hppv1beta1.StoragePool) bool {
+		return p.PVCTemplate != nil && p.PVCTemplate.StorageClassName == nil
+	})
 }
 
 func within(part, whole map[string]string) bool {

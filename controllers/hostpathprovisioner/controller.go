@@ -1,5 +1,5 @@
-// Package hostpathprovisioner reconciles HostPathProvisioner objects: the CSIDriver object and
-// a StorageClass for each pool. The volumes themselves are made on the nodes, by virt-handler.
+// Package hostpathprovisioner reconciles HostPathProvisioner objects: the CSIDriver object,
+// a StorageClass for each pool, and the claims that pools lie on. The volumes themselves are made on the nodes, by virt-handler.
 package hostpathprovisioner
 
 import (
@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -31,9 +30,9 @@ import (
 // finalizer keeps the object, by which the nodes know the pools, until no volume is left.
 const finalizer = names.Domain + "hostpath-volumes"
 
-// snapshotRetry is how often the snapshots that keep an object from going are counted:
-// their kind is not watched, for a cluster may not have it.
-const snapshotRetry = 10 * time.Second
+// leftRetry is how often volumes and snapshots are counted that keep an object from going, or what a pool
+// lies on: of volumes virt-controller watches but a few, and the kind of snapshots a cluster may not have.
+const leftRetry = 10 * time.Second
 
 // annotationProvisionedBy names the driver that made a PersistentVolume.
 const annotationProvisionedBy = "pv.kubernetes.io/provisioned-by"
@@ -42,13 +41,15 @@ const annotationProvisionedBy = "pv.kubernetes.io/provisioned-by"
 type Options struct {
 	// Version is the program's version, told in status.
 	Version string
+	// Namespace is Slipway's, where the claims of pools are; Image holds /slipway, which their pods run.
+	Namespace, Image string
 }
 
 // Reconciler reconciles HostPathProvisioner objects. The oldest counts, others are told so.
 type Reconciler struct {
 	client.Client
 
-	live    client.Reader // of snapshots, a kind that a cluster may not have
+	live    client.Reader // of what is not watched: volumes, Deployments, and snapshots, a kind that a cluster may not have
 	options Options
 }
 
@@ -57,26 +58,32 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 	r := &Reconciler{Client: mgr.GetClient(), live: mgr.GetAPIReader(), options: options}
 	all := handler.EnqueueRequestsFromMapFunc(r.all)
 	mine := builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool { return isOurs(o) || o.GetName() == className }))
-	volumes := &metav1.PartialObjectMetadata{}
-	volumes.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolume"))
+	holders := builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetLabels()[names.LabelPod] == kindHolder }))
+	held := builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetLabels()[names.LabelStoragePool] != "" }))
 	err := ctrl.NewControllerManagedBy(mgr).Named("hostpathprovisioner").
 		Watches(&hppv1beta1.HostPathProvisioner{}, all, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&storagev1.StorageClass{}, all, mine).
 		Watches(&storagev1.CSIDriver{}, all, mine).
-		Watches(volumes, all, builder.WithPredicates(predicate.Funcs{
-			CreateFunc: func(event.CreateEvent) bool { return false },
-			UpdateFunc: func(event.UpdateEvent) bool { return false },
-			DeleteFunc: func(e event.DeleteEvent) bool { return isVolume(e.Object) },
-		})).
+		Watches(&corev1.Node{}, all, builder.WithPredicates(predicate.LabelChangedPredicate{})).
+		Watches(&corev1.Pod{}, all, holders).
+		Watches(&corev1.PersistentVolumeClaim{}, all, held).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("setting up the controller of HostPathProvisioner: %w", err)
 	}
-	return nil
+	return setupLegacyClaims(mgr)
 }
 
-func isVolume(object client.Object) bool {
-	return object.GetAnnotations()[annotationProvisionedBy] == names.HostPathDriver
+// isVolume tells whether the nodes need the object to delete a volume: they know its pool, or the directory
+// of the legacy provisioner, from there.
+func isVolume(object client.Object, spec hppv1beta1.HostPathProvisionerSpec) bool {
+	switch object.GetAnnotations()[annotationProvisionedBy] {
+	case names.HostPathDriver:
+		return true
+	case names.LegacyHostPathDriver:
+		return spec.PathConfig != nil
+	}
+	return false
 }
 
 // all requests every object: which one counts may have changed.
@@ -99,6 +106,15 @@ type scope struct {
 	volumes   int    // left to be deleted; set by countVolumes while the object is being deleted
 	snapshots int    // likewise
 	example   string // the name of one of them
+	// claims are those that pools lie on, by the pools' names; set by reconcilePools.
+	claims map[string]claims
+	// ofDriver are the driver's volumes; set by volumes. staying are the labels of pools that have a Deployment which is
+	// not asked for; set by dismiss. recalled are pools that are not asked for and have volumes; set by recall.
+	ofDriver          []corev1.PersistentVolume
+	staying, recalled []string
+	// waitReason and waiting say what is waited for; set by wait. retry: nothing will tell of its end.
+	waitReason, waiting string
+	retry               bool
 	// reason and message say what is wrong; set by degrade.
 	reason, message string
 }
@@ -113,6 +129,13 @@ func (s *scope) ending() bool { return s.deleting() && s.volumes+s.snapshots == 
 func (s *scope) degrade(reason, message string) {
 	if s.reason == "" {
 		s.reason, s.message = reason, message
+	}
+}
+
+// wait keeps the first thing that is waited for.
+func (s *scope) wait(reason, message string) {
+	if s.waitReason == "" {
+		s.waitReason, s.waiting = reason, message
 	}
 }
 
@@ -142,14 +165,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (resul
 		}
 	}
 	// The driver before the classes: a claim of a class may be provisioned at once.
-	// The end after both: it deletes what they keep.
-	for _, step := range []func(context.Context, *scope) error{r.countSnapshots, r.countVolumes, r.reconcileDriver, r.reconcileClasses, r.finish} {
+	// The end after all: it deletes what they keep.
+	for _, step := range []func(context.Context, *scope) error{
+		r.countSnapshots, r.countVolumes, r.reconcileDriver, r.reconcileClasses, r.reconcilePools, r.recall, r.finish,
+	} {
 		if err := step(ctx, s); err != nil {
 			return result, err
 		}
 	}
-	if s.snapshots > 0 {
-		result.RequeueAfter = snapshotRetry
+	if s.volumes+s.snapshots > 0 || s.retry {
+		result.RequeueAfter = leftRetry
 	}
 	return result, nil
 }
@@ -161,11 +186,11 @@ func (r *Reconciler) countVolumes(ctx context.Context, s *scope) error {
 	}
 	var volumes metav1.PartialObjectMetadataList
 	volumes.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeList"))
-	if err := r.List(ctx, &volumes); err != nil {
+	if err := r.live.List(ctx, &volumes); err != nil {
 		return fmt.Errorf("listing persistent volumes: %w", err)
 	}
 	for i := range volumes.Items {
-		if isVolume(&volumes.Items[i]) {
+		if isVolume(&volumes.Items[i], s.object.Spec) {
 			s.volumes++
 			s.example = volumes.Items[i].Name
 		}

@@ -49,10 +49,26 @@ func TestController(t *testing.T) {
 		"another default class of snapshots stays the default":  anotherDefaultSnapshotClass,
 		"a class of snapshots in the way is told of":            snapshotClassInTheWay,
 		"the object stays while snapshots are left":             staysWithSnapshots,
+
+		"a pool on claims has one on each node, and a pod that holds it": claimsOfNodes,
+		"claims grow when the template asks for more":                    claimsGrow,
+		"a template that claims do not fit degrades":                     templateDiffers,
+		"a claim that Kubernetes refuses degrades":                       claimIsRefused,
+		"a pool on claims goes when it holds no volume, without them":    poolOnClaimsGoes,
+		"a claim that held volumes is missed":                            claimIsLost,
+		"a claim that nothing is in can be deleted, and is made anew":    emptyClaimGoes,
+		"no claim is made anew for an object that goes":                  emptyClaimGoesForGood,
+		"a node that leaves keeps what it holds, one that is gone not":   nodeLeaves,
+		"a directory that is forgotten with its volumes degrades":        directoryIsForgotten,
+		"a pool on claims of itself is refused":                          poolOnItself,
+		"a pool on claims of the default class is not that":              noDefaultBeneath,
+		"the directory of the legacy provisioner has a pool, too":        legacyDirectory,
+		"a legacy claim that names its node needs no pod":                legacyClaims,
 	} {
 		t.Run(name, func(t *testing.T) {
 			test(t, c)
 			cleanUp(t, c)
+			cleanPools(t, c)
 		})
 	}
 }
@@ -252,48 +268,6 @@ func staysWithSnapshots(t *testing.T, c client.Client) {
 	check(t, c.Delete(t.Context(), content))
 }
 
-func refusals(t *testing.T, c client.Client) {
-	t.Helper()
-	for name, tc := range map[string]struct {
-		change func(*hppv1beta1.HostPathProvisionerSpec)
-		want   []string
-	}{
-		"the legacy path": {func(s *hppv1beta1.HostPathProvisionerSpec) {
-			s.PathConfig = &hppv1beta1.PathConfig{Path: "/var/hpvolumes"}
-		}, []string{"spec.pathConfig", "name the directory in storagePools"}},
-		"a template of claims": {func(s *hppv1beta1.HostPathProvisionerSpec) {
-			s.StoragePools[0].PVCTemplate = &corev1.PersistentVolumeClaimSpec{}
-		}, []string{"pvcTemplate", "not supported yet"}},
-		"a path with .. in it": {func(s *hppv1beta1.HostPathProvisionerSpec) {
-			s.StoragePools[0].Path = "/var/../etc"
-		}, []string{"spec.storagePools[0].path", "absolute and clean"}},
-		"two pools in one directory": {func(s *hppv1beta1.HostPathProvisionerSpec) {
-			s.StoragePools = append(s.StoragePools, hppv1beta1.StoragePool{Name: "twin", Path: s.StoragePools[0].Path})
-		}, []string{"spec.storagePools", "same path"}},
-		"no pool":   {func(s *hppv1beta1.HostPathProvisionerSpec) { s.StoragePools = nil }, []string{"spec", "storagePools is empty"}},
-		"affinity":  {func(s *hppv1beta1.HostPathProvisionerSpec) { s.Workload.Affinity = &corev1.Affinity{} }, []string{"spec.workload.affinity", "nodeSelector"}},
-		"gates":     {func(s *hppv1beta1.HostPathProvisionerSpec) { s.FeatureGates = []string{"Snapshotting"} }, []string{"spec.featureGates", "not supported yet"}},
-		"long name": {func(s *hppv1beta1.HostPathProvisionerSpec) { s.StoragePools[0].Name = strings.Repeat("x", 51) }, []string{"spec.storagePools[0].name", "50"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			object := object("refused", pool("fast"))
-			tc.change(&object.Spec)
-			err := c.Create(t.Context(), object, client.DryRunAll)
-			for _, want := range tc.want {
-				if err == nil || !strings.Contains(err.Error(), want) {
-					t.Errorf("got %v, want it to say %q", err, want)
-				}
-			}
-		})
-	}
-	moved := create(t, c, "hpp", pool("fast"))
-	moved = read(t, c, moved)
-	moved.Spec.StoragePools[0].Path = "/srv/elsewhere"
-	if err := c.Update(t.Context(), moved); err == nil || !strings.Contains(err.Error(), "cannot change") {
-		t.Errorf("moving a pool gives %v", err)
-	}
-}
-
 func start(t *testing.T) client.Client {
 	t.Helper()
 	need.APIServer(t)
@@ -307,13 +281,14 @@ func start(t *testing.T) client.Client {
 	t.Cleanup(func() { check(t, server.Stop()) })
 	manager, err := ctrl.NewManager(config, ctrl.Options{Scheme: server.Scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
 	check(t, err)
-	check(t, hostpathprovisioner.SetupWithManager(manager, hostpathprovisioner.Options{Version: "v0.1.0"}))
+	check(t, hostpathprovisioner.SetupWithManager(manager, hostpathprovisioner.Options{Version: "v0.1.0", Namespace: namespace, Image: "slipway"}))
 	check(t, hostpathprovisioner.SetupSnapshotClass(manager))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- manager.Start(ctx) }()
 	t.Cleanup(func() { cancel(); check(t, <-done) })
 	c := apiserver.Player(t, config)
+	check(t, c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
 	return c
 }
 

@@ -48,7 +48,7 @@ func csiDriver() *storagev1.CSIDriver {
 // first pod runs, since no other node could use it.
 func storageClasses(spec hppv1beta1.HostPathProvisionerSpec) []*storagev1.StorageClass {
 	var classes []*storagev1.StorageClass
-	for i, pool := range spec.StoragePools {
+	for i, pool := range spec.Pools() {
 		name := className
 		if i > 0 {
 			name += "-" + pool.Name

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	hppv1beta1 "github.com/slipway-vm/slipway/internal/api/hostpathprovisioner/v1beta1"
@@ -30,6 +31,14 @@ func TestObjects(t *testing.T) {
 			documents := []any{csiDriver()}
 			for _, class := range storageClasses(object.Spec) {
 				documents = append(documents, class)
+			}
+			node := &corev1.Node{}
+			node.Name = "node-1"
+			for _, pool := range object.Spec.StoragePools {
+				if pool.PVCTemplate != nil {
+					h := holder{pool, node}
+					documents = append(documents, h.claim("slipway"), h.deployment(&object, Options{Namespace: "slipway", Image: "registry.local/slipway:1"}))
+				}
 			}
 			var got bytes.Buffer
 			for _, document := range documents {

@@ -189,7 +189,9 @@ func run(t *testing.T, config *rest.Config, user string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	crons := func(mgr ctrl.Manager) error { return dataimportcron.SetupWithManager(mgr, testOptions().Namespace) }
+	crons := func(mgr ctrl.Manager) error {
+		return dataimportcron.SetupWithManager(mgr, testOptions().Namespace, testOptions().SlipwayImage)
+	}
 	for _, setup := range []func(ctrl.Manager) error{cdiconfig.SetupWithManager, storageprofile.SetupWithManager, crons, populator.SetupWithManager} {
 		if err := setup(mgr); err != nil {
 			t.Fatal(err)

@@ -21,16 +21,18 @@ var actedOfCDI = []string{
 	"/spec/config/uploadProxyURLOverride", "/spec/config/scratchSpaceStorageClass", "/spec/config/preallocation",
 	"/spec/config/insecureRegistries", "/spec/config/filesystemOverhead/global", "/spec/config/filesystemOverhead/storageClass/",
 	"/spec/config/podResourceRequirements/requests/", "/spec/config/podResourceRequirements/limits/",
+	"/spec/config/importProxy/HTTPProxy", "/spec/config/importProxy/HTTPSProxy", "/spec/config/importProxy/noProxy", "/spec/config/importProxy/trustedCAProxy",
 }
 
 // dataConfig is what the HyperConverged object says of the disks of virtual machines, in the CDI
-// object's words. Maps are there also when they are empty, so that what is taken back goes.
+// object's words. Maps are there also when they are empty, for the annotation to put something into.
 func dataConfig(hco *hcov1.HyperConverged) (map[string]any, error) {
 	asked := hco.Spec.Storage
 	config := map[string]any{
 		"featureGates":            []any{"HonorWaitForFirstConsumer"}, // it always is; clients look for it
 		"filesystemOverhead":      map[string]any{"global": string(cdiconfig.DefaultOverhead), "storageClass": map[string]any{}},
 		"podResourceRequirements": map[string]any{"requests": map[string]any{}, "limits": map[string]any{}},
+		"importProxy":             map[string]any{},
 	}
 	set := map[string]any{}
 	if asked.FilesystemOverhead != nil {
@@ -68,6 +70,18 @@ func nameRegistries(hco *hcov1.HyperConverged, cdi *unstructured.Unstructured) e
 	}
 	cdi.SetAnnotations(map[string]string{names.AnnotationRegistries: name})
 	return cdiconfig.ValidateRegistries(name)
+}
+
+// dropEmpty removes the maps within value that hold nothing. When they are applied to what held something before, the API server
+// makes null of them, which it then refuses.
+func dropEmpty(value any) {
+	fields, _ := value.(map[string]any)
+	for name, field := range fields {
+		dropEmpty(field)
+		if within, isMap := field.(map[string]any); isMap && len(within) == 0 {
+			delete(fields, name)
+		}
+	}
 }
 
 func asMap(value any) (map[string]any, error) {

@@ -3,6 +3,7 @@ package hyperconverged
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -95,6 +96,7 @@ func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Un
 	if err := checkUpdates(objects[0]); err != nil {
 		return nil, fmt.Errorf("HyperConverged %s: %w", hco.Name, err)
 	}
+	dropEmpty(objects[1].Object["spec"])
 	if err := checkDataConfig(objects[1]); err != nil {
 		return nil, fmt.Errorf("HyperConverged %s: %w", hco.Name, err)
 	}
@@ -126,6 +128,9 @@ func (o operand) patched(patch string) (*unstructured.Unstructured, error) {
 	}
 	operations, err := jsonpatch.DecodePatch([]byte(patch))
 	if err != nil {
+		if reason := errors.Unwrap(err); reason != nil {
+			err = reason // which is wrapped in the operation, and that may have the password of a proxy
+		}
 		return nil, fmt.Errorf("it is no JSON patch (RFC 6902); write a list of operations such as "+
 			`[{"op":"add","path":"/spec/configuration/developerConfiguration/useEmulation","value":true}]: %w`, err)
 	}

@@ -29,7 +29,7 @@ func TestOperandsArePatchedByAnnotation(t *testing.T) {
 		"a path that is not there":  {annotation: kubevirt, patch: `[{"op":"remove","path":"/spec/nothing"}]`, wantError: "it does not apply to KubeVirt"},
 		"the name of the object":    {annotation: kubevirt, patch: `[{"op":"replace","path":"/metadata/name","value":"x"}]`, wantError: "/metadata/name"},
 		"a gate of CDI":             {annotation: cdi, patch: `[{"op":"add","path":"/spec/config/featureGates","value":["x"]}]`, wantError: "/spec/config/featureGates, which Slipway does not act on; what can be patched: /spec/config/uploadProxyURLOverride"},
-		"a proxy for imports":       {annotation: cdi, patch: `[{"op":"add","path":"/spec/config/importProxy","value":{"HTTPProxy":"http://proxy:80"}}]`, wantError: "/spec/config/importProxy/HTTPProxy, which Slipway does not act on"},
+		"a proxy that is none":      {annotation: cdi, patch: `[{"op":"add","path":"/spec/config/importProxy","value":{"HTTPProxy":"ftp://proxy:80"}}]`, wantError: "spec.config.importProxy.HTTPProxy: Invalid value: proxies are spoken to by http"},
 		"an overhead of everything": {annotation: cdi, patch: `[{"op":"add","path":"/spec/config/filesystemOverhead/storageClass/fast","value":"1"}]`, wantError: "a file system of which nothing is left"},
 	}
 	for name, c := range cases {
@@ -54,6 +54,34 @@ func TestOperandsArePatchedByAnnotation(t *testing.T) {
 				t.Errorf("useEmulation: got %v (%v), want %v", emulation, err, c.patch != "")
 			}
 		})
+	}
+}
+
+func TestTheProxyOfImportsIsPatched(t *testing.T) {
+	hco := &hcov1.HyperConverged{}
+	hco.Annotations = map[string]string{hcov1.AnnotationCDIPatch: `[{"op":"add","path":"/spec/config/importProxy","value":{"HTTPProxy":"http://proxy:80","HTTPSProxy":"http://proxy:80","noProxy":"a","trustedCAProxy":"b"}}]`}
+	objects, err := operands(hco, testOptions().Values())
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, _, err := unstructured.NestedStringMap(objects[1].Object, "spec", "config", "importProxy")
+	if err != nil || len(set) != 4 || set["HTTPProxy"] != "http://proxy:80" || set["trustedCAProxy"] != "b" {
+		t.Errorf("the CDI object has %v, %v", set, err)
+	}
+	for patch, want := range map[string]string{
+		`[{"op":"add","path":"/spec/config/importProxy","value":{"HTTPProxy":"http://user:pa55/word@proxy:80"}}]`:  "special characters",
+		`[{"op":"add","path":"/spec/config/importProxy","value":"http://user:pa55word@proxy:80"}]`:                 "importProxy",
+		`[{"op":"add","path":"/spec/config/importProxy","value":{"HTTPProxy":["http://user:pa55word@proxy:80"]}}]`: "HTTPProxy",
+		`[{"op":"add","path":"/spec/config/importProxy","value":{"HTTPPROXY":"http://user:pa55word@proxy:80"}}]`:   "HTTPPROXY",
+		`[{"op":"add","path":"/spec/config/importProxy/x/y","value":"http://user:pa55word@proxy:80"}]`:             "/x/y",
+		`[{"op":"test","path":"/spec/config/importProxy","value":{"HTTPProxy":"http://user:pa55word@proxy:80"}}]`:  "",
+		`[{"op":"add","path":"/spec/config/importProxy","value":{"HTTPProxy":"http://user:pa55word@proxy:80"}`:     "",
+		`[{"op":"http://user:pa55word@proxy:80","path":"/spec/config/importProxy"}]`:                               "unsupported operation",
+	} {
+		hco.Annotations[hcov1.AnnotationCDIPatch] = patch
+		if _, err := operands(hco, testOptions().Values()); err == nil || strings.Contains(err.Error(), "pa55") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s is answered by: %v", patch, err)
+		}
 	}
 }
 

@@ -184,7 +184,7 @@ func newManager(config *rest.Config, options Options, hooks *webhooks, known ser
 	if err != nil {
 		return nil, fmt.Errorf("selecting what is installed: %w", err)
 	}
-	parts, err := labels.NewRequirement(podLabel, selection.In, []string{"virt-api", "virt-controller", "virt-handler", "cdi-uploadproxy"})
+	parts, err := labels.NewRequirement(podLabel, selection.In, []string{"virt-api", "virt-controller", "virt-handler", "virt-exportproxy", "cdi-uploadproxy"})
 	if err != nil {
 		return nil, fmt.Errorf("selecting the components' pods: %w", err)
 	}

@@ -55,7 +55,7 @@ func TestAHandlerWritesWhatIsItsNodes(t *testing.T) {
 	}
 	for _, node := range []string{"a", "b"} {
 		machine := &virtv1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "on-" + node}}
-		create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, machine, claimOn(node), volumeOn(node, names.HostPathDriver), snapshotOn(node))
+		create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, machine, claimOn(node), volumeOn(node, names.HostPathDriver), legacyVolumeOn(node), snapshotOn(node))
 		machine.Status.NodeName = node
 		if err := c.Update(t.Context(), machine); err != nil {
 			t.Fatal(err)
@@ -85,6 +85,27 @@ func TestAHandlerWritesWhatIsItsNodes(t *testing.T) {
 	if err := handler.Create(t.Context(), foreign); !refusedByPolicy(err) {
 		t.Errorf("making a volume of another node: %v", err)
 	}
+	for name, change := range map[string]func(*corev1.PersistentVolume){
+		"of another node": func(v *corev1.PersistentVolume) {
+			v.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values = []string{"b"}
+		},
+		"of two nodes": func(v *corev1.PersistentVolume) {
+			terms := &v.Spec.NodeAffinity.Required.NodeSelectorTerms
+			*terms = append(*terms, legacyVolumeOn("b").Spec.NodeAffinity.Required.NodeSelectorTerms...)
+		},
+		"of all nodes but one": func(v *corev1.PersistentVolume) {
+			v.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Operator = corev1.NodeSelectorOpNotIn
+		},
+		"of any node":     func(v *corev1.PersistentVolume) { v.Spec.NodeAffinity = nil },
+		"of nobody known": func(v *corev1.PersistentVolume) { delete(v.Annotations, "hostPathProvisionerIdentity") },
+	} {
+		forged := legacyVolumeOn("a")
+		forged.Name = "forged"
+		change(forged)
+		if err := handler.Create(t.Context(), forged); !refusedByPolicy(err) {
+			t.Errorf("making a folder a volume %s: %v", name, err)
+		}
+	}
 	own := volumeOn("a", names.HostPathDriver)
 	own.Name = "made"
 	if err := handler.Create(t.Context(), own); err != nil {
@@ -99,8 +120,17 @@ func objectsOf(node string) []client.Object {
 	return []client.Object{
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}},
 		&virtv1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "on-" + node}},
-		claimOn(node), volumeOn(node, names.HostPathDriver), snapshotOn(node),
+		claimOn(node), volumeOn(node, names.HostPathDriver), legacyVolumeOn(node), snapshotOn(node),
 	}
+}
+
+// legacyVolumeOn is a volume of the provisioner before the driver.
+func legacyVolumeOn(node string) *corev1.PersistentVolume {
+	volume := volumeOn(node, "legacy")
+	volume.Annotations = map[string]string{"hostPathProvisionerIdentity": names.LegacyHostPathDriver, names.AnnotationProvisionOnNode: node}
+	volume.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/var/hpvolumes/on-" + node}}
+	volume.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Key = corev1.LabelHostname
+	return volume
 }
 
 func snapshotOn(node string) *snapshotv1.VolumeSnapshotContent {

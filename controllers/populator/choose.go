@@ -72,7 +72,7 @@ func (r *Reconciler) driverWaits(ctx context.Context, s *scope) (bool, error) {
 // that the storage is a CSI driver's.
 func (r *Reconciler) checkStorage(ctx context.Context, s *scope, waits bool) error {
 	if !waits && s.kind == cdiv1.VolumeCloneSourceRef {
-		return s.refuse(reasonUnsupported, "the claim's storage has no CSI driver, which clones are made by; name a storage class that has one")
+		return s.refuse(reasonUnsupported, "the claim's storage has no CSI driver, and binds the claim without its clone; clone with a DataVolume, or name a storage class that has one")
 	}
 	if !s.bound() || s.kind == population.Target { // of that its user says that it is written over
 		return nil

@@ -278,7 +278,7 @@ func boundBySomebody(_ *testing.T, w *world) {
 
 func refusals(_ *testing.T, w *world) {
 	w.create("nfs", clones, nil)
-	w.note("disk", annotationMessage, "the claim's storage has no CSI driver, which clones are made by; name a storage class that has one")
+	w.note("disk", annotationMessage, "the claim's storage has no CSI driver, and binds the claim without its clone; clone with a DataVolume, or name a storage class that has one")
 	if found := w.note("disk", population.AnnotationRefused, "prime-"+string(w.claim("disk").UID)); !population.Awaited(found) {
 		w.t.Errorf("the claim says %v", found.Annotations)
 	}

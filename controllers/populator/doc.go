@@ -66,6 +66,7 @@ const (
 	cloneVolume    = "CSIClone"
 	cloneTaking    = "Snapshot"
 	cloneSnapshot  = "SnapshotClone"
+	cloneHost      = "HostClone"
 	cloneError     = "Error"
 	cloneSucceeded = "Succeeded"
 )

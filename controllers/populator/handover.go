@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/slipway-vm/slipway/controllers/datavolume"
+	"github.com/slipway-vm/slipway/controllers/handover"
 	"github.com/slipway-vm/slipway/internal/population"
 	"github.com/slipway-vm/slipway/internal/upload"
 )
@@ -50,13 +51,7 @@ func (r *Reconciler) handOver(ctx context.Context, s *scope) error {
 	}
 	s.quiet = true
 	log.FromContext(ctx).Info("Handing the volume over", "volume", volume.Name, "from", s.other.Name)
-	before := volume.DeepCopy()
-	volume.Spec.ClaimRef = &corev1.ObjectReference{APIVersion: "v1", Kind: kindClaim, Namespace: s.claim.Namespace, Name: s.claim.Name, UID: s.claim.UID}
-	err := r.Patch(ctx, volume, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(manager))
-	if err != nil {
-		return fmt.Errorf("handing over volume %s: %w", volume.Name, err)
-	}
-	return nil
+	return handover.Give(ctx, r.Client, volume, s.claim, manager)
 }
 
 // deliverable reports whether the other claim is whole, and the claim has no volume yet.

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/controllers/datavolume"
 	"github.com/slipway-vm/slipway/internal/names"
@@ -89,9 +90,9 @@ func cloneFrom(source *cdiv1.VolumeCloneSource, spec *cdiv1.DataVolumeSpec) {
 	spec.Source = &cdiv1.DataVolumeSource{PVC: &cdiv1.DataVolumeSourcePVC{Namespace: source.Namespace, Name: from.Name}}
 }
 
-// immediate reports whether claim is to be filled at once, wherever that is.
-func immediate(claim *corev1.PersistentVolumeClaim) bool {
-	value, asked := claim.Annotations[names.AnnotationBind]
+// immediate reports whether a claim, or what a DataVolume makes, is to be filled at once, wherever that is.
+func immediate(of client.Object) bool {
+	value, asked := of.GetAnnotations()[names.AnnotationBind]
 	return asked && value != "false"
 }
 

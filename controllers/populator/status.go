@@ -77,11 +77,16 @@ func running(s *scope, n map[string]string) {
 		if c.Type == cdiv1.DataVolumeRunning {
 			n[annotationRunning] = strconv.FormatBool(c.Status == corev1.ConditionTrue)
 			n[annotationRunningReason] = c.Reason
-			if !s.inPlace || c.Reason == datavolume.ReasonInUse {
+			if !s.inPlace || c.Reason == datavolume.ReasonInUse || s.refusedImage(c.Reason) {
 				n[datavolume.AnnotationFailure] = c.Message
 			}
 		}
 	}
+}
+
+// refusedImage reports whether a claim that says so of its filling was sent what is of no use, and waits for another.
+func (s *scope) refusedImage(reason string) bool {
+	return reason == reasonError && s.phase() == cdiv1.UploadReady
 }
 
 // record adds what the filling of the other claim has reached.
@@ -94,9 +99,9 @@ func record(s *scope, n map[string]string) {
 	}
 	n[datavolume.AnnotationRestarts] = strconv.Itoa(int(s.prime.Status.RestartCount))
 	switch s.phase() {
-	case cdiv1.ImportScheduled, cdiv1.UploadScheduled:
+	case cdiv1.ImportScheduled, cdiv1.UploadScheduled, cdiv1.CloneScheduled:
 		n[datavolume.AnnotationPodPhase] = phasePending
-	case cdiv1.ImportInProgress, cdiv1.UploadReady:
+	case cdiv1.ImportInProgress, cdiv1.UploadReady, cdiv1.CloneInProgress:
 		n[datavolume.AnnotationPodPhase] = phaseRunning
 	case cdiv1.Failed:
 		n[datavolume.AnnotationPodPhase] = phaseFailed
@@ -108,12 +113,20 @@ func record(s *scope, n map[string]string) {
 	n[annotationRunningReason] = reasonCompleted
 	n[names.AnnotationDigest] = s.prime.Annotations[names.AnnotationDigest]
 	n[annotationSelectedNode] = s.node
-	through := s.other != nil && s.other.Annotations[datavolume.AnnotationSnapshotOf] != ""
-	if source := s.prime.Spec.Source; source != nil && (source.Snapshot != nil || through) {
-		n[annotationCloneType] = string(cdiv1.CloneStrategySnapshot)
-	} else if source != nil && source.PVC != nil {
-		n[annotationCloneType] = string(cdiv1.CloneStrategyCsiClone)
+	if source := s.prime.Spec.Source; source != nil && (source.PVC != nil || source.Snapshot != nil) {
+		n[annotationCloneType] = string(cloneType(s, source))
 	}
+}
+
+// cloneType is how the claim was cloned from source.
+func cloneType(s *scope, source *cdiv1.DataVolumeSource) cdiv1.CDICloneStrategy {
+	switch {
+	case s.other != nil && s.other.Annotations[datavolume.AnnotationCopiedFrom] != "":
+		return cdiv1.CloneStrategyHostAssisted
+	case source.Snapshot != nil, s.other != nil && s.other.Annotations[datavolume.AnnotationSnapshotOf] != "":
+		return cdiv1.CloneStrategySnapshot
+	}
+	return cdiv1.CloneStrategyCsiClone
 }
 
 // clonePhase is the phase of a clone, in the field's words for claims.
@@ -129,6 +142,8 @@ func clonePhase(s *scope) string {
 		return cloneTaking
 	case s.phase() == cdiv1.CloneFromSnapshotSourceInProgress:
 		return cloneSnapshot
+	case s.phase() == cdiv1.CloneScheduled, s.phase() == cdiv1.CloneInProgress:
+		return cloneHost
 	}
 	return clonePending
 }
@@ -212,6 +227,10 @@ func (r *Reconciler) tell(s *scope, now map[string]string) {
 		}
 	case s.whole && changed(population.AnnotationProgress):
 		emit(corev1.EventTypeNormal, words.done, words.doneText, s.claim.Name)
+	case s.refusedImage(now[annotationRunningReason]):
+		if changed(annotationRunningReason) || changed(datavolume.AnnotationFailure) {
+			emit(corev1.EventTypeWarning, words.failed, words.failedText, s.claim.Name, now[datavolume.AnnotationFailure])
+		}
 	case s.phase() == cdiv1.Failed && changed(annotationRunningReason):
 		emit(corev1.EventTypeWarning, words.failed, words.failedText, s.claim.Name, s.failure())
 	}

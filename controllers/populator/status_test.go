@@ -40,7 +40,11 @@ func TestNotesSayWhatAClaimHasReached(t *testing.T) {
 		scope *scope
 		want  map[string]string // empty: not there
 	}{
-		"it runs":                {ofImport(cdiv1.ImportInProgress, nil), map[string]string{phase: "Running", progress: "45.00%", message: "words", population.AnnotationUse: "true", population.AnnotationPrime: "prime-1", clone: ""}},
+		"it runs": {ofImport(cdiv1.ImportInProgress, nil), map[string]string{phase: "Running", progress: "45.00%", message: "words", population.AnnotationUse: "true", population.AnnotationPrime: "prime-1", clone: ""}},
+		"what was sent is of no use": {ofImport(cdiv1.UploadReady, func(s *scope) {
+			s.kind, s.inPlace = population.Target, true
+			s.prime.Status.Conditions[0] = cdiv1.DataVolumeCondition{Type: cdiv1.DataVolumeRunning, Status: corev1.ConditionFalse, Reason: "Error", Message: "InvalidImage: words"}
+		}), map[string]string{message: "InvalidImage: words", "cdi.kubevirt.io/storage.condition.running": "false"}},
 		"it is scheduled":        {ofImport(cdiv1.ImportScheduled, nil), map[string]string{phase: "Pending"}},
 		"it failed":              {ofImport(cdiv1.Failed, nil), map[string]string{phase: "Failed", names.AnnotationDigest: ""}},
 		"not handed over":        {ofImport(cdiv1.Succeeded, nil), map[string]string{phase: "", progress: ""}},
@@ -69,6 +73,13 @@ func TestNotesSayWhatAClaimHasReached(t *testing.T) {
 			s.whole, s.prime.Spec.Source = true, &cdiv1.DataVolumeSource{PVC: &cdiv1.DataVolumeSourcePVC{}}
 			s.other = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{datavolume.AnnotationSnapshotOf: "ns/base"}}}
 		}), map[string]string{clone: "Succeeded", annotationCloneType: "snapshot"}},
+		"a clone is copied":      {ofImport(cdiv1.CloneInProgress, ofClone), map[string]string{clone: "HostClone", phase: "Running"}},
+		"a clone will be copied": {ofImport(cdiv1.CloneScheduled, ofClone), map[string]string{clone: "HostClone", phase: "Pending"}},
+		"a clone that was copied is done": {ofImport(cdiv1.Succeeded, func(s *scope) {
+			ofClone(s)
+			s.whole, s.prime.Spec.Source = true, &cdiv1.DataVolumeSource{PVC: &cdiv1.DataVolumeSourcePVC{}}
+			s.other = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{datavolume.AnnotationCopiedFrom: "ns/base"}}}
+		}), map[string]string{clone: "Succeeded", annotationCloneType: "copy"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := notes(c.scope)

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/slipway-vm/slipway/controllers/datavolume"
+	"github.com/slipway-vm/slipway/internal/apply"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/namespace"
 	"github.com/slipway-vm/slipway/internal/population"
@@ -121,7 +122,7 @@ func (r *Reconciler) refuse(_ context.Context, s *scope) error {
 // ensurePrime makes the DataVolume, once the source is there and a consumer of the claim has a node.
 func (r *Reconciler) ensurePrime(ctx context.Context, s *scope) error {
 	if s.prime != nil {
-		return nil
+		return r.hurryPrime(ctx, s)
 	}
 	if !s.inPlace && s.waitsForConsumer() {
 		s.waiting = &obstacle{reasonPending, "the claim is filled once a pod that uses it has a node"}
@@ -135,6 +136,19 @@ func (r *Reconciler) ensurePrime(ctx context.Context, s *scope) error {
 		return err
 	}
 	return r.createPrime(ctx, s, buildPrime(input))
+}
+
+// hurryPrime tells the DataVolume that fills the claim that it is to be bound at once, when that was asked for after it
+// was made. Another claim is bound at once as it is.
+func (r *Reconciler) hurryPrime(ctx context.Context, s *scope) error {
+	if !s.inPlace || !immediate(s.claim) || immediate(s.prime) {
+		return nil
+	}
+	notes := map[string]any{"annotations": map[string]string{names.AnnotationBind: valueTrue}}
+	if err := apply.Fields(ctx, r.Client, s.prime, manager, map[string]any{"metadata": notes}); err != nil {
+		return fmt.Errorf("telling DataVolume %s to be bound at once: %w", s.prime.Name, err)
+	}
+	return nil
 }
 
 // checkUnfilled makes sure that the claim is still to be filled, past the cache.

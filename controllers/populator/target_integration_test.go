@@ -92,6 +92,13 @@ func targetWaitsForConsumer(t *testing.T, w *world) {
 		w.must(w.Get(t.Context(), client.ObjectKeyFromObject(dv), dv))
 		return dv.Status.Phase == cdiv1.WaitForFirstConsumer
 	})
+	claim := w.claim("disk")
+	hurried := claim.DeepCopy()
+	hurried.Annotations[names.AnnotationBind] = "" // as virtctl image-upload --force-bind of CDI leaves it
+	w.must(w.Patch(t.Context(), hurried, client.MergeFrom(claim)))
+	w.until("it is bound at once when that is asked for later", func() bool {
+		return w.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: upload.ServerName(dv.Name)}, &corev1.Pod{}) == nil
+	})
 	w.must(w.Delete(t.Context(), w.claim("disk")))
 	w.gone(dv)
 	now := w.target("local", func(c *corev1.PersistentVolumeClaim) { c.Name, c.Annotations[names.AnnotationBind] = "now", "" })

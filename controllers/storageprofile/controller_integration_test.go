@@ -4,6 +4,7 @@ package storageprofile_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -171,11 +172,18 @@ func TestTheConfigFollowsTheCDIObject(t *testing.T) {
 		return ptr.Deref(config.Status.UploadProxyURL, "") == "uploads.example.com" && overhead.StorageClass["fast"] == "0.2" && overhead.Global == "0.06" &&
 			config.Status.ScratchSpaceStorageClass == "fast" && config.Spec.FilesystemOverhead.StorageClass["fast"] == "0.2"
 	})
-	cdi.Spec.Config = &cdiv1.CDIConfigSpec{Preallocation: new(true), InsecureRegistries: []string{"registry.local:5000"}}
+	cdi.Spec.Config = &cdiv1.CDIConfigSpec{
+		Preallocation: new(true), InsecureRegistries: []string{"registry.local:5000"},
+		ImportProxy: &cdiv1.ImportProxy{HTTPSProxy: new("http://importer:pa55word@proxy:3128")},
+	}
 	w.must(w.Update(t.Context(), cdi))
 	shows("what is taken back is gone", func() bool {
 		return config.Status.UploadProxyURL == nil && config.Status.FilesystemOverhead.StorageClass["fast"] == "0.06" && config.Status.Preallocation &&
 			config.Spec.FilesystemOverhead == nil && len(config.Spec.InsecureRegistries) == 1
+	})
+	shows("everybody may read the proxy without its password", func() bool {
+		text, err := marshalled(config)
+		return err == nil && !strings.Contains(text, "pa55word") && *config.Status.ImportProxy.HTTPSProxy == "http://xxxxx@proxy:3128"
 	})
 	w.must(w.Delete(t.Context(), &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast"}}))
 	shows("so is what was of a class", func() bool {

@@ -8,10 +8,12 @@ import (
 	"net/http"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	cdiupload "kubevirt.io/containerized-data-importer-api/pkg/apis/upload/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/slipway-vm/slipway/internal/upload"
@@ -93,7 +95,10 @@ func (s *Server) createUploadToken(w http.ResponseWriter, r *http.Request) error
 	if err != nil {
 		return fmt.Errorf("reading the key that signs tokens: %w", err)
 	}
-	target := upload.Target{Namespace: r.PathValue("namespace"), Name: asked.Spec.PvcName}
+	target, err := s.uploadTarget(r, asked.Spec.PvcName)
+	if err != nil {
+		return err
+	}
 	if asked.Status.Token, err = upload.Sign(key, target, s.signing.Now()); err != nil {
 		return fmt.Errorf("making a token: %w", err)
 	}
@@ -103,6 +108,18 @@ func (s *Server) createUploadToken(w http.ResponseWriter, r *http.Request) error
 	w.Header().Set("Cache-Control", "no-store")
 	write(w, r, http.StatusOK, asked)
 	return nil
+}
+
+// uploadTarget is the claim of the request's namespace called name. A token for one that is there is good for that alone.
+func (s *Server) uploadTarget(r *http.Request, name string) (upload.Target, error) {
+	target := upload.Target{Namespace: r.PathValue("namespace"), Name: name}
+	claim := &corev1.PersistentVolumeClaim{}
+	err := s.live.Get(r.Context(), client.ObjectKey{Namespace: target.Namespace, Name: name}, claim)
+	if client.IgnoreNotFound(err) != nil {
+		return target, fmt.Errorf("reading PersistentVolumeClaim %s: %w", name, err)
+	}
+	target.UID = claim.UID // of none while it is yet to be made, as its DataVolume may just have been
+	return target, nil
 }
 
 // authorizeUpload asks the API server whether user may create tokens in the namespace.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	virtv1 "kubevirt.io/api/core/v1"
@@ -28,6 +29,11 @@ import (
 type Options struct {
 	// Image holds /slipway, which the pods of exports run.
 	Image string
+	// Namespace is where Slipway is installed, and virt-exportproxy published.
+	Namespace string
+	// Certificate is a file with whom clients outside of the cluster are to trust, in PEM; it may come and change
+	// at any time. "" for none.
+	Certificate string
 }
 
 // Reconciler serves exports.
@@ -59,6 +65,7 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 		Watches(&virtv1.VirtualMachine{}, of(KindMachine)).
 		Watches(&virtv1.VirtualMachineInstance{}, of(KindMachine)).
 		Watches(&snapshotv1.VirtualMachineSnapshot{}, of(KindSnapshot), builder.OnlyMetadata).
+		Watches(&networkingv1.Ingress{}, handler.EnqueueRequestsFromMapFunc(r.ofIngress)).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("setting up the VirtualMachineExport controller: %w", err)
@@ -103,6 +110,7 @@ func (r *Reconciler) ofPod(ctx context.Context, object client.Object) []reconcil
 	})
 }
 
+// those requests the chosen exports of namespace; of all for "".
 func (r *Reconciler) those(ctx context.Context, namespace string, chosen func(*exportv1.VirtualMachineExport) bool) []reconcile.Request {
 	all := &exportv1.VirtualMachineExportList{}
 	if err := r.List(ctx, all, client.InNamespace(namespace)); err != nil {
@@ -119,10 +127,12 @@ func (r *Reconciler) those(ctx context.Context, namespace string, chosen func(*e
 }
 
 // todo are the steps of a pass. Whether the volumes stand still is looked at before anything is made, and each
-// time again: a server whose volumes a VM takes goes. The pod is made last, when all that it waits for is there.
+// time again: a server whose volumes a VM takes goes. The pod is made when all that it waits for is there, and how it is
+// reached from outside counts once it serves.
 func (r *Reconciler) todo() []func(context.Context, *scope) error {
 	return []func(context.Context, *scope) error{
 		r.expire, r.readPod, r.findVolumes, r.checkUsers, r.endServer, r.makeClaims, r.makeToken, r.makeService, r.makeServer,
+		r.findPublished,
 	}
 }
 

@@ -16,9 +16,6 @@ import (
 	"github.com/slipway-vm/slipway/internal/vmexport"
 )
 
-// keyAuthority is the key of the authority in its ConfigMap.
-const keyAuthority = "ca.pem"
-
 // manifestInput is all that the definition of an exported VM is built from.
 type manifestInput struct {
 	Export *exportv1.VirtualMachineExport
@@ -45,7 +42,7 @@ func buildManifest(in manifestInput) []any {
 	return []any{
 		&corev1.ConfigMap{
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Name: vmexport.AuthorityConfigMap(in.Export.Name)},
-			Data: map[string]string{keyAuthority: in.Authority},
+			Data: map[string]string{vmexport.KeyAuthority: in.Authority},
 		},
 		vm,
 	}
@@ -124,7 +121,7 @@ func template(export *exportv1.VirtualMachineExport, volume Volume) virtv1.DataV
 		ObjectMeta: metav1.ObjectMeta{Name: volume.Name},
 		Spec: cdiv1.DataVolumeSpec{
 			Source: &cdiv1.DataVolumeSource{HTTP: &cdiv1.DataVolumeSourceHTTP{
-				URL:           vmexport.URL(vmexport.Host(export.Namespace, export.Name), volume.Name, exportv1.KubeVirtGz),
+				URL:           vmexport.URL(vmexport.InternalBase(export.Namespace, export.Name), volume.Name, exportv1.KubeVirtGz),
 				CertConfigMap: vmexport.AuthorityConfigMap(export.Name), SecretExtraHeaders: []string{vmexport.HeaderSecret(export.Name)},
 			}},
 			Storage: &cdiv1.StorageSpec{

@@ -10,7 +10,9 @@ import (
 	"testing"
 	"time"
 
+	routev1 "github.com/openshift/api/route/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -59,6 +61,9 @@ func (s *shelf) Get(_ context.Context, key client.ObjectKey, into client.Object,
 func (s *shelf) List(_ context.Context, into client.ObjectList, options ...client.ListOption) error {
 	asked := client.ListOptions{LabelSelector: labels.Everything()}
 	asked.ApplyOptions(options)
+	if err := s.refuses[fmt.Sprintf("list %T", into)]; err != nil {
+		return err
+	}
 	for _, object := range s.objects {
 		if !asked.LabelSelector.Matches(labels.Set(object.GetLabels())) {
 			continue
@@ -69,6 +74,10 @@ func (s *shelf) List(_ context.Context, into client.ObjectList, options ...clien
 		case *corev1.PersistentVolumeClaimList:
 			list.Items = appended(list.Items, object)
 		case *exportv1.VirtualMachineExportList:
+			list.Items = appended(list.Items, object)
+		case *networkingv1.IngressList:
+			list.Items = appended(list.Items, object)
+		case *routev1.RouteList:
 			list.Items = appended(list.Items, object)
 		}
 	}

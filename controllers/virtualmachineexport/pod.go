@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -40,8 +41,8 @@ func buildPod(in podInput) *corev1.Pod {
 	name := vmexport.ServerName(export.Name)
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: export.Namespace, Name: name, Labels: podLabels(name),
-			Annotations:     in.Known.annotations(),
+			Namespace: export.Namespace, Name: name, Labels: passedOn(export.Labels),
+			Annotations:     passedOn(export.Annotations),
 			OwnerReferences: []metav1.OwnerReference{owner(export)},
 		},
 		Spec: corev1.PodSpec{
@@ -56,6 +57,8 @@ func buildPod(in podInput) *corev1.Pod {
 			TerminationGracePeriodSeconds: ptr.To[int64](5),
 		},
 	}
+	maps.Copy(pod.Labels, podLabels(name))
+	maps.Copy(pod.Annotations, in.Known.annotations())
 	pod.Annotations[annotationVolumes] = digest(in.Volumes)
 	container := serverContainer(in)
 	addSecret(pod, &container, "certificate", in.Known.Certificate, certDir)
@@ -87,6 +90,26 @@ func podLabels(name string) map[string]string {
 		virtv1.AppLabel: exportv1.App, labelService: name, names.LabelPod: podKind,
 		names.LabelManagedBy: names.ManagedBy, names.LabelComponent: "storage",
 	}
+}
+
+// keptBack are the domains of labels and annotations that say something to Slipway, or of what the pod is confined by; and
+// what kubectl notes for itself.
+var keptBack = []string{
+	"kubevirt.io", strings.TrimSuffix(names.Domain, "/"), "apparmor.security.beta.kubernetes.io", "seccomp.security.alpha.kubernetes.io",
+	"kubectl.kubernetes.io",
+}
+
+// passedOn are the labels or annotations of an export that its pod has, too: for networks, schedulers, or policies of the
+// cluster to go by. Those that speak of something else stay with the export.
+func passedOn(given map[string]string) map[string]string {
+	passed := map[string]string{}
+	for key, value := range given {
+		domain, _, _ := strings.Cut(key, "/")
+		if !slices.ContainsFunc(keptBack, func(kept string) bool { return domain == kept || strings.HasSuffix(domain, "."+kept) }) {
+			passed[key] = value
+		}
+	}
+	return passed
 }
 
 func serverContainer(in podInput) corev1.Container {

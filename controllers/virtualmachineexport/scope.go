@@ -34,6 +34,8 @@ type scope struct {
 	backups []backup
 	// known is by what the export's servers are known; set by makeService.
 	known identity
+	// published is how the export is reached from outside of the cluster; set by findPublished.
+	published published
 	// lack says why the volumes cannot be exported now; nil when they can. Set by findVolumes and checkUsers.
 	lack    *lack
 	problem *problem
@@ -107,7 +109,7 @@ func (r *Reconciler) expire(ctx context.Context, s *scope) error {
 func (s *scope) next() ctrl.Result {
 	left := max(vmexport.Expiry(s.export).Sub(s.now), time.Millisecond)
 	switch {
-	case s.problem != nil, hasFailed(s.pod):
+	case s.problem != nil, hasFailed(s.pod), s.published.Unknown:
 		left = min(left, retry)
 	case s.pod != nil, s.lack != nil && s.lack.reason == reasonInUse:
 		left = min(left, look)

@@ -43,7 +43,7 @@ func newStatus(s *scope) exportv1.VirtualMachineExportStatus {
 		status.VirtualMachineName = &s.machine
 	}
 	if status.Phase == exportv1.Ready {
-		status.Links = &exportv1.VirtualMachineExportLinks{Internal: links(s)}
+		status.Links = links(s)
 	}
 	ready := s.readyCondition()
 	status.Conditions = append(status.Conditions, ready)
@@ -71,21 +71,35 @@ func (s *scope) phase() exportv1.VirtualMachineExportPhase {
 	return exportv1.Pending
 }
 
-// links are where the volumes are in the cluster.
-func links(s *scope) *exportv1.VirtualMachineExportLink {
-	link := &exportv1.VirtualMachineExportLink{Cert: strings.TrimSpace(s.pod.Annotations[annotationAuthority])}
-	host := vmexport.Host(s.export.Namespace, s.export.Name)
+// links are where the volumes are: in the cluster, and from outside where virt-exportproxy is published.
+func links(s *scope) *exportv1.VirtualMachineExportLinks {
+	authority := strings.TrimSpace(s.pod.Annotations[annotationAuthority])
+	all := &exportv1.VirtualMachineExportLinks{
+		Internal: link(s, authority, vmexport.InternalBase(s.export.Namespace, s.export.Name), vmexport.PathManifest, vmexport.PathSecret),
+	}
+	switch {
+	case s.published.Unknown:
+		all.External = s.published.Former.DeepCopy()
+	case s.published.Host != "":
+		base := vmexport.ExternalBase(s.published.Host, s.export.Namespace, s.export.Name)
+		all.External = link(s, s.published.Certificate, base, vmexport.PathExternalManifest, vmexport.PathExternalSecret)
+	}
+	return all
+}
+
+// link is where the volumes are below base, and at which paths there the definition of the VM is, and its Secret.
+func link(s *scope, certificate, base, manifest, secret string) *exportv1.VirtualMachineExportLink {
+	link := &exportv1.VirtualMachineExportLink{Cert: certificate}
 	for _, volume := range s.volumes {
 		one := exportv1.VirtualMachineExportVolume{Name: volume.Name}
 		for _, format := range volume.formats() {
-			one.Formats = append(one.Formats, exportv1.VirtualMachineExportVolumeFormat{Format: format, Url: vmexport.URL(host, volume.Name, format)})
+			one.Formats = append(one.Formats, exportv1.VirtualMachineExportVolumeFormat{Format: format, Url: vmexport.URL(base, volume.Name, format)})
 		}
 		link.Volumes = append(link.Volumes, one)
 	}
 	if s.vm != nil {
 		link.Manifests = []exportv1.VirtualMachineExportManifest{
-			{Type: exportv1.AllManifests, Url: vmexport.ManifestURL(host, vmexport.PathManifest)},
-			{Type: exportv1.AuthHeader, Url: vmexport.ManifestURL(host, vmexport.PathSecret)},
+			{Type: exportv1.AllManifests, Url: base + manifest}, {Type: exportv1.AuthHeader, Url: base + secret},
 		}
 	}
 	return link

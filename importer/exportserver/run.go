@@ -13,13 +13,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/slipway-vm/slipway/internal/certs"
+	"github.com/slipway-vm/slipway/internal/vmexport"
 )
 
 // farewell is for how long downloads may go on after the server was told to end.
 const farewell = 3 * time.Second
-
-// maxHead is how long the head of a request may be, in bytes.
-const maxHead = 16 << 10
 
 // Options configure Run.
 type Options struct {
@@ -62,7 +60,7 @@ func Run(ctx context.Context, options Options) error {
 	}
 	web := &http.Server{
 		Handler: New(options.Volumes, options.TokenFile), TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12},
-		ReadHeaderTimeout: 30 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: maxHead,
+		ReadHeaderTimeout: 30 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: vmexport.MaxHead,
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 		Protocols:   new(http.Protocols),
 	}

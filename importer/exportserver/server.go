@@ -16,16 +16,13 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	exportv1 "kubevirt.io/api/export/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/slipway-vm/slipway/importer/patient"
 	"github.com/slipway-vm/slipway/internal/vmexport"
 )
-
-// silence is for how long a client may take nothing before it counts as gone.
-const silence = 5 * time.Minute
 
 // maxToken is how much of a token is looked at, in bytes.
 const maxToken = 4 << 10
@@ -73,7 +70,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusMethodNotAllowed, "volumes are only read: use GET or HEAD")
 		return
 	}
-	if s.volumes.Manifest != "" && (r.URL.Path == vmexport.PathManifest || r.URL.Path == vmexport.PathSecret) {
+	w.Header().Set("Cache-Control", "private, no-store") // a cache on the way would ask nobody for the token
+	if s.volumes.Manifest != "" && vmexport.IsDefinition(r.URL.Path) {
 		s.define(w, r)
 		return
 	}
@@ -83,7 +81,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, "no such volume in that format; the export's status.links have all")
 		return
 	}
-	w = patient(w)
+	w = patient.Writer(w)
 	log.FromContext(r.Context()).Info("Serving", "volume", volume, "format", format, "method", r.Method, "range", r.Header.Get("Range"))
 	switch format {
 	case exportv1.KubeVirtRaw:
@@ -144,25 +142,6 @@ func refuse(w http.ResponseWriter, code int, why string) {
 	w.Header().Set("Connection", "close")
 	http.Error(w, why, code)
 }
-
-// patient is w for a client that may be slow, but not silent for ever.
-func patient(w http.ResponseWriter) http.ResponseWriter {
-	return &patientWriter{ResponseWriter: w, control: http.NewResponseController(w)}
-}
-
-type patientWriter struct {
-	http.ResponseWriter
-	control *http.ResponseController
-}
-
-// Write gives the client its time anew.
-func (p *patientWriter) Write(b []byte) (int, error) {
-	_ = p.control.SetWriteDeadline(time.Now().Add(silence)) // best effort: a test's recorder has none
-	return p.ResponseWriter.Write(b)                        //nolint:wrapcheck // io.Writer's contract
-}
-
-// Unwrap is for http.ResponseController.
-func (p *patientWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
 // abort cuts the connection of an answer that is not whole: the client would take its end for the volume's.
 func abort(ctx context.Context, w http.ResponseWriter, err error) {

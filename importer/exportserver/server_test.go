@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/slipway-vm/slipway/importer/patient"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/vmexport"
 )
@@ -96,6 +97,9 @@ func TestADiskIsGivenOutAsItIs(t *testing.T) {
 	response, body := s.get("GET", "/volumes/root/disk.img", known)
 	if response.StatusCode != http.StatusOK || !bytes.Equal(body, s.disk) || response.Header.Get("Accept-Ranges") != "bytes" {
 		t.Errorf("%s, %d bytes, %v", response.Status, len(body), response.Header)
+	}
+	if got := response.Header.Get("Cache-Control"); got != "private, no-store" {
+		t.Errorf("caches are told %q", got)
 	}
 	response, body = s.get("GET", "/volumes/root/disk.img?"+vmexport.Token+"="+secret, "Range: bytes=1000000-1000099", "If-Range: "+response.Header.Get("ETag"))
 	if response.StatusCode != http.StatusPartialContent || !bytes.Equal(body, s.disk[1_000_000:1_000_100]) {
@@ -262,7 +266,7 @@ func TestAVolumeThatCannotBeReadIsNotDescribed(t *testing.T) {
 // What is packed as it goes must not look whole when it is not.
 func TestABrokenAnswerIsCut(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		new(Server).pack(patient(w), r, "x", func(to io.Writer) error {
+		new(Server).pack(patient.Writer(w), r, "x", func(to io.Writer) error {
 			_, _ = to.Write(bytes.Repeat([]byte("x"), 8<<20))
 			return errors.New("the disk cannot be read")
 		})

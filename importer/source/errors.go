@@ -20,6 +20,9 @@ func (h *HTTP) classify(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return transfer.Errorf(transfer.ConnectionLost, "reading %s was cut off: %w", h.Name(), err)
 	}
+	if failed := byProxy(h.Name(), err); failed != nil {
+		return failed
+	}
 	if isTLS(err) {
 		return transfer.Errorf(transfer.TLSFailure,
 			"TLS with %s fails: %w; give its certificate authority in certConfigMap, or correct the URL", h.Name(), err)

@@ -48,22 +48,42 @@ func GCSAddress(text string) (string, error) {
 type GCS struct {
 	account *jwt.Config
 	client  *http.Client
+	asked   *lastError
 
 	mu    sync.Mutex
 	token *oauth2.Token
 }
 
-// NewGCS returns the access of the service account whose key, as JSON, is given.
-func NewGCS(key []byte) (*GCS, error) {
+// NewGCS returns the access of the service account whose key, as JSON, is given. proxyCertDir is as in Options.
+func NewGCS(key []byte, proxyCertDir string) (*GCS, error) {
 	account, err := google.JWTConfigFromJSON(key, gcsScope)
 	if err != nil || !signs(account.PrivateKey) {
 		// The library's error may hold a part of the key.
 		return nil, transfer.Errorf(transfer.BadRequest, "credentials.json of the Secret of secretRef is no key of a service account; make one with gcloud iam service-accounts keys create")
 	}
-	return &GCS{account: account, client: &http.Client{
-		Transport: transport(withDefaults(Options{}), nil), Timeout: time.Minute,
+	roots, err := certificates("", proxyCertDir)
+	if err != nil {
+		return nil, err
+	}
+	asked := &lastError{RoundTripper: transport(withDefaults(Options{}), roots, roots)}
+	return &GCS{account: account, asked: asked, client: &http.Client{
+		Transport: asked, Timeout: time.Minute,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // what the key has signed is for one server
 	}}, nil
+}
+
+// lastError keeps why the last request failed, of which the library that gets tokens hands down the text alone.
+type lastError struct {
+	http.RoundTripper
+
+	err error
+}
+
+// RoundTrip sends a request.
+func (l *lastError) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := l.RoundTripper.RoundTrip(request)
+	l.err = err
+	return response, err //nolint:wrapcheck // the HTTP client words it
 }
 
 // signs reports whether key, as PEM, is a private key of the kind that Google gives out.
@@ -97,12 +117,18 @@ func (g *GCS) valid(ctx context.Context) (*oauth2.Token, error) {
 	if g.token.Valid() {
 		return g.token, nil
 	}
+	g.asked.err = nil
 	token, err := g.account.TokenSource(context.WithValue(ctx, oauth2.HTTPClient, g.client)).Token()
-	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok && refused.Response.StatusCode < http.StatusInternalServerError {
+	refused, ok := errors.AsType[*oauth2.RetrieveError](err)
+	switch {
+	case ok && refused.Response.StatusCode == http.StatusProxyAuthRequired:
+		return nil, refusedByProxy(g.account.TokenURL, refused.Response.StatusCode)
+	case ok && refused.Response.StatusCode < http.StatusInternalServerError:
 		return nil, transfer.Errorf(transfer.Unauthorized, "%s gives the service account %s no token (%s); check that the account and its key still exist",
 			g.account.TokenURL, g.account.Email, refused.Response.Status)
-	}
-	if err != nil {
+	case g.asked.err != nil:
+		return nil, fmt.Errorf("getting a token for the service account: %w", g.asked.err)
+	case err != nil:
 		return nil, fmt.Errorf("getting a token for the service account: %w", err)
 	}
 	g.token = token

@@ -163,7 +163,9 @@ func (h *HTTP) refusal(code int, status string) error {
 	switch {
 	case code == http.StatusNotFound || code == http.StatusGone:
 		return transfer.Errorf(transfer.NotFound, "%s answers %s; correct the URL or put the file there", h.Name(), status)
-	case code == http.StatusUnauthorized || code == http.StatusForbidden || code == http.StatusProxyAuthRequired:
+	case code == http.StatusProxyAuthRequired:
+		return refusedByProxy(h.Name(), code)
+	case code == http.StatusUnauthorized || code == http.StatusForbidden:
 		return transfer.Errorf(transfer.Unauthorized, "%s answers %s; check secretRef and the file's permissions", h.Name(), status)
 	case code == http.StatusPreconditionFailed:
 		return h.changed("it no longer matches")

@@ -28,9 +28,9 @@ type RegistryOptions struct {
 	Architecture string
 	// Username and Password are the registry's; both empty ask without.
 	Username, Password string
-	// CertDir holds PEM files of further certificate authorities. Empty: the system's alone.
-	CertDir string
-	// CertScratch is a folder that is made for the time of opening, for what CertDir holds.
+	// CertDir and ProxyCertDir are as in Options.
+	CertDir, ProxyCertDir string
+	// CertScratch is a folder that is made for the time of opening, for what those hold.
 	CertScratch string
 	// SkipVerify takes any certificate, and also a registry that has no TLS.
 	SkipVerify bool
@@ -106,10 +106,10 @@ func (o RegistryOptions) system() (*types.SystemContext, error) {
 	if system.ArchitectureChoice == "" {
 		system.ArchitectureChoice = runtime.GOARCH
 	}
-	if o.CertDir == "" {
+	if o.CertDir == "" && o.ProxyCertDir == "" {
 		return system, nil
 	}
-	if _, err := certificates(o.CertDir); err != nil {
+	if _, err := certificates(o.CertDir, o.ProxyCertDir); err != nil {
 		return nil, err
 	}
 	system.DockerCertPath = o.CertScratch
@@ -124,14 +124,15 @@ func (o RegistryOptions) copyCertificates() error {
 	if err := os.Mkdir(o.CertScratch, 0o700); err != nil {
 		return transfer.Errorf(transfer.TargetFailed, "making a folder for certificates: %w", err)
 	}
-	names, err := filepath.Glob(filepath.Join(o.CertDir, "*"))
-	if err != nil {
-		return fmt.Errorf("listing certificates in %s: %w", o.CertDir, err)
+	var names []string
+	for _, dir := range []string{o.CertDir, o.ProxyCertDir} {
+		more, err := certificateFiles(dir)
+		if err != nil {
+			return err
+		}
+		names = append(names, more...)
 	}
 	for n, name := range names {
-		if info, err := os.Stat(name); err != nil || info.IsDir() {
-			continue
-		}
 		data, err := os.ReadFile(name)
 		if err != nil {
 			return fmt.Errorf("reading a certificate: %w", err)

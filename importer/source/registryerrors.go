@@ -23,6 +23,9 @@ func (r *Registry) classify(ctx context.Context, err error) error {
 	if typed, ok := errors.AsType[*transfer.Error](err); ok {
 		return typed
 	}
+	if failed := byProxy(r.Name(), err); failed != nil && ctx.Err() == nil {
+		return failed
+	}
 	err = because(context.Cause(ctx), err)
 	if status := statusOf(err); status != 0 {
 		return r.answered(status, err)
@@ -48,7 +51,9 @@ func (r *Registry) answered(status int, err error) error {
 	switch {
 	case status == http.StatusNotFound || status == http.StatusGone:
 		return transfer.Errorf(transfer.NotFound, "the registry has no image %s: %w; correct the URL or push the image", r.Name(), err)
-	case status == http.StatusUnauthorized || status == http.StatusForbidden || status == http.StatusProxyAuthRequired:
+	case status == http.StatusProxyAuthRequired:
+		return refusedByProxy(r.Name(), status)
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		return transfer.Errorf(transfer.Unauthorized, "the registry does not give %s: %w; check secretRef and the image's permissions", r.Name(), err)
 	case status >= 500 || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout:
 		return &temporary{transfer.Errorf(transfer.SourceFailed, "the registry of %s answers with an error: %w; look into its log", r.Name(), err)}

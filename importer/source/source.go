@@ -12,9 +12,11 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/slipway-vm/slipway/internal/proxy"
 	"github.com/slipway-vm/slipway/internal/transfer"
 )
 
@@ -28,8 +30,9 @@ type Options struct {
 	Headers, SecretHeaders []string
 	// Signer proves to the URL's own host who asks; it may be nil. With one, redirects are not followed.
 	Signer Signer
-	// CertDir holds PEM files of further certificate authorities. Empty: the system's alone.
-	CertDir string
+	// CertDir holds PEM files of further certificate authorities, ProxyCertDir those of the proxy that the
+	// environment names. Both empty: the system's alone.
+	CertDir, ProxyCertDir string
 	// SkipVerify takes any certificate.
 	SkipVerify bool
 	// BytesPerSecond is how much comes at most from the server, by all connections; 0 is no limit.
@@ -96,11 +99,15 @@ func newHTTP(options Options) (*HTTP, error) {
 	if h.secrets, err = parseHeaders(options.SecretHeaders); err != nil {
 		return nil, err
 	}
-	roots, err := certificates(options.CertDir)
+	roots, err := certificates(options.CertDir, options.ProxyCertDir)
 	if err != nil {
 		return nil, err
 	}
-	h.client = &http.Client{Transport: transport(options, roots), CheckRedirect: h.checkRedirect}
+	ofProxy, err := certificates("", options.ProxyCertDir)
+	if err != nil {
+		return nil, err
+	}
+	h.client = &http.Client{Transport: transport(options, roots, ofProxy), CheckRedirect: h.checkRedirect}
 	return h, nil
 }
 
@@ -114,20 +121,25 @@ func withDefaults(options Options) Options {
 	return options
 }
 
-func transport(options Options, roots *x509.CertPool) *http.Transport {
-	return &http.Transport{
-		Proxy:                 http.ProxyFromEnvironment,
-		DialContext:           (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
-		TLSClientConfig:       &tls.Config{RootCAs: roots, InsecureSkipVerify: options.SkipVerify}, //nolint:gosec // the DataVolume's insecureSkipVerify asks for it
-		TLSHandshakeTimeout:   30 * time.Second,
-		ResponseHeaderTimeout: options.IdleTimeout,
-		MaxIdleConnsPerHost:   16,
-		IdleConnTimeout:       90 * time.Second,
-		DisableCompression:    true,
+// transport trusts servers by roots, and proxies by ofProxy.
+func transport(options Options, roots, ofProxy *x509.CertPool) *http.Transport {
+	dialer := &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}
+	t := &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		OnProxyConnectResponse: proxy.Answered,
+		DialContext:            dialer.DialContext,
+		TLSClientConfig:        &tls.Config{RootCAs: roots, InsecureSkipVerify: options.SkipVerify}, //nolint:gosec // the DataVolume's insecureSkipVerify asks for it
+		TLSHandshakeTimeout:    30 * time.Second,
+		ResponseHeaderTimeout:  options.IdleTimeout,
+		MaxIdleConnsPerHost:    16,
+		IdleConnTimeout:        90 * time.Second,
+		DisableCompression:     true,
 		// One connection per reader is what makes parallel reading fast; HTTP/2 would share one.
 		ForceAttemptHTTP2: false,
 		ReadBufferSize:    256 << 10,
 	}
+	t.DialTLSContext = proxy.Checked(dialer.DialContext, t.TLSClientConfig, ofProxy, proxies()...)
+	return t
 }
 
 // place is an address as it may be shown: the rest of it may let whoever reads it in.
@@ -170,32 +182,47 @@ func parseHeaders(lines []string) (http.Header, error) {
 	return headers, nil
 }
 
-// certificates returns the system's authorities and those in dir, or nil for the system's alone.
-func certificates(dir string) (*x509.CertPool, error) {
-	if dir == "" {
+// certificates returns the system's authorities with those in the folders, or nil for the system's alone. In dir
+// there must be some.
+func certificates(dir, proxyDir string) (*x509.CertPool, error) {
+	if dir == "" && proxyDir == "" {
 		return nil, nil
 	}
 	pool, err := x509.SystemCertPool()
 	if err != nil {
 		pool = x509.NewCertPool()
 	}
+	for _, from := range []string{dir, proxyDir} {
+		found := false
+		names, err := certificateFiles(from)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			data, err := os.ReadFile(name)
+			if err != nil {
+				return nil, fmt.Errorf("reading a certificate: %w", err)
+			}
+			found = pool.AppendCertsFromPEM(data) || found
+		}
+		if !found && from != "" && from == dir {
+			return nil, transfer.Errorf(transfer.BadRequest, "the certificate ConfigMap holds no PEM certificate; put the authority's certificate under any key")
+		}
+	}
+	return pool, nil
+}
+
+// certificateFiles are the files of a folder, none where there is no folder.
+func certificateFiles(dir string) ([]string, error) {
+	if dir == "" {
+		return nil, nil
+	}
 	names, err := filepath.Glob(filepath.Join(dir, "*"))
 	if err != nil {
 		return nil, fmt.Errorf("listing certificates in %s: %w", dir, err)
 	}
-	found := false
-	for _, name := range names {
-		if info, err := os.Stat(name); err != nil || info.IsDir() {
-			continue
-		}
-		data, err := os.ReadFile(name)
-		if err != nil {
-			return nil, fmt.Errorf("reading a certificate: %w", err)
-		}
-		found = pool.AppendCertsFromPEM(data) || found
-	}
-	if !found {
-		return nil, transfer.Errorf(transfer.BadRequest, "the certificate ConfigMap holds no PEM certificate; put the authority's certificate under any key")
-	}
-	return pool, nil
+	return slices.DeleteFunc(names, func(name string) bool {
+		info, err := os.Stat(name)
+		return err != nil || info.IsDir()
+	}), nil
 }

@@ -2,6 +2,7 @@ package uploadproxy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -25,6 +26,9 @@ const annotationPhase = "cdi.kubevirt.io/storage.pod.phase"
 // Cluster finds claims by the API server.
 type Cluster struct{ Client client.WithWatch }
 
+// errAnother says that a token is for a claim that is gone, whose name another has by now.
+var errAnother = errors.New("the token is for an earlier claim of the name; create another UploadTokenRequest")
+
 // AwaitReady returns once the claim's upload server takes an image, and errs when it will not, or not soon. That of
 // a claim that no DataVolume has is of what fills it; the claim says when it is ready.
 func (c *Cluster) AwaitReady(ctx context.Context, wanted upload.Target) (upload.Target, error) {
@@ -33,6 +37,9 @@ func (c *Cluster) AwaitReady(ctx context.Context, wanted upload.Target) (upload.
 	claim, err := c.read(ctx, wanted)
 	if err != nil {
 		return wanted, err
+	}
+	if wanted.UID != "" && wanted.UID != claim.UID {
+		return wanted, errAnother
 	}
 	if populated(claim) && !filled(claim) {
 		wanted.Name = population.PrimeName(claim)
@@ -99,6 +106,8 @@ func (c *Cluster) await(ctx context.Context, claim *corev1.PersistentVolumeClaim
 func takes(claim *corev1.PersistentVolumeClaim) (bool, error) {
 	_, target := claim.Annotations[upload.AnnotationTarget]
 	switch {
+	case claim.DeletionTimestamp != nil: // a pod that uses it may keep it for a while
+		return false, fmt.Errorf("PVC %s is being deleted", claim.Name)
 	case populated(claim):
 	case !target:
 		return false, fmt.Errorf("PVC %s is not an upload target; create a DataVolume with the source upload, or a claim with a VolumeUploadSource or the annotation %s", claim.Name, upload.AnnotationTarget)

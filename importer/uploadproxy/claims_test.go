@@ -3,11 +3,14 @@ package uploadproxy_test
 import (
 	"context"
 	"maps"
+	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -41,6 +44,8 @@ func TestAnImageGoesToWhatIsFilledForItsClaim(t *testing.T) {
 		claim.Annotations[upload.AnnotationTarget], claim.Spec.DataSourceRef = "", nil
 		return claim
 	}
+	going := waiting("disk", false, ready)
+	going.DeletionTimestamp, going.Finalizers = new(metav1.Now()), []string{"kubernetes.io/pvc-protection"}
 	restored := plain(ready)
 	restored.Spec.DataSource = &corev1.TypedLocalObjectReference{APIGroup: new("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: "s"}
 	for name, c := range map[string]struct {
@@ -54,6 +59,7 @@ func TestAnImageGoesToWhatIsFilledForItsClaim(t *testing.T) {
 		"an annotated claim, by its server": {[]client.Object{plain(chosen("false", "true"))}, "prime-1", ""},
 		"an annotated claim is filled":      {[]client.Object{plain(map[string]string{phase: "Succeeded"})}, "", "already finished uploading"},
 		"an annotated claim of a snapshot":  {[]client.Object{restored}, "", "has a dataSource"},
+		"a claim that goes":                 {[]client.Object{going}, "", "is being deleted"},
 		"nothing":                           {nil, "", "doesn't exist"},
 		"no upload":                         {[]client.Object{waiting("disk", false, nil)}, "", "is not an upload target"},
 	} {
@@ -87,5 +93,25 @@ func TestARequestWaitsForWhatIsFilledForItsClaim(t *testing.T) {
 	to, err := cluster.AwaitReady(t.Context(), upload.Target{Namespace: "prod", Name: "disk"})
 	if err != nil || to.Name != "prime-1" || len(claim.Annotations) != 3 {
 		t.Errorf("it goes to %q: %v", to.Name, err)
+	}
+}
+
+// A claim that was deleted and made again under its name is another one.
+func TestATokenIsForOneClaim(t *testing.T) {
+	claim := waiting("disk", false, map[string]string{upload.AnnotationTarget: "", upload.AnnotationReady: "true"})
+	claim.UID = "second"
+	cluster := &uploadproxy.Cluster{Client: fake.NewClientBuilder().WithScheme(scheme.New()).WithObjects(claim).Build()}
+	for uid, good := range map[types.UID]bool{"first": false, "second": true, "": true} { // "": it was asked for before there was one
+		_, err := cluster.AwaitReady(t.Context(), upload.Target{Namespace: "prod", Name: "disk", UID: uid})
+		if (err == nil) != good {
+			t.Errorf("for claim %q: %v", uid, err)
+		}
+	}
+	s := newStage(t)
+	s.proxy.Claims = cluster
+	token, err := upload.Sign(s.key, upload.Target{Namespace: "prod", Name: "disk", UID: "first"}, time.Now())
+	must(t, err)
+	if code, said, _ := s.send(t, http.MethodPost, "/v1beta1/upload", token, strings.NewReader("x"), nil); code != http.StatusUnauthorized || !strings.Contains(said, "earlier claim of the name") {
+		t.Errorf("%d %s", code, said)
 	}
 }

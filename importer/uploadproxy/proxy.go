@@ -68,15 +68,19 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = control.SetReadDeadline(time.Time{}) // the upload server watches over who is silent
 	logger := log.FromContext(r.Context()).WithValues("claim", claim.Namespace+"/"+claim.Name)
 	filled, err := p.Claims.AwaitReady(r.Context(), claim)
-	if err != nil {
+	switch {
+	case errors.Is(err, errAnother):
+		refuse(w, http.StatusUnauthorized, err.Error())
+		return
+	case err != nil:
 		logger.Info("refusing an upload", "reason", err.Error())
-		refuse(w, http.StatusServiceUnavailable, err.Error())
+		upload.Refuse(w, r, http.StatusServiceUnavailable, err.Error())
 		return
 	}
 	transport, err := p.Trust.Transport(r.Context())
 	if err != nil {
 		logger.Error(err, "reaching upload servers")
-		refuse(w, http.StatusServiceUnavailable, "cdi-uploadproxy has no certificate for upload servers yet; try again soon")
+		upload.Refuse(w, r, http.StatusServiceUnavailable, "cdi-uploadproxy has no certificate for upload servers yet; try again soon")
 		return
 	}
 	logger.Info("handing an upload on", "method", r.Method, "path", r.URL.Path, "bytes", r.ContentLength)
@@ -95,6 +99,7 @@ func (p *Proxy) authorize(r *http.Request) (claim upload.Target, code int, why s
 	keys, err := p.Trust.Keys(r.Context())
 	if err != nil {
 		log.FromContext(r.Context()).Error(err, "no token can be known")
+		return claim, http.StatusServiceUnavailable, "cdi-uploadproxy does not know yet by what tokens are known; try again soon"
 	}
 	claim, err = upload.Verify(keys, match[1], p.Now())
 	switch {

@@ -6,16 +6,15 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"net"
 	"net/http"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/slipway-vm/slipway/importer/proxyserver"
 	"github.com/slipway-vm/slipway/internal/certs"
 	"github.com/slipway-vm/slipway/internal/upload"
 )
@@ -26,7 +25,7 @@ type Published struct {
 	Namespace string
 	Reader    client.Reader
 	// Dial connects to a Service; nil does it by the cluster's DNS.
-	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	Dial proxyserver.Dialer
 
 	mu        sync.Mutex
 	version   string // of the Secret that transport was made from
@@ -60,7 +59,7 @@ func (p *Published) Transport(ctx context.Context) (http.RoundTripper, error) {
 	return p.transport, nil
 }
 
-// transportOf makes a transport of the Secret's data. A connection has one image, so none is kept.
+// transportOf makes a transport of the Secret's data.
 func (p *Published) transportOf(data map[string][]byte) (*http.Transport, error) {
 	cert, err := tls.X509KeyPair(data[certs.KeyCert], data[certs.KeyKey])
 	if err != nil {
@@ -70,45 +69,7 @@ func (p *Published) transportOf(data map[string][]byte) (*http.Transport, error)
 	if !servers.AppendCertsFromPEM(data[certs.KeyBundle]) {
 		return nil, fmt.Errorf("reading the authorities of upload servers: %s holds no certificate", certs.KeyBundle)
 	}
-	dial := p.Dial
-	if dial == nil {
-		dial = (&net.Dialer{Timeout: 10 * time.Second}).DialContext
-	}
-	const buffer = 256 << 10
-	return &http.Transport{
-		DialContext:         persistent(dial),
-		TLSClientConfig:     &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: servers, MinVersion: tls.VersionTLS12},
-		TLSHandshakeTimeout: 10 * time.Second, DisableKeepAlives: true, DisableCompression: true,
-		WriteBufferSize: buffer, ReadBufferSize: buffer,
-	}, nil
-}
-
-// dialFor is for how long a server that is ready is looked for where its Service leads, and dialPause
-// how long it is left alone in between.
-const (
-	dialFor   = 10 * time.Second
-	dialPause = 250 * time.Millisecond
-)
-
-type dialer func(ctx context.Context, network, address string) (net.Conn, error)
-
-// persistent tries dial again for a while: that a server is ready is known here sooner than by the
-// nodes' tables of Services.
-func persistent(dial dialer) dialer {
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		until := time.Now().Add(dialFor)
-		for {
-			connection, err := dial(ctx, network, address)
-			if err == nil || time.Now().After(until) {
-				return connection, err
-			}
-			select {
-			case <-ctx.Done():
-				return nil, err
-			case <-time.After(dialPause):
-			}
-		}
-	}
+	return proxyserver.Transport(p.Dial, &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: servers, MinVersion: tls.VersionTLS12}), nil
 }
 
 func one(name string) fields.Selector {

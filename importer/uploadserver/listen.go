@@ -4,13 +4,14 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/slipway-vm/slipway/internal/certs"
 	"github.com/slipway-vm/slipway/internal/transfer"
@@ -53,24 +54,35 @@ func serve(ctx context.Context, server *Server, options Options) (transfer.Resul
 		server.leave()
 		select {
 		case result := <-server.Finished():
-			return result, shut(ctx, web, hasty)
+			shut(ctx, web)
+			return result, nil
 		default:
 		}
 		_ = web.Close()
 		return transfer.Result{}, fmt.Errorf("serving uploads: %w", ctx.Err())
 	case result := <-server.Finished():
-		return result, shut(ctx, web, farewell)
+		shut(ctx, web)
+		return result, nil
 	}
 }
 
-// shut ends web once its requests are answered, or grace is over.
-func shut(ctx context.Context, web *http.Server, grace time.Duration) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+// shut ends web once its requests are answered, or the time for that is over, which is short once ctx has ended: the pod is
+// killed then, and a program that is killed has said nothing. However it goes, the disk is whole, and its sender may have
+// heard so.
+func shut(ctx context.Context, web *http.Server) {
+	patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 	defer cancel()
-	if err := web.Shutdown(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("ending the upload server: %w", err)
+	stop := context.AfterFunc(ctx, func() {
+		select {
+		case <-time.After(hasty):
+			cancel()
+		case <-patient.Done():
+		}
+	})
+	defer stop()
+	if err := web.Shutdown(patient); err != nil {
+		log.FromContext(ctx).Info("The upload server ends in haste", "because", err.Error())
 	}
-	return nil
 }
 
 // tlsConfig reads dir. A client may show no certificate, for health checks have none; one that is

@@ -129,9 +129,6 @@ func (s *Server) join(ctx context.Context, p part, from *sender) (*kept, <-chan 
 	if code, why := s.begin(k); code != http.StatusOK {
 		return nil, nil, &refusal{code, why, -1}
 	}
-	s.mu.Lock()
-	s.kept = k
-	s.mu.Unlock()
 	go s.run(ctx, k)
 	return k, gone, nil
 }

@@ -165,6 +165,10 @@ func (s *Server) begin(coming incoming) (code int, why string) {
 		return http.StatusServiceUnavailable, "another upload to the claim is under way; wait for its end"
 	}
 	s.state, s.coming, s.kept, s.over = receiving, coming, nil, make(chan struct{})
+	if k, may := coming.(*kept); may {
+		s.kept = k
+	}
+	s.Progress.Reset()
 	return http.StatusOK, ""
 }
 
@@ -179,7 +183,11 @@ func (s *Server) end(result transfer.Result, err error) {
 		return
 	}
 	s.state, s.kept = waiting, nil
-	s.Progress.Reset()
+	if errors.Is(err, errAnew) || errors.Is(err, errDismissed) {
+		s.Progress.Reset() // another comes in its place
+		return
+	}
+	s.Progress.Fail(err) // its sender may have been answered before that was known
 }
 
 // outliving is ctx for the writing of an image, which goes on without its sender until cancel is called or the server must
@@ -232,7 +240,7 @@ func (s *Server) receive(r *http.Request, form bool, from *sender) (transfer.Res
 		if err != nil {
 			return transfer.Result{}, err
 		}
-		stream = importer.Stream{Reader: part, Size: -1}
+		stream = importer.Stream{Reader: &fileInForm{part, from}, Size: -1, About: r.ContentLength}
 	}
 	options := s.Import
 	options.Stream = &stream
@@ -245,26 +253,6 @@ func (s *Server) receive(r *http.Request, form bool, from *sender) (transfer.Res
 	return result, nil
 }
 
-// fileOf returns the field of r's form that has the image. What comes before it is read and dropped.
-func fileOf(r *http.Request) (io.Reader, error) {
-	parts, err := r.MultipartReader()
-	if err != nil {
-		return nil, transfer.Errorf(transfer.WrongFormat, "reading the form: %w; send it as multipart/form-data", err)
-	}
-	for {
-		part, err := parts.NextPart()
-		if errors.Is(err, io.EOF) {
-			return nil, transfer.Errorf(transfer.WrongFormat, "the form has no field %q; put the disk image there", upload.FormField)
-		}
-		if err != nil {
-			return nil, transfer.Errorf(transfer.ConnectionLost, "reading the form: %w; send it again", err)
-		}
-		if part.FormName() == upload.FormField {
-			return part, nil
-		}
-	}
-}
-
 // statusOf is what the sender is told: 400 when another image or a larger claim helps.
 func statusOf(err error) int {
 	switch reason := transfer.ReasonOf(err); {
@@ -272,42 +260,4 @@ func statusOf(err error) int {
 		return http.StatusBadRequest
 	}
 	return http.StatusInternalServerError
-}
-
-// Options configure Run.
-type Options struct {
-	Import importer.Options
-	// Address is where images are taken, ProgressAddress where the progress is served, which Token is the password of.
-	Address, ProgressAddress, Token string
-	// CertDir holds tls.crt and tls.key to serve with, and ca.crt, the authorities of clients.
-	CertDir string
-	// Client is the common name of who may send.
-	Client string
-	// TerminationLog is where the result goes as JSON; empty writes none.
-	TerminationLog string
-}
-
-// Run serves until an image is whole, and writes the result for the controller; or until ctx ends.
-func Run(ctx context.Context, options Options) error {
-	logger := log.FromContext(ctx)
-	if err := importer.LimitMemory(); err != nil {
-		logger.Info("The upload takes more memory than it need", "because", err.Error())
-	}
-	progress := importer.NewProgress()
-	stop, err := importer.ServeProgress(ctx, options.ProgressAddress, options.Token, progress)
-	if err != nil {
-		return fmt.Errorf("starting the upload server: %w", err)
-	}
-	defer stop()
-	record := func(result transfer.Result) error { return importer.Report(options.TerminationLog, result) }
-	result, err := serve(ctx, New(options.Import, options.Client, progress, record), options)
-	if err != nil && ctx.Err() == nil {
-		err = errors.Join(err, record(transfer.Failed(err)))
-	}
-	if err != nil {
-		return err
-	}
-	logger.Info("Upload done", "digest", result.Digest, "format", result.Format, "diskSize", result.DiskSize,
-		"received", result.Downloaded, "written", result.Written, "milliseconds", result.Milliseconds)
-	return nil
 }

@@ -82,7 +82,7 @@ func TestABrokenUploadLeavesNothing(t *testing.T) {
 	if left, err := filepath.Glob(filepath.Join(filepath.Dir(disk), "*")); err != nil || len(left) > 0 {
 		t.Errorf("left over: %v, %v", left, err)
 	}
-	if now := s.Progress.Now(); now != (transfer.Progress{}) {
+	if now := s.Progress.Now(); now.Done != 0 || now.Total != 0 || now.Reason != transfer.ConnectionLost {
 		t.Errorf("the progress of nothing is %+v", now)
 	}
 	if answer := s.answer(bytes.NewReader(make([]byte, 1<<20)), 1<<20); answer.Code != http.StatusOK {

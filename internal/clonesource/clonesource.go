@@ -98,15 +98,21 @@ func (o *Obstacle) Error() string { return o.Message }
 // names, or the one that its DataSource names, over one further DataSource at the most. It
 // returns nil for a DataVolume that clones nothing, and an *Obstacle where none was found.
 func Of(ctx context.Context, c client.Reader, namespace string, spec *cdiv1.DataVolumeSpec) (*Source, error) {
-	switch {
-	case spec.SourceRef != nil && spec.SourceRef.Kind == cdiv1.DataVolumeDataSource:
+	if spec.SourceRef != nil && spec.SourceRef.Kind == cdiv1.DataVolumeDataSource {
 		return follow(ctx, c, namespace, spec.SourceRef)
-	case spec.Source != nil && spec.Source.PVC != nil:
-		return &Source{Claim: key(spec.Source.PVC.Namespace, spec.Source.PVC.Name, namespace)}, nil
-	case spec.Source != nil && spec.Source.Snapshot != nil:
-		return &Source{Snapshot: key(spec.Source.Snapshot.Namespace, spec.Source.Snapshot.Name, namespace)}, nil
 	}
-	return nil, nil
+	return Named(namespace, spec.Source), nil
+}
+
+// Named returns the claim or snapshot that is named itself in a namespace, nil when none is.
+func Named(namespace string, source *cdiv1.DataVolumeSource) *Source {
+	switch {
+	case source != nil && source.PVC != nil:
+		return &Source{Claim: key(source.PVC.Namespace, source.PVC.Name, namespace)}
+	case source != nil && source.Snapshot != nil:
+		return &Source{Snapshot: key(source.Snapshot.Namespace, source.Snapshot.Name, namespace)}
+	}
+	return nil
 }
 
 // key is what is named; without a namespace it is in home, that of what names it.

@@ -69,6 +69,14 @@ const (
 	DeviceVhostVSOCK = "devices.kubevirt.io/vhost-vsock"
 	TopologyNode     = "topology.hostpath.csi/node"
 	HostPathDriver   = "kubevirt.io.hostpath-provisioner"
+	// LegacyHostPathDriver is the provisioner of hostPath volumes that the field had before the driver,
+	// AnnotationProvisionOnNode names the node of such a volume, on its claim and on itself.
+	LegacyHostPathDriver      = "kubevirt.io/hostpath-provisioner"
+	AnnotationProvisionOnNode = "kubevirt.io/provisionOnNode"
+	// LabelStoragePool on claims and Deployments says of which pool of node storage they are, LabelPoolPod on
+	// their pods; the values are the pool's Label.
+	LabelStoragePool = "kubevirt.io.hostpath-provisioner/storagePool"
+	LabelPoolPod     = "hpp-pool"
 	ManagedBy        = "slipway"
 	AnnotationDigest = Domain + "content-digest"
 	// AnnotationBandwidth of a DataVolume is how many bytes are downloaded for it in a second, at most:

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/slipway-vm/slipway/internal/names"
 )
@@ -33,4 +34,14 @@ func Uses(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) bool {
 		source := volume.PersistentVolumeClaim
 		return source != nil && source.ClaimName == claim.Name || volume.Ephemeral != nil && metav1.IsControlledBy(claim, pod)
 	})
+}
+
+// Awaits reports whether claim is to be made from an object of its own namespace, a claim or a snapshot, and is not yet.
+func Awaits(claim *corev1.PersistentVolumeClaim, kind, name string) bool {
+	if claim.Status.Phase != corev1.ClaimPending || claim.DeletionTimestamp != nil {
+		return false
+	}
+	from, ref := claim.Spec.DataSource, claim.Spec.DataSourceRef
+	return from != nil && from.Kind == kind && from.Name == name ||
+		ref != nil && ref.Kind == kind && ref.Name == name && ptr.Deref(ref.Namespace, claim.Namespace) == claim.Namespace
 }

@@ -33,3 +33,46 @@ func TestWhoUsesAClaim(t *testing.T) {
 		})
 	}
 }
+
+func TestWhatIsYetToBeMade(t *testing.T) {
+	elsewhere := func(ref *corev1.TypedObjectReference) *corev1.TypedObjectReference {
+		ref.Namespace = new("elsewhere")
+		return ref
+	}
+	reference := func() *corev1.TypedObjectReference {
+		return &corev1.TypedObjectReference{Kind: "PersistentVolumeClaim", Name: "disk"}
+	}
+	for name, c := range map[string]struct {
+		change func(*corev1.PersistentVolumeClaim)
+		awaits bool
+	}{
+		"a clone": {func(c *corev1.PersistentVolumeClaim) {
+			c.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "disk"}
+		}, true},
+		"a clone by reference":   {func(c *corev1.PersistentVolumeClaim) { c.Spec.DataSourceRef = reference() }, true},
+		"of another namespace's": {func(c *corev1.PersistentVolumeClaim) { c.Spec.DataSourceRef = elsewhere(reference()) }, false},
+		"of a snapshot": {func(c *corev1.PersistentVolumeClaim) {
+			c.Spec.DataSourceRef = reference()
+			c.Spec.DataSourceRef.Kind = "VolumeSnapshot"
+		}, false},
+		"of another claim": {func(c *corev1.PersistentVolumeClaim) {
+			c.Spec.DataSourceRef = reference()
+			c.Spec.DataSourceRef.Name = "other"
+		}, false},
+		"one that is whole": {func(c *corev1.PersistentVolumeClaim) {
+			c.Spec.DataSourceRef, c.Status.Phase = reference(), corev1.ClaimBound
+		}, false},
+		"one that goes": {func(c *corev1.PersistentVolumeClaim) {
+			c.Spec.DataSourceRef, c.DeletionTimestamp = reference(), new(metav1.Now())
+		}, false},
+		"a claim of nothing": {func(*corev1.PersistentVolumeClaim) {}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			made := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns"}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}}
+			c.change(made)
+			if got := population.Awaits(made, "PersistentVolumeClaim", "disk"); got != c.awaits {
+				t.Errorf("it is awaited: %t", got)
+			}
+		})
+	}
+}

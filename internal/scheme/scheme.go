@@ -3,6 +3,7 @@ package scheme
 
 import (
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	routev1 "github.com/openshift/api/route/v1"
 	templatev1 "github.com/openshift/api/template/v1"
 	tektonv1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -33,7 +34,7 @@ func New() *runtime.Scheme {
 		virtv1.AddToScheme, instancetypev1beta1.AddToScheme, poolv1beta1.AddToScheme, vmsnapshotv1.AddToScheme,
 		clonev1.AddToScheme, vmexportv1beta1.AddToScheme, vmexportv1.AddToScheme,
 		cdiv1.AddToScheme, cdiupload.AddToScheme,
-		templatev1.AddToScheme, tektonv1.AddToScheme, snapshotv1.AddToScheme,
+		templatev1.AddToScheme, routev1.AddToScheme, tektonv1.AddToScheme, snapshotv1.AddToScheme,
 		hcov1.AddToScheme, hcov1beta1.AddToScheme, hppv1beta1.AddToScheme, sspv1beta3.AddToScheme,
 	} {
 		utilruntime.Must(add(s))

@@ -13,10 +13,22 @@ var cronFields = []Field{
 	{Path: "template.kind", Note: "Exists for old clients and means nothing."},
 }
 
+// transferFields are those of an ObjectTransfer's spec.
+var transferFields = []Field{
+	{Path: "source.apiVersion", Only: []string{"cdi.kubevirt.io/v1beta1", "v1"}, Note: "That of the kind."},
+	{Path: "source.kind", Only: []string{"DataVolume", "PersistentVolumeClaim"}},
+	{Path: "source.namespace"},
+	{Path: "source.name"},
+	{Path: "source.requiredAnnotations", Note: "Waited for."},
+	{Path: "target.namespace", Note: "The source's when left out."},
+	{Path: "target.name", Note: "The source's when left out."},
+}
+
 // cdiFields are those of the CDI object's spec.
 var cdiFields = []Field{
 	{Path: "imagePullPolicy", Only: []string{"IfNotPresent"}},
 	{Path: "uninstallStrategy", Only: []string{"BlockUninstallIfWorkloadsExist"}},
+	{Path: "cloneStrategyOverride", Note: "Of all classes, in the place of what their StorageProfiles say."},
 	{Path: "config.featureGates[]", Only: []string{"HonorWaitForFirstConsumer"}, Note: "Always honoured."},
 	{Path: "config.uploadProxyURLOverride"},
 	{Path: "config.scratchSpaceStorageClass", Note: "For clients that read it in the CDIConfig; what Slipway fills needs no scratch space."},
@@ -25,4 +37,8 @@ var cdiFields = []Field{
 	{Path: "config.filesystemOverhead.storageClass", Note: "Of each class, in the place of the one for all; 0 for node storage, whose volumes are directories."},
 	{Path: "config.preallocation", Note: "Of DataVolumes that say nothing of it."},
 	{Path: "config.insecureRegistries", Note: "As host or host:port. Nobody checks their certificates."},
+	{Path: "config.importProxy.HTTPProxy", Note: "As http://host:port or http://user:password@host:port; https where the proxy has TLS."},
+	{Path: "config.importProxy.HTTPSProxy", Note: "Likewise, for https addresses and registries."},
+	{Path: "config.importProxy.noProxy", Note: "Names of the cluster, .svc and .cluster.local, are always reached without a proxy."},
+	{Path: "config.importProxy.trustedCAProxy", Note: "A ConfigMap in Slipway's namespace, with PEM certificates under any keys."},
 }

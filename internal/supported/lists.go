@@ -18,6 +18,7 @@ func lists() map[string][]Field {
 		Export:                 below("spec.", exportFields),
 		Clone:                  below("spec.", cloneFields),
 		DataImportCron:         below("spec.", join(cronFields, below("template.spec.", dataVolumeFields))),
+		ObjectTransfer:         below("spec.", transferFields),
 		CDI:                    below("spec.", cdiFields),
 		VolumeImportSource:     below("spec.", join(importFields, fillFields)),
 		VolumeUploadSource:     below("spec.", []Field{{Path: "contentType", Only: []string{"kubevirt", "archive"}}, {Path: "preallocation"}}),
@@ -155,7 +156,8 @@ var importFields = join(
 	each("source.gcs.", "url secretRef"),
 	each("source.registry.", "url secretRef certConfigMap platform.architecture"),
 	[]Field{
-		{Path: "source.registry.pullMethod", Only: []string{"pod"}},
+		{Path: "source.registry.pullMethod", Only: []string{"pod", "node"}, Note: "node: the kubelet pulls the image, with the node's credentials and mirrors."},
+		{Path: "source.registry.imageStream", Note: "With pullMethod node, on OpenShift."},
 		{Path: "source.blank"},
 	},
 )

@@ -26,6 +26,7 @@ const (
 	Export                 = "VirtualMachineExport"
 	Clone                  = "VirtualMachineClone"
 	DataImportCron         = "DataImportCron"
+	ObjectTransfer         = "ObjectTransfer"
 	CDI                    = "CDI"
 	VolumeImportSource     = "VolumeImportSource"
 	VolumeUploadSource     = "VolumeUploadSource"

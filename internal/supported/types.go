@@ -33,6 +33,7 @@ var types = map[string]reflect.Type{
 	Restore:                reflect.TypeFor[snapshotv1.VirtualMachineRestore](),
 	Clone:                  reflect.TypeFor[clonev1.VirtualMachineClone](),
 	DataImportCron:         reflect.TypeFor[cdiv1.DataImportCron](),
+	ObjectTransfer:         reflect.TypeFor[cdiv1.ObjectTransfer](),
 	CDI:                    reflect.TypeFor[cdiv1.CDI](),
 	VolumeImportSource:     reflect.TypeFor[cdiv1.VolumeImportSource](),
 	VolumeUploadSource:     reflect.TypeFor[cdiv1.VolumeUploadSource](),

@@ -132,6 +132,9 @@ type Progress struct {
 	// Done and Total are bytes of the whole work; Total is 0 while it is not known.
 	Done  int64 `json:"done"`
 	Total int64 `json:"total"`
+	// Reason and Message say why what came last is of no use; empty once another comes.
+	Reason  Reason `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
 }
 
 // Percent returns the progress as a DataVolume shows it: "45.34%", or "N/A" while the total is not known.

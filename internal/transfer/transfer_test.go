@@ -40,7 +40,7 @@ func TestReasonsSurviveWrapping(t *testing.T) {
 
 func TestPercent(t *testing.T) {
 	for want, p := range map[string]Progress{
-		"45.34%": {4534, 10000}, "N/A": {5, 0}, "100.00%": {11, 10}, "0.00%": {-1, 10},
+		"45.34%": {Done: 4534, Total: 10000}, "N/A": {Done: 5}, "100.00%": {Done: 11, Total: 10}, "0.00%": {Done: -1, Total: 10},
 	} {
 		if got := p.Percent(); got != want {
 			t.Errorf("%+v: got %s, want %s", p, got, want)

@@ -9,6 +9,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // What every token says.
@@ -23,8 +24,14 @@ const (
 	maxToken = 8 << 10
 )
 
-// Target is the claim that a token lets its holder fill.
-type Target struct{ Namespace, Name string }
+// Target is the claim that a token lets its holder fill. With a UID it is that one, and no other that has its name later.
+type Target struct {
+	Namespace, Name string
+	UID             types.UID
+}
+
+// paramUID among the params of a token is the UID of its target.
+const paramUID = "uid"
 
 // payload is what a token says beside the claims that every JSON Web Token has.
 type payload struct {
@@ -44,11 +51,15 @@ func Sign(key *rsa.PrivateKey, target Target, now time.Time) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("preparing to sign a token: %w", err)
 	}
+	params := map[string]string{}
+	if target.UID != "" {
+		params[paramUID] = string(target.UID)
+	}
 	token, err := jwt.Signed(signer).Claims(jwt.Claims{
 		Issuer: tokenIssuer, IssuedAt: jwt.NewNumericDate(now), NotBefore: jwt.NewNumericDate(now), Expiry: jwt.NewNumericDate(now.Add(TokenLifetime)),
 	}).Claims(payload{
 		Operation: tokenOperation, Name: target.Name, Namespace: target.Namespace,
-		Resource: metav1.GroupVersionResource{Version: "v1", Resource: tokenResource},
+		Resource: metav1.GroupVersionResource{Version: "v1", Resource: tokenResource}, Params: params,
 	}).Serialize()
 	if err != nil {
 		return "", fmt.Errorf("signing a token: %w", err)
@@ -86,5 +97,5 @@ func Verify(keys []*rsa.PublicKey, token string, now time.Time) (Target, error) 
 	if said.Operation != tokenOperation || said.Resource.Resource != tokenResource || said.Resource.Group != "" || said.Name == "" || said.Namespace == "" {
 		return Target{}, ErrPurpose
 	}
-	return Target{Namespace: said.Namespace, Name: said.Name}, nil
+	return Target{Namespace: said.Namespace, Name: said.Name, UID: types.UID(said.Params[paramUID])}, nil
 }

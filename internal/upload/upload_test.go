@@ -26,7 +26,7 @@ func newKey(t *testing.T) *rsa.PrivateKey {
 
 func TestATokenNamesItsClaimForFiveMinutes(t *testing.T) {
 	key, other := newKey(t), newKey(t)
-	target := Target{Namespace: "shop", Name: "debian"}
+	target := Target{Namespace: "shop", Name: "debian", UID: "5f0a"}
 	token, err := Sign(key, target, now)
 	if err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func TestAKeyIsReplacedUnnoticed(t *testing.T) {
 	first := signing
 	verify := func(key *rsa.PrivateKey, published map[string][]byte, at time.Time) {
 		t.Helper()
-		token, err := Sign(key, Target{"n", "c"}, at)
+		token, err := Sign(key, Target{Namespace: "n", Name: "c"}, at)
 		if err != nil {
 			t.Fatal(err)
 		}

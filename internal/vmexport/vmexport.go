@@ -1,6 +1,7 @@
 // Package vmexport is what the parts of an export agree on: virt-controller, which starts a server for
-// each VirtualMachineExport; the server, which gives out volumes for a token; and virtctl, which asks for
-// them. Names, paths and headers are the field's.
+// each VirtualMachineExport; the server, which gives out volumes for a token; virt-exportproxy, by which
+// it is reached from outside of the cluster; and virtctl, which asks for them. Names, paths and headers are
+// the field's.
 package vmexport
 
 import (
@@ -8,6 +9,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,14 +37,21 @@ const PathHealth = "/healthz"
 // PathVolumes is above the path of every volume.
 const PathVolumes = "/volumes/"
 
-// Paths of the definition of an exported VM, and of the Secret by which its disks are imported.
+// Paths of the definition of an exported VM, and of the Secret by which its disks are imported: from within the
+// cluster, and from outside.
 const (
-	PathManifest = "/internal/manifests/all"
-	PathSecret   = "/internal/manifests/secret"
+	PathManifest         = "/internal/manifests/all"
+	PathSecret           = "/internal/manifests/secret"
+	PathExternalManifest = "/external/manifests/all"
+	PathExternalSecret   = "/external/manifests/secret"
 )
 
-// KeyManifest is the key of the definition, as a List in JSON, in its Secret.
-const KeyManifest = "manifest.json"
+// KeyManifest is the key of the definition, as a List in JSON, in its Secret. In the definition KeyAuthority is the
+// key of whom to trust, in PEM, in its ConfigMap.
+const (
+	KeyManifest  = "manifest.json"
+	KeyAuthority = "ca.pem"
+)
 
 // HeaderSecret is the name of the Secret with the header that the DataVolumes of a definition send, and
 // AuthorityConfigMap that of the ConfigMap with whom they trust.
@@ -62,16 +71,10 @@ var files = map[exportv1.ExportVolumeFormat]string{
 	exportv1.KubeVirtRaw: "disk.img", exportv1.KubeVirtGz: "disk.img.gz", exportv1.Dir: "dir", exportv1.ArchiveGz: "disk.tar.gz",
 }
 
-// URL is where a server at host has a volume in a format.
-func URL(host, volume string, format exportv1.ExportVolumeFormat) string {
-	at := url.URL{Scheme: "https", Host: host, Path: PathVolumes + volume + "/" + files[format]}
-	return at.String()
-}
-
-// ManifestURL is where a server at host has the definition, path one of its two.
-func ManifestURL(host, path string) string {
-	at := url.URL{Scheme: "https", Host: host, Path: path}
-	return at.String()
+// URL is where a server has a volume in a format, when it is reached at base: InternalBase or ExternalBase.
+func URL(base, volume string, format exportv1.ExportVolumeFormat) string {
+	at := url.URL{Path: PathVolumes + volume + "/" + files[format]}
+	return base + at.EscapedPath()
 }
 
 // ParsePath reads a path below PathVolumes: the volume, its format, and of exportv1.Dir what is
@@ -96,6 +99,18 @@ func ParsePath(path string) (volume string, format exportv1.ExportVolumeFormat, 
 	return "", "", "", false
 }
 
+// definitions are the paths of the definition of an exported VM, and of the Secret that it names.
+var definitions = []string{PathManifest, PathSecret, PathExternalManifest, PathExternalSecret}
+
+// IsDefinition says whether the definition of the VM, or the Secret that it names, is at path of an export's server.
+func IsDefinition(path string) bool { return slices.Contains(definitions, path) }
+
+// IsExported says whether path of an export's server may have something that is exported.
+func IsExported(path string) bool {
+	_, _, _, found := ParsePath(path)
+	return found || IsDefinition(path)
+}
+
 // maxName is how long the name of a Service may be.
 const maxName = 63
 
@@ -115,6 +130,9 @@ func ServerName(export string) string {
 func Host(namespace, export string) string {
 	return fmt.Sprintf("%s.%s.svc", ServerName(export), namespace)
 }
+
+// InternalBase is above all that an export's server has, for who is in the cluster.
+func InternalBase(namespace, export string) string { return "https://" + Host(namespace, export) }
 
 // Expiry is when an export ends.
 func Expiry(export *exportv1.VirtualMachineExport) time.Time {

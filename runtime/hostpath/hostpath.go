@@ -25,8 +25,8 @@ import (
 
 // Options are what Run needs to know.
 type Options struct {
-	// NodeName is the node's name.
-	NodeName string
+	// NodeName is the node's name, Namespace Slipway's own, where the claims of pools are.
+	NodeName, Namespace string
 	// KubeletRoot is the kubelet's directory, mounted at the same path as on the node so
 	// that mounts reach the node.
 	KubeletRoot string
@@ -53,7 +53,7 @@ func Run(ctx context.Context, options Options) error {
 	if err != nil {
 		return fmt.Errorf("making a client for node storage: %w", err)
 	}
-	known, err := newPools(options.NodeName, client, objects, options.Log)
+	known, err := newPools(ctx, options, client, objects)
 	if err != nil {
 		return err
 	}
@@ -66,6 +66,10 @@ func Run(ctx context.Context, options Options) error {
 		if err := options.Registerer.Register(metrics.Collector{Node: options.NodeName, Measure: d.Measure}); err != nil {
 			return fmt.Errorf("registering the metrics of storage pools: %w", err)
 		}
+	}
+	counted, err := newCounted(options.Registerer)
+	if err != nil {
+		return err
 	}
 	folder := filepath.Join(options.KubeletRoot, "plugins", names.HostPathDriver)
 	release, err := alone(ctx, folder, options.Log)
@@ -87,10 +91,16 @@ func Run(ctx context.Context, options Options) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return known.run(ctx) })
 	group.Go(func() error { return d.Serve(ctx, listener) })
-	group.Go(func() error { return whilePools(ctx, known, plugin.Serve) })
-	group.Go(func() error { return provision(ctx, options, client, d) })
+	group.Go(func() error { return known.while(ctx, hasPools, plugin.Serve) })
+	group.Go(func() error { return provision(ctx, options, client, d, counted) })
 	group.Go(func() error {
-		return whilePools(ctx, known, func(ctx context.Context) error { return snapshot(ctx, options, d) })
+		return known.while(ctx, hasLegacy, func(ctx context.Context) error {
+			provisionLegacy(ctx, options, client, known, counted)
+			return nil
+		})
+	})
+	group.Go(func() error {
+		return known.while(ctx, hasPools, func(ctx context.Context) error { return snapshot(ctx, options, d) })
 	})
 	return group.Wait() //nolint:wrapcheck // the parts' errors say what failed
 }
@@ -102,12 +112,12 @@ func snapshot(ctx context.Context, options Options, d *driver.Driver) error {
 	})
 }
 
-// whilePools runs serve as long as there are pools.
-func whilePools(ctx context.Context, known *pools, serve func(context.Context) error) error {
-	for known.await(ctx, true) {
+// while runs serve as long as has says so of what the node has.
+func (p *pools) while(ctx context.Context, has func(storage) bool, serve func(context.Context) error) error {
+	for p.await(ctx, has, true) {
 		serving, stop := context.WithCancel(ctx)
 		go func() {
-			known.await(serving, false)
+			p.await(serving, has, false)
 			stop()
 		}()
 		err := serve(serving)

@@ -64,7 +64,7 @@ func registered(t *testing.T, n node) {
 	eventually(t, "the driver is taken back from a node that is not selected", func() bool { return !exists() })
 	kubeNode := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}
 	check(t, n.Get(t.Context(), client.ObjectKeyFromObject(kubeNode), kubeNode))
-	kubeNode.Labels = map[string]string{"storage": "yes"}
+	kubeNode.Labels["storage"] = "yes"
 	check(t, n.Update(t.Context(), kubeNode))
 	eventually(t, "the driver is registered on a node that is selected", exists)
 }
@@ -168,6 +168,9 @@ func manyNodes(t *testing.T, n node) {
 	n.event(t, many, "ask for ReadWriteOnce")
 }
 
+// namespace is Slipway's.
+const namespace = "slipway"
+
 // node is a node with storage, and a client of its API server.
 type node struct {
 	client.Client
@@ -228,7 +231,8 @@ func asComponent(t *testing.T, server *envtest.Environment, c client.Client, com
 
 func (n node) prepare(t *testing.T) {
 	t.Helper()
-	check(t, n.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}))
+	check(t, n.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: map[string]string{corev1.LabelHostname: "node-1"}}}))
+	check(t, n.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
 	check(t, n.Create(t.Context(), &hppv1beta1.HostPathProvisioner{
 		ObjectMeta: metav1.ObjectMeta{Name: "hpp"},
 		Spec: hppv1beta1.HostPathProvisionerSpec{StoragePools: []hppv1beta1.StoragePool{
@@ -250,7 +254,7 @@ func (n node) run(t *testing.T) (stop func()) {
 	done := make(chan error)
 	go func() {
 		done <- hostpath.Run(ctx, hostpath.Options{
-			NodeName: "node-1", KubeletRoot: n.root, HostRoot: "/", Config: n.own, Version: "test", Log: logr.Discard(),
+			NodeName: "node-1", Namespace: namespace, KubeletRoot: n.root, HostRoot: "/", Config: n.own, Version: "test", Log: logr.Discard(),
 		})
 	}()
 	stop = sync.OnceFunc(func() {
@@ -297,21 +301,6 @@ func (n node) bind(t *testing.T, claim *corev1.PersistentVolumeClaim) *corev1.Pe
 	claim.Status.Phase = corev1.ClaimBound
 	check(t, n.Status().Update(t.Context(), claim))
 	return claim
-}
-
-// event waits for a warning about a claim.
-func (n node) event(t *testing.T, claim *corev1.PersistentVolumeClaim, text string) {
-	t.Helper()
-	var events corev1.EventList
-	eventually(t, "claim "+claim.Name+" has an event with "+text, func() bool {
-		check(t, n.List(t.Context(), &events, client.InNamespace(claim.Namespace)))
-		for _, event := range events.Items {
-			if event.InvolvedObject.UID == claim.UID && event.Reason == "ProvisioningFailed" && strings.Contains(event.Message, text) {
-				return true
-			}
-		}
-		return false
-	})
 }
 
 func volumeName(claim *corev1.PersistentVolumeClaim) string { return "pvc-" + string(claim.UID) }

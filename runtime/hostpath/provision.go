@@ -19,6 +19,7 @@ import (
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/scheme"
 	"github.com/slipway-vm/slipway/runtime/hostpath/driver"
+	"github.com/slipway-vm/slipway/runtime/hostpath/legacy"
 	"github.com/slipway-vm/slipway/runtime/hostpath/provisioner"
 	"github.com/slipway-vm/slipway/runtime/hostpath/resizer"
 )
@@ -33,34 +34,18 @@ const (
 )
 
 // provision makes, removes and expands volumes for claims until ctx ends.
-func provision(ctx context.Context, options Options, client kubernetes.Interface, d *driver.Driver) error {
+func provision(ctx context.Context, options Options, client kubernetes.Interface, d *driver.Driver, counted metrics.Metrics) error {
 	ctx = klog.NewContext(ctx, options.Log.WithName("provisioner"))
 	objects, err := ctrlclient.New(options.Config, ctrlclient.Options{Scheme: scheme.New()})
 	if err != nil {
 		return fmt.Errorf("making a client for snapshots and sizes: %w", err)
 	}
 	factory := informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(withoutManagers))
-	counted := metrics.New("controller")
-	if err := register(options.Registerer, counted); err != nil {
-		return err
-	}
-	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry)
-	c := controller.NewProvisionController(ctx, client, names.HostPathDriver,
+	c := library{client, factory, counted}.controller(ctx, names.HostPathDriver,
 		provisioner.New(client, objects, d, provisioner.Options{
 			Driver: names.HostPathDriver, NodeName: options.NodeName, TopologyKey: names.TopologyNode,
 		}),
-		controller.LeaderElection(false), // each node has its own claims and volumes
-		controller.AddFinalizer(true),    // a PersistentVolume goes after its data
-		controller.Threadiness(workers),
-		controller.RateLimiter(limiter),
-		controller.FailedProvisionThreshold(0), // never give up
-		controller.FailedDeleteThreshold(0),
-		controller.ResyncPeriod(resync),
-		controller.MetricsInstance(counted),
-		controller.ClaimsInformer(factory.Core().V1().PersistentVolumeClaims().Informer()),
-		controller.VolumesInformer(factory.Core().V1().PersistentVolumes().Informer()),
-		controller.ClassesInformer(factory.Storage().V1().StorageClasses().Informer()),
-	)
+		controller.AddFinalizer(true)) // a PersistentVolume goes after its data
 	larger, err := resizer.New(client, objects, factory, d, resizer.Options{
 		Driver: names.HostPathDriver, NodeName: options.NodeName, TopologyKey: names.TopologyNode, Log: options.Log.WithName("resizer"),
 	})
@@ -76,6 +61,47 @@ func provision(ctx context.Context, options Options, client kubernetes.Interface
 	return nil
 }
 
+// provisionLegacy makes and removes the volumes of the provisioner before the driver until ctx ends. Without a directory
+// for them nothing is done about them: another program of that name may serve them.
+func provisionLegacy(ctx context.Context, options Options, client kubernetes.Interface, known *pools, counted metrics.Metrics) {
+	log := options.Log.WithName("legacy-provisioner")
+	ctx = klog.NewContext(ctx, log)
+	factory := informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(withoutManagers))
+	c := library{client, factory, counted}.controller(ctx, names.LegacyHostPathDriver,
+		legacy.New(legacy.Options{NodeName: options.NodeName, HostRoot: options.HostRoot, Config: known.Legacy, Log: log}),
+		controller.AddFinalizer(false)) // as before: on volumes of other nodes, too, it would be this node's to add
+	factory.StartWithContext(ctx)
+	defer factory.Shutdown()
+	c.Run(ctx)
+}
+
+// library is what the controllers of the provisioning library share. It uses the informers of factory, which is to be started.
+type library struct {
+	client  kubernetes.Interface
+	factory informers.SharedInformerFactory
+	counted metrics.Metrics
+}
+
+// controller returns what has p make and remove the volumes of a provisioner.
+func (l library) controller(ctx context.Context, name string, p controller.Provisioner,
+	finalizer func(*controller.ProvisionController) error,
+) *controller.ProvisionController {
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry)
+	return controller.NewProvisionController(ctx, l.client, name, p,
+		controller.LeaderElection(false), // each node has its own claims and volumes
+		finalizer,
+		controller.Threadiness(workers),
+		controller.RateLimiter(limiter),
+		controller.FailedProvisionThreshold(0), // never give up
+		controller.FailedDeleteThreshold(0),
+		controller.ResyncPeriod(resync),
+		controller.MetricsInstance(l.counted),
+		controller.ClaimsInformer(l.factory.Core().V1().PersistentVolumeClaims().Informer()),
+		controller.VolumesInformer(l.factory.Core().V1().PersistentVolumes().Informer()),
+		controller.ClassesInformer(l.factory.Storage().V1().StorageClasses().Informer()),
+	)
+}
+
 // withoutManagers drops what nobody reads here from what is kept of each object.
 func withoutManagers(object any) (any, error) {
 	if accessor, err := meta.Accessor(object); err == nil {
@@ -84,9 +110,11 @@ func withoutManagers(object any) (any, error) {
 	return object, nil
 }
 
-func register(registerer prometheus.Registerer, counted metrics.Metrics) error {
+// newCounted returns what the provisioners count, which registerer tells of; nil: nobody does.
+func newCounted(registerer prometheus.Registerer) (metrics.Metrics, error) {
+	counted := metrics.New("controller")
 	if registerer == nil {
-		return nil
+		return counted, nil
 	}
 	for _, collector := range []prometheus.Collector{
 		counted.PersistentVolumeClaimProvisionTotal, counted.PersistentVolumeClaimProvisionFailedTotal,
@@ -94,8 +122,8 @@ func register(registerer prometheus.Registerer, counted metrics.Metrics) error {
 		counted.PersistentVolumeDeleteFailedTotal, counted.PersistentVolumeDeleteDurationSeconds,
 	} {
 		if err := registerer.Register(collector); err != nil {
-			return fmt.Errorf("registering the metrics of node storage: %w", err)
+			return counted, fmt.Errorf("registering the metrics of node storage: %w", err)
 		}
 	}
-	return nil
+	return counted, nil
 }

@@ -78,7 +78,8 @@ func (r *readiness) dataVolume(ctx context.Context, volume *cdiv1.DataVolume, ex
 	status := volume.Status
 	r.see(describe(volume))
 	bound, running := condition(volume, cdiv1.DataVolumeBound), condition(volume, cdiv1.DataVolumeRunning)
-	failing := status.Phase == cdiv1.ImportInProgress && status.RestartCount > maxRestarts &&
+	works := status.Phase == cdiv1.ImportInProgress || status.Phase == cdiv1.CloneInProgress
+	failing := works && status.RestartCount > maxRestarts &&
 		bound.Status == corev1.ConditionTrue && running.Status == corev1.ConditionFalse && running.Reason == "Error"
 	switch {
 	case status.Phase == cdiv1.Succeeded && bound.Status == corev1.ConditionTrue:

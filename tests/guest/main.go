@@ -1,6 +1,6 @@
 // Command guest builds the disks of test guests and prints their paths.
 //
-//	go run ./tests/guest build [tiny|debian] [--update-locks]
+//	go run ./tests/guest build [tiny|small|debian] [--update-locks]
 package main
 
 import (
@@ -48,18 +48,36 @@ func run(ctx context.Context, names []string, update bool) error {
 	guests := recipe.Guests()
 	for _, n := range names {
 		if !slices.ContainsFunc(guests, func(g recipe.Guest) bool { return g.Name == n }) {
-			return fmt.Errorf("no guest is called %q: name tiny or debian", n)
+			return fmt.Errorf("no guest is called %q: name tiny, small or debian", n)
 		}
 	}
-	for _, g := range guests {
-		if len(names) > 0 && !slices.Contains(names, g.Name) {
-			continue
-		}
-		disk, err := g.Build(ctx, locks, update)
+	for _, s := range plan(guests, names, update) {
+		disk, err := s.Build(ctx, locks, s.update)
 		if err != nil {
 			return err
 		}
 		fmt.Println(strings.TrimSpace(filepath.Clean(disk)))
 	}
 	return nil
+}
+
+// step is the build of one guest, before which today's versions are taken into its lock when update says so.
+type step struct {
+	recipe.Guest
+	update bool
+}
+
+// plan says how the guests of those names, or all, are built. A lock that guests share is updated once: one of them would else be of
+// versions that are no longer in it.
+func plan(guests []recipe.Guest, names []string, update bool) []step {
+	var steps []step
+	updated := map[string]bool{}
+	for _, g := range guests {
+		if len(names) > 0 && !slices.Contains(names, g.Name) {
+			continue
+		}
+		steps = append(steps, step{g, update && !updated[g.Lock()]})
+		updated[g.Lock()] = true
+	}
+	return steps
 }

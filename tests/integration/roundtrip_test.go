@@ -196,7 +196,7 @@ var converted = map[string]bool{"HyperConverged": true}
 
 // refused are fields that rules of the definitions refuse, whatever is in them.
 var refused = []string{
-	"HostPathProvisioner.spec.pathConfig", "HostPathProvisioner.spec.featureGates", "HostPathProvisioner.spec.workload",
+	"HostPathProvisioner.spec.featureGates", "HostPathProvisioner.spec.workload",
 	"SSP.spec.vmConsoleProxy", "SSP.spec.tokenGenerationService",
 	"SSP.spec.commonTemplates", "SSP.spec.tlsSecurityProfile",
 }
@@ -211,7 +211,13 @@ var alternatives = map[string][]string{
 func fitting(path string) []any {
 	switch {
 	case path == "HostPathProvisioner.spec.storagePools":
-		return []any{[]any{map[string]any{"name": "local", "path": "/pool"}}}
+		claims := map[string]any{
+			"storageClassName": "fast", "accessModes": []any{"ReadWriteOnce"},
+			"resources": map[string]any{"requests": map[string]any{"storage": "1Gi"}},
+		}
+		return []any{[]any{map[string]any{"name": "local", "path": "/pool"}, map[string]any{"name": "claims", "path": "/claims", "pvcTemplate": claims}}}
+	case path == "HostPathProvisioner.spec.pathConfig":
+		return []any{map[string]any{"path": "/old", "useNamingPrefix": true}}
 	case path == "VolumeSnapshotContent.spec.volumeSnapshotRef":
 		return []any{map[string]any{"name": "snapshot", "namespace": "prod"}}
 	case strings.HasPrefix(path, "SSP.spec") && strings.HasSuffix(path, ".namespace"):

@@ -59,6 +59,13 @@ func (c *claim) prepare(ctx context.Context) error {
 		return err
 	}
 	c.say("Using existing PVC %s/%s", c.namespace, c.name)
+	err = c.bindNow(ctx, c.now)
+	if err == nil {
+		err = c.createDataSource(ctx)
+	}
+	if err != nil {
+		return c.giveUp(ctx, false, err)
+	}
 	return nil
 }
 
@@ -144,6 +151,9 @@ func (c *claim) unmark(ctx context.Context) error {
 	if content, had := c.before.Annotations[annotationContent]; had {
 		notes[annotationContent] = content
 	}
+	if _, had := c.before.Annotations[names.AnnotationBind]; c.forceBind && !had {
+		notes[names.AnnotationBind] = nil
+	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": c.before.UID, "annotations": notes}})
 	if err != nil {
 		return fmt.Errorf("making PVC %s no target of uploads: %w", c.name, err)
@@ -200,7 +210,7 @@ func (c *claim) reached(ctx context.Context, goal goal) (bool, error) {
 		return false, fmt.Errorf(hasDisk, c.name)
 	case phase == corev1.PodFailed && (population.Chosen(c.now) || population.Source(c.now) == ""): // else it is an earlier attempt's
 		return false, fmt.Errorf("PVC %s has failed: %s", c.name, c.said())
-	case goal == ready && c.waitsForConsumer(ctx):
+	case goal == ready && !c.forceBind && c.waitsForConsumer(ctx): // with it the state may be one of before
 		return false, fmt.Errorf(unbound, "PVC")
 	case ctx.Err() != nil:
 		what := map[bool]string{true: "takes no " + c.noun() + " yet", false: "is not filled yet"}[goal == ready]

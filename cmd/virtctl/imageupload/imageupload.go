@@ -83,7 +83,7 @@ func NewCommand(cluster Cluster) *cobra.Command {
 	set.StringVar(&o.mode, "volume-mode", "", "Volume mode of the new disk: filesystem or block; when left out a DataVolume's is as the class's StorageProfile has it, a claim's filesystem.")
 	set.BoolVar(&o.block, "block-volume", false, "The same as --volume-mode=block.")
 	set.BoolVar(&o.noCreate, "no-create", false, "Make no DataVolume or claim: it is there.")
-	set.BoolVar(&o.forceBind, "force-bind", false, "Bind the new claim at once, where its class waits for a first consumer.")
+	set.BoolVar(&o.forceBind, "force-bind", false, "Bind the claim at once, where its class waits for a first consumer.")
 	set.StringVar(&o.proxyURL, "uploadproxy-url", "", "Address of cdi-uploadproxy.")
 	set.BoolVar(&o.insecure, "insecure", false, "Take any certificate of cdi-uploadproxy.")
 	set.UintVar(&o.waitSeconds, "wait-secs", 300, "Seconds to wait until an image is taken.")
@@ -138,7 +138,7 @@ func (o *options) noun() string {
 
 // describesNew says whether a flag is about a DataVolume or claim that is made.
 func (o *options) describesNew() bool {
-	return o.size != "" || o.class != "" || o.access != "" || o.mode != "" || o.block || o.forceBind || o.defaults != (defaults{}) || o.dataSource
+	return o.size != "" || o.class != "" || o.access != "" || o.mode != "" || o.block || o.defaults != (defaults{}) || o.dataSource
 }
 
 // What an image is sent to, as users write it.

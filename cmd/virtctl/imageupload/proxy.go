@@ -106,7 +106,7 @@ func (u *upload) authorities(ctx context.Context, config *cdiv1.CDIConfig, names
 // httpClient trusts whom it is told; name is that of the server where the address does not have it.
 func (u *upload) httpClient(trusted *x509.CertPool, name string) *http.Client {
 	const buffer = 256 << 10
-	return &http.Client{Transport: &http.Transport{
+	return &http.Client{CheckRedirect: stay, Transport: &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
 		DialContext:         (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
 		TLSClientConfig:     &tls.Config{RootCAs: trusted, ServerName: name, InsecureSkipVerify: u.insecure, MinVersion: tls.VersionTLS12}, //nolint:gosec // --insecure asks for it
@@ -114,6 +114,9 @@ func (u *upload) httpClient(trusted *x509.CertPool, name string) *http.Client {
 		ExpectContinueTimeout: 30 * time.Second,
 	}}
 }
+
+// stay follows no redirect: the image would not go along, and whoever answers there may know nothing of it.
+func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // forwarded reaches cdi-uploadproxy through the API server, by a port of this machine.
 func (u *upload) forwarded(ctx context.Context, namespace string, trusted *x509.CertPool) (*proxy, error) {

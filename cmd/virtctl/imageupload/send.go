@@ -35,16 +35,14 @@ func (t transient) Unwrap() error { return t.cause }
 // sendRepeatedly sends the image until it is taken, each time with a token of its own, and goes on where the last time
 // stopped when the upload server still has that. An answer may be lost: what is filled after all has it.
 func (u *upload) sendRepeatedly(ctx context.Context, to *proxy) error {
-	pause, id, most := retryAfter, rand.Text(), int64(0)
-	for left, again := u.retries, false; ; left, again = left-1, true {
+	id, tries := rand.Text(), attempts{most: u.retries, left: u.retries, pause: retryAfter}
+	for again := false; ; again = true {
 		came := int64(0)
 		var err error
 		if again {
 			came, err = u.resume(ctx, to, id)
 		}
-		if came > most { // slow as it may be, it gets there
-			left, pause, most = u.retries, retryAfter, came
-		}
+		tries.note(came, u.bytes)
 		if came > 0 {
 			u.say("Going on after %d of %d bytes", came, u.bytes)
 		}
@@ -54,17 +52,46 @@ func (u *upload) sendRepeatedly(ctx context.Context, to *proxy) error {
 		if err != nil && u.target.filled(ctx) {
 			return nil
 		}
-		if _, passes := errors.AsType[transient](err); !passes || left == 0 || ctx.Err() != nil {
+		if _, passes := errors.AsType[transient](err); !passes || tries.over(came, u.bytes) || ctx.Err() != nil {
 			return err
 		}
-		u.say("%v; sending it again in %s", err, pause)
+		u.say("%v; sending it again in %s", err, tries.pause)
 		select {
-		case <-time.After(pause):
+		case <-time.After(tries.pause):
 		case <-ctx.Done():
 			return fmt.Errorf("stopping: %w", ctx.Err())
 		}
-		pause = min(2*pause, time.Minute)
+		tries.next()
 	}
+}
+
+// attempts are those to send one file.
+type attempts struct {
+	most, left uint          // retries
+	pause      time.Duration // before the next one
+	came       int64         // the most bytes that have
+	late       time.Time     // when a file that has come should be written; zero before
+}
+
+// note counts anew when more of the file, of size bytes, has come: slow as it may be, it gets there.
+func (a *attempts) note(came, size int64) {
+	if came > a.came {
+		a.left, a.pause, a.came = a.most, retryAfter, came
+	}
+	if came == size && a.late.IsZero() {
+		a.late = time.Now().Add(processed)
+	}
+}
+
+// over reports whether no other attempt is made. While a file that has come is written one is: proxies before the server
+// lose patience sooner than a large disk is written.
+func (a *attempts) over(came, size int64) bool {
+	written := came == size && time.Now().Before(a.late)
+	return a.left == 0 && !written
+}
+
+func (a *attempts) next() {
+	a.left, a.pause = max(a.left, 1)-1, min(2*a.pause, time.Minute)
 }
 
 // resume finds the way to the proxy again, and asks how many bytes the upload server has of the upload called id.
@@ -170,6 +197,7 @@ func (u *upload) send(ctx context.Context, to *proxy, id string, came int64) err
 	rest := io.NewSectionReader(u.file, came, u.bytes-came) // of its own: an earlier request may still read from another
 	body := newWatched(io.TeeReader(rest, counted), rest.Size(), u.patience, func() { cancel(errStalled) })
 	defer body.late.Stop()
+	go u.lookFor(ctx, body.taken, func() { cancel(errFilled) })
 	request, err := u.request(ctx, to, http.MethodPost, body)
 	if err != nil {
 		return err
@@ -187,6 +215,8 @@ func (u *upload) send(ctx context.Context, to *proxy, id string, came int64) err
 	switch {
 	case err != nil && errors.Is(context.Cause(ctx), errStalled):
 		return u.unsent(errStalled)
+	case err != nil && errors.Is(context.Cause(ctx), errFilled):
+		return nil
 	case err != nil:
 		return u.unsent(err)
 	}
@@ -198,11 +228,35 @@ func (u *upload) send(ctx context.Context, to *proxy, id string, came int64) err
 	case err != nil:
 		return transient{fmt.Errorf("sending the %s: reading the answer: %w", u.noun(), err)}
 	}
+	if elsewhere, err := response.Location(); err == nil {
+		return fmt.Errorf("unexpected return value %d: it is at %s://%s; give that as --uploadproxy-url", response.StatusCode, elsewhere.Scheme, elsewhere.Host)
+	}
 	err = fmt.Errorf("unexpected return value %d, %s", response.StatusCode, strings.TrimSpace(string(answer)))
 	if away(response.StatusCode) || response.StatusCode == http.StatusRequestedRangeNotSatisfiable {
 		return transient{err}
 	}
 	return err
+}
+
+// lookFor calls filled when the target has its disk although nobody answers, once all of the file is taken: the answer
+// was lost on its way.
+func (u *upload) lookFor(ctx context.Context, taken <-chan struct{}, filled func()) {
+	select {
+	case <-taken:
+	case <-ctx.Done():
+		return
+	}
+	for {
+		select {
+		case <-time.After(u.patience):
+		case <-ctx.Done():
+			return
+		}
+		if u.target.filled(ctx) {
+			filled()
+			return
+		}
+	}
 }
 
 // unsent says why the image did not reach the proxy.

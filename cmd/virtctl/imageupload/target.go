@@ -2,19 +2,24 @@ package imageupload
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"kubevirt.io/api/instancetype"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/slipway-vm/slipway/internal/names"
 )
 
 // goal is what is waited for.
@@ -165,7 +170,22 @@ func (o *options) content() cdiv1.DataVolumeContentType {
 	return cdiv1.DataVolumeKubeVirt
 }
 
-// createDataSource makes the DataSource that names the claim, where that is asked for.
+// bindNow has a DataVolume or claim that is there bound without a consumer, where that is asked for.
+func (u *upload) bindNow(ctx context.Context, now client.Object) error {
+	if value, is := now.GetAnnotations()[names.AnnotationBind]; !u.forceBind || is && value != "false" {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": now.GetUID(), "annotations": map[string]string{names.AnnotationBind: "true"}}})
+	if err == nil {
+		err = u.client.Patch(ctx, now, client.RawPatch(types.MergePatchType, patch))
+	}
+	if err != nil {
+		return fmt.Errorf("having %s bound at once: %w", u.target.title(), err)
+	}
+	return nil
+}
+
+// createDataSource makes the DataSource that names the claim, where that is asked for and it is not there.
 func (u *upload) createDataSource(ctx context.Context) error {
 	if !u.dataSource {
 		return nil
@@ -174,7 +194,14 @@ func (u *upload) createDataSource(ctx context.Context) error {
 		ObjectMeta: metav1.ObjectMeta{Namespace: u.namespace, Name: u.name, Labels: u.defaults.labels()},
 		Spec:       cdiv1.DataSourceSpec{Source: cdiv1.DataSourceSource{PVC: &cdiv1.DataVolumeSourcePVC{Namespace: u.namespace, Name: u.name}}},
 	}
-	if err := u.client.Create(ctx, source); err != nil {
+	wanted := source.Spec
+	err := u.client.Create(ctx, source)
+	if apierrors.IsAlreadyExists(err) { // by an earlier attempt, perhaps
+		if reading := u.client.Get(ctx, u.key(), source); reading == nil && equality.Semantic.DeepEqual(source.Spec, wanted) {
+			return nil
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("creating DataSource %s: %w", u.name, err)
 	}
 	u.say("DataSource %s/%s created", u.namespace, u.name)

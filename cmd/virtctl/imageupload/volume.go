@@ -40,7 +40,10 @@ func (v *volume) prepare(ctx context.Context) error {
 		return fmt.Errorf(takesFiles, v.title())
 	}
 	v.say("Using existing DataVolume %s/%s", v.namespace, v.name)
-	return nil
+	if err := v.bindNow(ctx, v.now); err != nil {
+		return err
+	}
+	return v.createDataSource(ctx)
 }
 
 func (v *volume) create(ctx context.Context) error {
@@ -87,7 +90,7 @@ func (v *volume) reached(ctx context.Context, goal goal) (bool, error) {
 		return true, nil
 	case now == cdiv1.Failed:
 		return false, fmt.Errorf("DataVolume %s has failed: %s", v.name, v.said())
-	case now == cdiv1.WaitForFirstConsumer:
+	case now == cdiv1.WaitForFirstConsumer && !v.forceBind: // with it the state may be one of before
 		return false, fmt.Errorf(unbound, "DataVolume")
 	case ctx.Err() != nil:
 		return false, fmt.Errorf("DataVolume %s is still %s, not %s: %s; raise --wait-secs or look at it with kubectl describe dv %s", v.name, now, wanted, v.said(), v.name)

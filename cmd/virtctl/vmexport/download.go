@@ -80,9 +80,10 @@ func newDownloadCommand(cluster Cluster) *cobra.Command {
 		Use: "download NAME", Short: "Downloads a volume of an export",
 		Long: `Downloads a volume of a VirtualMachineExport. With --vm, --snapshot or --pvc the export is made first, unless it is there, and
 deleted when it was made for this. A disk is packed with gzip, or raw; a claim with files is an archive, tar.gz, or with
---format=raw tar. What is downloaded goes through the API server, unless the export says where it is published.
+--format=raw tar. Where virt-exportproxy is published, what is downloaded comes from there, and else through the API server.
 
-With --manifest it is the definition of the VM, with DataVolumes that import its disks from the export, which therefore stays.`,
+With --manifest it is the definition of the VM, with DataVolumes that import its disks from the export, which therefore stays: from
+where virt-exportproxy is published, for any cluster; or with --port-forward or --service-url from within this one.`,
 		Example: `  # Download the one disk of the stopped VM "web":
   virtctl vmexport download web-disks --vm=web --output=web.img.gz
   # One of several disks, of a snapshot, unpacked:

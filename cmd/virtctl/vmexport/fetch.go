@@ -154,7 +154,7 @@ func (t *transfer) once(ctx context.Context, reach func() (*server, error)) erro
 	}
 	response, err := server.http.Do(request)
 	if err != nil {
-		return unreached(err)
+		return server.unreached(err)
 	}
 	defer response.Body.Close()
 	switch {
@@ -170,12 +170,12 @@ func (t *transfer) once(ctx context.Context, reach func() (*server, error)) erro
 }
 
 // unreached says why the server did not answer.
-func unreached(err error) error {
+func (s *server) unreached(err error) error {
 	text := err.Error()
 	if strings.Contains(text, "x509:") || strings.Contains(text, "tls:") {
-		return fmt.Errorf("downloading: %w; what answers is not the export's server, or give --insecure", err)
+		return fmt.Errorf("downloading: %w; what answers is not the export's server, or give --insecure%s", err, s.instead)
 	}
-	return broken{fmt.Errorf("downloading: %w", err)}
+	return broken{fmt.Errorf("downloading: %w%s", err, s.instead)}
 }
 
 // refusal is what a server says that gives nothing.

@@ -3,6 +3,7 @@ package vmexport
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	exportv1 "kubevirt.io/api/export/v1beta1"
 
 	"github.com/slipway-vm/slipway/internal/vmexport"
 )
@@ -225,5 +227,43 @@ func TestADefinitionIsTheUsersAlone(t *testing.T) {
 	}
 	if left, err := filepath.Glob(name + ".*"); err != nil || len(left) > 0 {
 		t.Errorf("%v: left is %q", err, left)
+	}
+}
+
+// An export that is published is downloaded from there, unless the user wants another way.
+func TestWhatIsPublishedIsDownloadedFromThere(t *testing.T) {
+	f := &flaky{}
+	f.Server = httptest.NewTLSServer(f)
+	defer f.Close()
+	outside := &exportv1.VirtualMachineExportLink{Cert: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.Certificate().Raw}))}
+	outside.Volumes = []exportv1.VirtualMachineExportVolume{{
+		Name: "root", Formats: []exportv1.VirtualMachineExportVolumeFormat{{Format: exportv1.KubeVirtRaw, Url: f.URL + "/volumes/root/disk.img"}},
+	}}
+	export := &exportv1.VirtualMachineExport{Status: &exportv1.VirtualMachineExportStatus{Links: &exportv1.VirtualMachineExportLinks{
+		Internal: &exportv1.VirtualMachineExportLink{}, External: outside,
+	}}}
+	for _, way := range []Download{{portForward: true}, {serviceURL: "192.0.2.7"}} {
+		d := &download{Download: &way, export: export}
+		if link, inside, err := d.links(); err != nil || !inside || link != export.Status.Links.Internal {
+			t.Errorf("%+v: %v, %v", way, err, link)
+		}
+	}
+	var out bytes.Buffer
+	d := &download{Download: &Download{output: stdoutName, format: formatRaw}, export: export, out: io.Discard, stdout: &out}
+	link, inside, err := d.links()
+	if err != nil || inside {
+		t.Fatalf("%v, %v", err, link)
+	}
+	tr := &transfer{download: d, token: "token"}
+	if tr.address, _, err = d.address(link); err != nil {
+		t.Fatal(err)
+	}
+	reach := func() (*server, error) { return d.reach(t.Context(), link, inside) }
+	if err := tr.once(t.Context(), reach); err != nil || !bytes.Equal(out.Bytes(), content) {
+		t.Errorf("%v, %d bytes", err, out.Len())
+	}
+	outside.Cert = ""
+	if err := tr.once(t.Context(), reach); err == nil || !strings.Contains(err.Error(), "--insecure; --port-forward") {
+		t.Errorf("of a server that nobody vouches for: %v", err)
 	}
 }

@@ -122,7 +122,7 @@ func (d *download) read(ctx context.Context, from *server, address, token string
 	}
 	response, err := from.http.Do(request)
 	if err != nil {
-		return nil, unreached(err)
+		return nil, from.unreached(err)
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {

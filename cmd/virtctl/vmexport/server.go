@@ -26,6 +26,8 @@ import (
 type server struct {
 	http  *http.Client
 	close func()
+	// instead is what else can be done when it does not answer, after a semicolon; empty for nothing.
+	instead string
 }
 
 // links are those by which the export is reached: from outside the cluster where it is published,
@@ -52,7 +54,7 @@ func (d *download) reach(ctx context.Context, link *exportv1.VirtualMachineExpor
 	}
 	switch {
 	case !inside:
-		return &server{http: d.httpClient(trusted, ""), close: func() {}}, nil
+		return &server{http: d.httpClient(trusted, ""), close: func() {}, instead: "; --port-forward goes through the API server instead"}, nil
 	case d.serviceURL != "":
 		return &server{http: d.httpClient(trusted, withPort(d.serviceURL)), close: func() {}}, nil
 	}

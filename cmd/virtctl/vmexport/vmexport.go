@@ -49,8 +49,8 @@ func (s *source) addFlags(set *pflag.FlagSet) {
 	set.StringVar(&s.snapshot, "snapshot", "", "Export the volumes of this VirtualMachineSnapshot.")
 	set.StringVar(&s.claim, "pvc", "", "Export this PersistentVolumeClaim.")
 	set.StringVar(&s.ttl, "ttl", "", "How long the export exists, such as 30m; two hours when left out.")
-	set.StringToStringVar(&s.labels, "labels", nil, "Labels of the export, as KEY=VALUE,KEY=VALUE; may be given several times.")
-	set.StringToStringVar(&s.annotations, "annotations", nil, "Annotations of the export, as KEY=VALUE,KEY=VALUE; may be given several times.")
+	set.StringToStringVar(&s.labels, "labels", nil, "Labels of the export and its pod, as KEY=VALUE,KEY=VALUE; may be given several times.")
+	set.StringToStringVar(&s.annotations, "annotations", nil, "Annotations of the export and its pod, as KEY=VALUE,KEY=VALUE; may be given several times.")
 }
 
 // given says whether something to be exported is named.

@@ -15,6 +15,7 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/slipway-vm/slipway/controllers/objecttransfer"
 	"github.com/slipway-vm/slipway/internal/clonesource"
 )
 
@@ -53,6 +54,9 @@ func Refused(err error) string {
 // with what it may clone when that is in another namespace. A mark that is there already is removed.
 func (j Judge) Authorize(ctx context.Context, dv *cdiv1.DataVolume, namespace string, user authenticationv1.UserInfo) error {
 	delete(dv.Annotations, clonesource.AnnotationAuthorized)
+	if user.Username == j.Controller && dv.Annotations[objecttransfer.AnnotationName] != "" {
+		return nil // it has its disk already, and without the mark it can clone nothing of another namespace
+	}
 	source, err := j.check(ctx, &dv.Spec, namespace, func(source *clonesource.Source) (bool, string, error) {
 		if user.Username == j.Controller {
 			return j.mayAccount(ctx, source, namespace)

@@ -90,6 +90,8 @@ func http(from *cdiv1.DataVolumeSourceHTTP, at *field.Path) field.ErrorList {
 func registry(from *cdiv1.DataVolumeSourceRegistry, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	switch {
+	case from.ImageStream != nil:
+		errs = append(errs, field.Forbidden(at.Child("imageStream"), "an ImageStream is not polled; name its image by url, as docker://host/path:tag"))
 	case from.URL == nil:
 		errs = append(errs, field.Required(at.Child("url"), "name the image as docker://host/path:tag"))
 	case !strings.HasPrefix(*from.URL, "docker://"):
@@ -97,7 +99,7 @@ func registry(from *cdiv1.DataVolumeSourceRegistry, at *field.Path) field.ErrorL
 	case strings.Contains(*from.URL, "@"):
 		errs = append(errs, field.Invalid(at.Child("url"), *from.URL, "an image that is named by its digest never changes; name it by a tag"))
 	}
-	if from.SecretRef != nil && *from.SecretRef != "" {
+	if from.SecretRef != nil && *from.SecretRef != "" && !datavolume.PulledByNode(from) { // the kubelet reads it
 		errs = append(errs, field.Forbidden(at.Child("secretRef"), noSecrets))
 	}
 	return errs

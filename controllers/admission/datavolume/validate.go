@@ -59,6 +59,9 @@ func limit(meta *metav1.ObjectMeta, spec *cdiv1.DataVolumeSpec, at *field.Path) 
 	if source == nil || source.HTTP == nil && source.S3 == nil && source.GCS == nil && source.Registry == nil {
 		return field.ErrorList{field.Forbidden(at, "only what is downloaded has a limit, from http, s3, gcs or a registry; remove the annotation")}
 	}
+	if source.Registry != nil && PulledByNode(source.Registry) {
+		return field.ErrorList{field.Forbidden(at, "with pullMethod node the kubelet pulls the image, and is not slowed; remove the annotation, or use pullMethod pod")}
+	}
 	if _, err := transfer.ParseBandwidth(asked); err != nil {
 		return field.ErrorList{field.Invalid(at, asked, err.Error())}
 	}

@@ -11,8 +11,8 @@ import (
 // Validate returns what is wrong with a StorageProfile's spec; path is where it is.
 func Validate(spec *cdiv1.StorageProfileSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	if strategy := spec.CloneStrategy; strategy != nil {
-		errs = append(errs, cloneStrategy(*strategy, path.Child("cloneStrategy"))...)
+	if strategy := spec.CloneStrategy; strategy != nil && !slices.Contains(cloneStrategies, *strategy) {
+		errs = append(errs, field.NotSupported(path.Child("cloneStrategy"), *strategy, cloneStrategies))
 	}
 	if format := spec.DataImportCronSourceFormat; format != nil && !slices.Contains(sourceFormats, *format) {
 		errs = append(errs, field.NotSupported(path.Child("dataImportCronSourceFormat"), *format, sourceFormats))
@@ -31,16 +31,6 @@ func Validate(spec *cdiv1.StorageProfileSpec, path *field.Path) field.ErrorList 
 
 // What is acted on.
 var (
-	cloneStrategies = []cdiv1.CDICloneStrategy{cdiv1.CloneStrategyCsiClone, cdiv1.CloneStrategySnapshot}
+	cloneStrategies = []cdiv1.CDICloneStrategy{cdiv1.CloneStrategyCsiClone, cdiv1.CloneStrategySnapshot, cdiv1.CloneStrategyHostAssisted}
 	sourceFormats   = []cdiv1.DataImportCronSourceFormat{cdiv1.DataImportCronSourceFormatPvc, cdiv1.DataImportCronSourceFormatSnapshot}
 )
-
-func cloneStrategy(strategy cdiv1.CDICloneStrategy, at *field.Path) field.ErrorList {
-	switch {
-	case strategy == cdiv1.CloneStrategyHostAssisted:
-		return field.ErrorList{field.Forbidden(at, "Slipway does not copy volumes from pod to pod: clones are made by the CSI driver; write csi-clone where it clones volumes, snapshot where it makes volumes of snapshots")}
-	case !slices.Contains(cloneStrategies, strategy):
-		return field.ErrorList{field.NotSupported(at, strategy, cloneStrategies)}
-	}
-	return nil
-}

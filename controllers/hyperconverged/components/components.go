@@ -11,7 +11,7 @@ import (
 //go:embed crds/*.yaml
 var definitions embed.FS
 
-//go:embed boot-sources cdi-uploadproxy monitoring populators priority rbac virt-api virt-controller virt-handler
+//go:embed boot-sources cdi-uploadproxy monitoring populators priority rbac virt-api virt-controller virt-exportproxy virt-handler
 var files embed.FS
 
 // Monitoring is the component of those who watch the others; the rules for Prometheus, which
@@ -46,6 +46,7 @@ var All = []Component{
 	{Name: "virt-controller"},
 	{Name: "virt-api"},
 	{Name: "cdi-uploadproxy"},
+	{Name: "virt-exportproxy"},
 	{Name: "populators"},
 	{Name: "virt-handler", Placement: Workload},
 	{Name: Monitoring},

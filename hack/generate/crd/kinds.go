@@ -180,6 +180,11 @@ var Kinds = []Kind{
 		Cluster: true, Status: true, Versions: beta(cdiTypes),
 	},
 	{
+		Group: "cdi.kubevirt.io", Kind: "ObjectTransfer", Plural: "objecttransfers",
+		ShortNames: []string{"ot", "ots"}, Cluster: true, Status: true, Versions: beta(cdiTypes),
+		Columns: columns(age, column("Phase", ".status.phase", "The phase of the ObjectTransfer")),
+	},
+	{
 		// No status subresource in the field either.
 		Group: "cdi.kubevirt.io", Kind: "DataImportCron", Plural: "dataimportcrons",
 		ShortNames: []string{"dic", "dics"}, Categories: all, Versions: beta(cdiTypes),

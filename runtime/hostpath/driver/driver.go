@@ -4,6 +4,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,8 +26,20 @@ const ParameterPool = "storagePool"
 
 // Pools knows the pools of this node.
 type Pools interface {
-	// Pools returns the absolute path of each pool by its name.
-	Pools() map[string]string
+	// Pools returns where each pool is by its name.
+	Pools() map[string]Place
+}
+
+// Place is where a pool is on the node.
+type Place struct {
+	// Path is the absolute path of its directory; "": it is not there yet.
+	Path string
+	// Make says that the directory is made where the one that it is in is there.
+	Make bool
+	// Claim is the claim that the pool lies on, as namespace/name; "": it is a directory of the node.
+	Claim string
+	// Mount says that Path is where the claim's volume is mounted, and not the pool when nothing is.
+	Mount bool
 }
 
 // Options are the facts that a Driver works with.
@@ -57,7 +70,7 @@ type Driver struct {
 	attaching sync.Mutex
 
 	sweeping sync.Mutex
-	swept    map[string]bool // pool paths whose rests of crashes were removed
+	swept    map[string]bool // claims, or else paths, of pools whose rests of crashes were removed
 }
 
 // New returns a driver.
@@ -65,36 +78,86 @@ func New(options Options) *Driver {
 	return &Driver{options: options, locks: locks{held: map[string]int{}}, swept: map[string]bool{}}
 }
 
-// open opens the pool called name.
-func (d *Driver) open(name string) (*pool.Pool, error) {
+// HasPool returns an error that says so when the node does not have the pool called name. It is no call of CSI.
+func (d *Driver) HasPool(name string) error {
+	_, err := d.place(name)
+	return err
+}
+
+func (d *Driver) place(name string) (Place, error) {
 	known := d.options.Pools.Pools()
-	dir, ok := known[name]
+	place, ok := known[name]
 	if !ok {
-		return nil, status.Errorf(codes.FailedPrecondition, "storage pool %q is not on node %s, which has %s: name one of these as %s, or add it to the HostPathProvisioner",
+		return place, status.Errorf(codes.FailedPrecondition, "storage pool %q is not on node %s, which has %s: name one of these as %s, or add it to the HostPathProvisioner",
 			name, d.options.NodeName, list(known), ParameterPool)
 	}
-	p, err := pool.Open(d.options.HostRoot, name, dir)
+	return place, nil
+}
+
+// open opens the pool called name.
+func (d *Driver) open(name string) (*pool.Pool, error) {
+	place, err := d.place(name)
+	if err != nil {
+		return nil, err
+	}
+	p, err := d.openAt(name, place)
+	if err != nil {
+		return nil, err
+	}
+	d.sweep(p, cmp.Or(place.Claim, place.Path)) // a claim is at another path in each pod that holds it
+	return p, nil
+}
+
+// openAt opens the pool called name at its place.
+func (d *Driver) openAt(name string, place Place) (*pool.Pool, error) {
+	if place.Path == "" {
+		return nil, d.unmounted(name, place)
+	}
+	open := pool.Open
+	if place.Make {
+		open = pool.OpenOrMake
+	}
+	p, err := open(d.options.HostRoot, name, place.Path)
 	if errors.Is(err, pool.ErrMissing) {
+		if place.Mount {
+			return nil, d.unmounted(name, place)
+		}
 		return nil, status.Errorf(codes.FailedPrecondition, "storage pool %s: the directory %s does not exist on node %s: create it there, or mount its disk",
-			name, dir, d.options.NodeName)
+			name, place.Path, d.options.NodeName)
 	}
 	if err != nil {
 		return nil, status.Errorf(codes.Internal, "storage pool %s on node %s: %v", name, d.options.NodeName, err)
 	}
-	d.sweep(p, dir)
+	if !place.Mount {
+		return p, nil
+	}
+	mounted, err := p.IsMount()
+	if err == nil && !mounted {
+		err = d.unmounted(name, place)
+	}
+	if err != nil {
+		d.close(p)
+		return nil, err
+	}
 	return p, nil
 }
 
+// unmounted says that the claim of a pool is not to be had on this node now.
+func (d *Driver) unmounted(name string, place Place) error {
+	return status.Errorf(codes.FailedPrecondition, "storage pool %s lies on the claim %s, which is not mounted on node %s: `kubectl describe` says of the claim, and of the pod of that name, what they wait for",
+		name, place.Claim, d.options.NodeName)
+}
+
 // sweep removes the rests of crashes from a pool on its first use. What stays is only space lost, and tried again by the next process.
-func (d *Driver) sweep(p *pool.Pool, dir string) {
+func (d *Driver) sweep(p *pool.Pool, at string) {
 	d.sweeping.Lock()
 	defer d.sweeping.Unlock()
-	if d.swept[dir] {
+	if d.swept[at] {
 		return
 	}
-	d.swept[dir] = true
+	d.swept[at] = true
 	if err := p.Sweep(); err != nil {
-		d.options.Log.Error(err, "Removing the rests of a crash failed", "path", dir)
+		d.options.Log.Error(err, "Removing the rests of a crash failed", "pool", p.Name(), "at", at)
 	}
 }
 
@@ -145,7 +208,7 @@ func (d *Driver) progress(source, target string) func(int64) {
 	}
 }
 
-func names(pools map[string]string) []string {
+func names(pools map[string]Place) []string {
 	var sorted []string
 	for name := range pools {
 		sorted = append(sorted, name)
@@ -154,7 +217,7 @@ func names(pools map[string]string) []string {
 	return sorted
 }
 
-func list(pools map[string]string) string {
+func list(pools map[string]Place) string {
 	if len(pools) == 0 {
 		return "none"
 	}

@@ -166,11 +166,20 @@ func (d *Driver) openFor(name string, capability *csi.VolumeCapability) (*pool.C
 	return content, release, nil
 }
 
-// attach gives a volume's disk its device, one call at a time: two could each give it one.
+// attach gives a volume's disk its device, one call at a time: two could each give it one. The device of a disk in a claim
+// must not keep the kubelet from unmounting the claim for a pod that holds it no more, while another holds it.
 func (d *Driver) attach(content *pool.Content) (string, error) {
 	d.attaching.Lock()
 	defer d.attaching.Unlock()
-	return d.options.Devices.Attach(content.File)
+	if !content.OnClaim {
+		return d.options.Devices.Attach(content.File)
+	}
+	file, err := bindmount.Apart(content.File)
+	if err != nil {
+		return "", err
+	}
+	defer d.close(file)
+	return d.options.Devices.Attach(file)
 }
 
 func (d *Driver) detach(p *pool.Pool, name string) error {

@@ -55,7 +55,13 @@ type node struct {
 
 type pools map[string]string
 
-func (p pools) Pools() map[string]string { return p }
+func (p pools) Pools() map[string]driver.Place {
+	places := map[string]driver.Place{}
+	for name, path := range p {
+		places[name] = driver.Place{Path: path}
+	}
+	return places
+}
 
 func serve(t *testing.T, known pools) node {
 	t.Helper()

@@ -63,6 +63,7 @@ func (d *Driver) openContent(key, name string, lookup func(*pool.Pool, string) (
 		unlock()
 		return nil, nil, err
 	}
+	content.OnClaim = d.options.Pools.Pools()[p.Name()].Mount
 	return content, func() { d.close(content); unlock() }, nil
 }
 

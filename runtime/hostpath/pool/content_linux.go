@@ -17,6 +17,8 @@ type Content struct {
 	Record Record
 	// File is the open directory, for reading, or disk, for reading and writing.
 	File *os.File
+	// OnClaim says that the pool is where the kubelet has a claim mounted. While File is open it cannot unmount that. The driver sets it.
+	OnClaim bool
 }
 
 // Close releases the data.
@@ -50,15 +52,15 @@ func (p *Pool) open(pl place, name string) (*Content, error) {
 }
 
 // fill makes target, which does not exist, hold what record asks for, with the data of source if it has one.
-// A limited volume of files gets a project, which record then names.
+// A limited volume of files gets a project, which record then names, or is a subvolume.
 func (p *Pool) fill(ctx context.Context, target string, record *Record, limited bool, source *Copy) (reflink.Result, error) {
 	if record.Block {
 		return p.fillDisk(ctx, target, *record, source)
 	}
-	if err := p.root.Mkdir(target, 0o700); err != nil {
-		return reflink.Result{}, fmt.Errorf("making %s of pool %s: %w", record.Name, p.name, err)
+	if err := p.makeDirectory(target, record, limited); err != nil {
+		return reflink.Result{}, err
 	}
-	if limited {
+	if limited && !record.Subvolume {
 		project, err := p.restrict(target, *record)
 		if err != nil {
 			return reflink.Result{}, err

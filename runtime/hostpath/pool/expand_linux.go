@@ -18,9 +18,12 @@ func (p *Pool) Expand(name string, bytes int64) (Record, error) {
 		return record, err
 	}
 	bytes = max(bytes, record.Capacity)
-	if record.Block {
+	switch {
+	case record.Block:
 		err = p.grow(name, bytes)
-	} else {
+	case record.Subvolume:
+		err = p.limitAgain(name, bytes)
+	default:
 		err = p.setLimit(record, bytes)
 	}
 	if err != nil || record.Capacity == bytes {

@@ -4,7 +4,8 @@
 // name. All else is in <pool>/.slipway: records of what was asked for, snapshots, what is
 // being made (new) and what is being removed (trash). A volume is made in new and
 // appears by a rename, complete and synced; it disappears by a rename, too. So a crash at
-// any point leaves no half volume, only rests that Sweep removes.
+// any point leaves no half volume, only rests that Sweep removes. In a pool on a claim, the
+// pod that holds the claim has the empty folder hold there.
 //
 // Nothing here follows a symbolic link out of the pool, whatever a volume's user puts into it.
 package pool
@@ -82,6 +83,26 @@ func Open(hostRoot, name, dir string) (*Pool, error) {
 	return &Pool{name: name, path: dir, root: root}, nil
 }
 
+// OpenOrMake is Open for a directory that is made when only the one that it is in is there.
+func OpenOrMake(hostRoot, name, dir string) (*Pool, error) {
+	p, err := Open(hostRoot, name, dir)
+	if !errors.Is(err, ErrMissing) {
+		return p, err
+	}
+	parent, err := Open(hostRoot, name, path.Dir(dir))
+	if err != nil {
+		return nil, err
+	}
+	defer parent.Close() //nolint:errcheck // what was made is synced
+	if err := parent.root.Mkdir(path.Base(dir), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, fmt.Errorf("making the directory %s of pool %s: %w", dir, name, err)
+	}
+	if err := parent.sync("."); err != nil {
+		return nil, err
+	}
+	return Open(hostRoot, name, dir)
+}
+
 // Close releases the pool's directory.
 func (p *Pool) Close() error {
 	if err := p.root.Close(); err != nil {
@@ -92,6 +113,20 @@ func (p *Pool) Close() error {
 
 // Name is the name that the pool was opened by.
 func (p *Pool) Name() string { return p.name }
+
+// IsMount tells whether something is mounted at the pool's directory.
+func (p *Pool) IsMount() (bool, error) {
+	dir, err := p.root.Open(".")
+	if err != nil {
+		return false, fmt.Errorf("opening pool %s: %w", p.name, err)
+	}
+	defer dir.Close()
+	var stat unix.Statx_t
+	if err := unix.Statx(int(dir.Fd()), "", unix.AT_EMPTY_PATH, 0, &stat); err != nil {
+		return false, fmt.Errorf("reading the mount of pool %s: %w", p.name, err)
+	}
+	return stat.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, nil
+}
 
 // Space is what the pool's file system holds. Total, Available and Used are bytes, the rest counts inodes.
 type Space struct {

@@ -106,7 +106,7 @@ func (p *Pool) removeDraft(draft string) error {
 	return errors.Join(p.setLimit(record, 0), p.remove(draft))
 }
 
-// draftProject says what project a draft has; nobody but this package ever wrote to it.
+// draftProject says what project of this package's a draft, or the directory of a volume without a record, has.
 func (p *Pool) draftProject(draft string) (Record, error) {
 	dir, err := p.root.OpenFile(draft, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
@@ -120,7 +120,22 @@ func (p *Pool) draftProject(draft string) (Record, error) {
 	if err != nil || project < firstProject || project >= firstProject+projects {
 		return Record{}, err
 	}
+	// A pool on a claim of another pool is in that volume's project, whose limit stays when a draft goes.
+	around, err := p.around()
+	if err != nil || project == around {
+		return Record{}, err
+	}
 	return Record{Name: draft, Project: project}, nil
+}
+
+// around is the project that the pool itself is in, 0 when it is in none.
+func (p *Pool) around() (uint32, error) {
+	dir, err := p.root.Open(".")
+	if err != nil {
+		return 0, fmt.Errorf("opening pool %s: %w", p.name, err)
+	}
+	defer dir.Close()
+	return quota.Project(dir)
 }
 
 // tooSmall says that data of a copy did not fit the limit of record's project, when that is what err is about:

@@ -45,6 +45,8 @@ func TestSizesOfVolumesOfFiles(t *testing.T) {
 				"a copy that does not fit says so and leaves nothing":       notFitting,
 				"a clone counts in full, a snapshot not at all":             copied,
 				"what a crash leaves of limits goes":                        afterCrash,
+				"a pool within a volume leaves that its limit":              withinVolume,
+				"a directory without a record is held, too, but no other":   directoryHeld,
 			} {
 				t.Run(name, func(t *testing.T) { run(t, limited{p, dir, at, enforced, kind.fileSystem == "ext4"}) })
 			}
@@ -131,6 +133,69 @@ func afterCrash(t *testing.T, l limited) {
 		t.Errorf("the sweep leaves %+v, %v", used, err)
 	}
 	check(t, l.DeleteVolume("crashed"))
+}
+
+// withinVolume has a pool on a claim of this one remove what it could not complete.
+func withinVolume(t *testing.T, l limited) {
+	create(t, l.Pool, pool.Record{Name: "outer", Capacity: 64 << 20}, nil)
+	project := l.project(t, "outer")
+	limit := func() int64 {
+		used, err := quota.Of(l.at, project)
+		check(t, err)
+		return used.Limit
+	}
+	before := int64(0)
+	if l.enforced {
+		before = limit()
+	}
+	dir := filepath.Join(l.dir, "outer")
+	inner, err := pool.Open("/", "inner", dir)
+	check(t, err)
+	defer inner.Close()
+	create(t, inner, pool.Record{Name: "crashed", Capacity: 32 << 20}, nil)
+	if record, err := inner.Volume("crashed"); err != nil || record.Project != 0 {
+		t.Errorf("the volume is %+v, %v", record, err)
+	}
+	check(t, os.Rename(filepath.Join(dir, "crashed"), filepath.Join(dir, ".slipway/new/crashed")))
+	check(t, inner.Sweep())
+	if l.enforced && (before == 0 || limit() != before) {
+		t.Errorf("the limit of the volume that the pool is in is %d, and was %d", limit(), before)
+	}
+	check(t, l.DeleteVolume("outer"))
+}
+
+func directoryHeld(t *testing.T, l limited) {
+	for range 2 { // also when a crash cut the first attempt short
+		check(t, l.MakeDirectory("claim-pvc-1", 32<<20))
+	}
+	check(t, l.MakeDirectory("claim-pvc-2", 32<<20))
+	err := asOthers(t, func() error { return fill(filepath.Join(l.dir, "claim-pvc-1/disk.img"), 80<<20) })
+	if full := errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT); full != l.enforced {
+		t.Fatalf("writing more than its size gives %v", err)
+	}
+	project := func(name string) uint32 {
+		dir, err := os.Open(filepath.Join(l.dir, name))
+		check(t, err)
+		defer dir.Close()
+		number, err := quota.Project(dir)
+		check(t, err)
+		return number
+	}
+	first, second := project("claim-pvc-1"), project("claim-pvc-2")
+	if (first != 0) != l.enforced || l.enforced && first == second {
+		t.Errorf("the projects are %d and %d", first, second)
+	}
+	check(t, l.RemoveDirectory("claim-pvc-1"))
+	if !l.enforced {
+		check(t, l.RemoveDirectory("claim-pvc-2"))
+		return
+	}
+	gone, goneErr := quota.Of(l.at, first)
+	stays, staysErr := quota.Of(l.at, second)
+	if goneErr != nil || staysErr != nil || gone.Limit != 0 || stays.Limit == 0 {
+		t.Errorf("the limits are %+v and %+v, %v, %v", gone, stays, goneErr, staysErr)
+	}
+	check(t, l.RemoveDirectory("claim-pvc-2"))
 }
 
 // project is a volume's, which it has exactly where sizes are enforced.

@@ -21,6 +21,8 @@ type Record struct {
 	Capacity int64 `json:"capacity,omitempty"`
 	// Project is the quota project of a volume of files, 0 when it has none.
 	Project uint32 `json:"project,omitempty"`
+	// Subvolume says that a volume of files is a limited subvolume of btrfs.
+	Subvolume bool `json:"subvolume,omitempty"`
 	// Source is what the data was copied from, as Volume or Snapshot say it; or "".
 	Source string `json:"source,omitempty"`
 	// Created is when it was complete.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/slipway-vm/slipway/runtime/hostpath/reflink"
 )
 
@@ -87,11 +89,7 @@ func (p *Pool) delete(pl place, name string) error {
 	if !validName.MatchString(name) {
 		return fmt.Errorf("deleting %q of pool %s: %w", name, p.name, ErrName)
 	}
-	if err := p.prepare(trashDir); err != nil {
-		return err
-	}
-	rest := fmt.Sprintf("%s/%s@%d", trashDir, name, time.Now().UnixNano()) // no name has an @
-	err := p.move(pl.path(name), rest)
+	err := p.discard(pl, name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -107,6 +105,19 @@ func (p *Pool) delete(pl place, name string) error {
 		return err
 	}
 	return p.emptyTrash(name)
+}
+
+// discard moves what is called name to the trash, or where the pool is so full that nothing can be moved removes it.
+func (p *Pool) discard(pl place, name string) error {
+	rest := fmt.Sprintf("%s/%s@%d", trashDir, name, time.Now().UnixNano()) // no name has an @
+	err := p.prepare(trashDir)
+	if err == nil {
+		err = p.move(pl.path(name), rest)
+	}
+	if errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.ENOSPC) {
+		return p.remove(pl.path(name))
+	}
+	return err
 }
 
 // emptyTrash removes this and earlier rests of name.

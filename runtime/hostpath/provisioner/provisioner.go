@@ -16,10 +16,15 @@ import (
 // annotationNode names the node that the scheduler chose for a claim's first pod.
 const annotationNode = "volume.kubernetes.io/selected-node"
 
+// parameterPool is the attribute of a volume that names its pool.
+const parameterPool = "storagePool"
+
 // Volumes makes and removes volumes: the driver's controller service.
 type Volumes interface {
 	CreateVolume(context.Context, *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error)
 	DeleteVolume(context.Context, *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error)
+	// HasPool returns an error when the node does not have the pool of that name.
+	HasPool(pool string) error
 }
 
 // Options are the facts that a Provisioner works with.
@@ -94,9 +99,21 @@ func (p *Provisioner) provision(ctx context.Context, options controller.Provisio
 
 // Delete removes the data of a volume.
 func (p *Provisioner) Delete(ctx context.Context, volume *corev1.PersistentVolume) error {
-	_, err := p.volumes.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: volume.Spec.CSI.VolumeHandle})
+	err := p.delete(ctx, volume.Spec.CSI)
 	if err != nil {
 		_, err = outcome(err)
 	}
 	return err
+}
+
+// delete has the driver delete a volume, whose pool it has to know: in one that the node has no more, or does not know yet, it
+// would miss the volume as if it were gone, and its data would stay for ever.
+func (p *Provisioner) delete(ctx context.Context, volume *corev1.CSIPersistentVolumeSource) error {
+	if pool := volume.VolumeAttributes[parameterPool]; pool != "" {
+		if err := p.volumes.HasPool(pool); err != nil {
+			return err //nolint:wrapcheck // as in provision
+		}
+	}
+	_, err := p.volumes.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: volume.VolumeHandle})
+	return err //nolint:wrapcheck // as in provision
 }

@@ -34,7 +34,7 @@ var _ = Describe("the step cache", func() {
 		image := "cached-" + rand.String(5)
 		DeferCleanup(func(ctx context.Context) { removeImage(ctx, ns, image) }, NodeTimeout(5*time.Minute))
 		params := map[string]string{
-			"imageURL": serveDebian(ctx), "imageName": image, "diskSize": "4Gi", "guestUser": "debian", "virtCommands": "write /etc/motd:first\n",
+			"imageURL": serveGuest(ctx, "small"), "imageName": image, "diskSize": "256Mi", "guestUser": "root", "virtCommands": "write /etc/motd:first\n",
 			"checkScript": "grep -q first /etc/motd", "defaultInstancetype": "u1.small", "defaultPreference": "debian",
 		}
 
@@ -62,10 +62,10 @@ var _ = Describe("the step cache", func() {
 	}, SpecTimeout(2*time.Hour))
 })
 
-// serveDebian serves the Debian guest's disk under one URL until the test ends.
-func serveDebian(ctx context.Context) string {
+// serveGuest serves a test guest's disk under one URL until the test ends.
+func serveGuest(ctx context.Context, name string) string {
 	GinkgoHelper()
-	disk, err := suite.World.Guest(ctx, "debian")
+	disk, err := suite.World.Guest(ctx, name)
 	Expect(err).NotTo(HaveOccurred())
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	DeferCleanup(stop)

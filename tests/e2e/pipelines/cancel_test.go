@@ -43,7 +43,7 @@ var _ = Describe("a run that does not come to its end", Ordered, Label(publishin
 		ns, image = tasksNamespace(ctx), "halfway-"+rand.String(5)
 		DeferCleanup(func(ctx context.Context) { removeImage(ctx, ns, image) }, NodeTimeout(5*time.Minute))
 		params = map[string]string{
-			"imageURL": serveDebian(ctx), "imageName": image, "diskSize": "4Gi", "guestUser": "debian", "virtCommands": "write /etc/motd:halfway\n",
+			"imageURL": serveGuest(ctx, "small"), "imageName": image, "diskSize": "256Mi", "guestUser": "root", "virtCommands": "write /etc/motd:halfway\n",
 			"checkScript": "sleep 7200", "defaultInstancetype": "u1.small", "defaultPreference": "debian",
 		}
 	}, NodeTimeout(15*time.Minute))

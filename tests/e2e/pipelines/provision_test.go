@@ -53,7 +53,7 @@ var _ = Describe("the pipelines that provision", func() {
 		ns, image := tasksNamespace(ctx), "clean-"+rand.String(5)
 		DeferCleanup(func(ctx context.Context) { removeImage(ctx, ns, image) }, NodeTimeout(suite.BoundEnd))
 		run := ended(ctx, ns, "virt-sysprep-updater", map[string]string{
-			"imageName": image, "imageURL": serveDebian(ctx), "diskSize": "4Gi", "virtCommands": "write /etc/sysprep-mark:done",
+			"imageName": image, "imageURL": serveGuest(ctx, "debian"), "diskSize": "4Gi", "virtCommands": "write /etc/sysprep-mark:done",
 		})
 		Expect(run.Status.GetCondition(apis.ConditionSucceeded).IsTrue()).To(BeTrue(), "%s", run.Status.GetCondition(apis.ConditionSucceeded).Message)
 		Expect(taskRuns(ctx, run)).NotTo(HaveKey("clean-up"), "what was published was taken away")

@@ -218,7 +218,7 @@ var _ = Describe("golden-image-refresh", Label(publishing), func() {
 		ns, image := tasksNamespace(ctx), "nightly-"+rand.String(5)
 		DeferCleanup(func(ctx context.Context) { removeImage(ctx, ns, image) }, NodeTimeout(5*time.Minute))
 		params := map[string]string{
-			"imageURL": serveDebian(ctx), "imageName": image, "diskSize": "4Gi", "virtCommands": "write /etc/night:first\n",
+			"imageURL": serveGuest(ctx, "small"), "imageName": image, "diskSize": "256Mi", "guestUser": "root", "virtCommands": "write /etc/night:first\n",
 			"checkScript": "grep -q first /etc/night", "defaultInstancetype": "u1.small", "defaultPreference": "debian",
 		}
 		r := newRefresh(ctx, ns, params)
@@ -228,7 +228,7 @@ var _ = Describe("golden-image-refresh", Label(publishing), func() {
 		Expect(r.volumes(ctx)).To(ConsistOf(first))
 
 		By("making a VM of it")
-		disk := fixture.DataVolume(ns, image+"-vm", "4Gi", fixture.CloneOf(ns, first))
+		disk := fixture.DataVolume(ns, image+"-vm", "256Mi", fixture.CloneOf(ns, first))
 		vm := fixture.VM(ns, image+"-vm", fixture.Claim("root", disk.Name))
 		for _, object := range []client.Object{vm, disk} {
 			DeferCleanup(func(ctx context.Context) {

@@ -86,6 +86,30 @@ var _ = Describe("an import from a registry", func() {
 	}, SpecTimeout(15*time.Minute))
 })
 
+var _ = Describe("an import of an image that the node pulls", func() {
+	It("fills a claim with the container disk, and says why there is none", func(ctx context.Context) {
+		ns := suite.Namespace(ctx)
+		suite.Create(ctx,
+			fixture.DataVolume(ns, "tiny", "256Mi", fixture.PulledByNode(suite.TinyImage())),
+			fixture.DataVolume(ns, "missing", "256Mi", fixture.PulledByNode("registry.invalid/guests/tiny:v1")),
+		)
+		dv := suite.DataVolume(ctx, ns, "tiny", cdiv1.Succeeded)
+		Expect(string(dv.Status.Progress)).To(Equal("100.0%"))
+		Expect(dv.Annotations[names.AnnotationDigest]).NotTo(BeEmpty())
+
+		missing := &cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "missing"}}
+		err := suite.World.Await(ctx, GinkgoWriter, missing, suite.BoundEnd, func(obj client.Object) (string, bool, error) {
+			for _, c := range obj.(*cdiv1.DataVolume).Status.Conditions {
+				if c.Type == cdiv1.DataVolumeRunning {
+					return "the kubelet says why: " + c.Reason + " " + c.Message, strings.Contains(c.Reason, "ImagePull") && strings.Contains(c.Message, "registry.invalid"), nil
+				}
+			}
+			return "the kubelet says why", false, nil
+		})
+		Expect(err).NotTo(HaveOccurred())
+	}, SpecTimeout(10*time.Minute))
+})
+
 // mirror makes registry the second mirror of registry.invalid until the spec ends, by a ConfigMap of the given name; the first is not there.
 func mirror(ctx context.Context, name, registry string) {
 	GinkgoHelper()

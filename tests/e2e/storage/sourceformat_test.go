@@ -60,16 +60,7 @@ var _ = Describe("a StorageProfile that wants snapshots", func() {
 // snapshotting makes a StorageClass of the pool that all tests use, whose StorageProfile wants snapshots.
 func snapshotting(ctx context.Context) string {
 	GinkgoHelper()
-	like := &storagev1.StorageClass{}
-	Expect(suite.World.Client.Get(ctx, client.ObjectKey{Name: env.StorageClass}, like)).To(Succeed())
-	class := &storagev1.StorageClass{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "snapshotting-"}, Provisioner: like.Provisioner, Parameters: like.Parameters,
-		VolumeBindingMode: like.VolumeBindingMode, AllowedTopologies: like.AllowedTopologies,
-	}
-	suite.Create(ctx, class)
-	DeferCleanup(func(ctx context.Context) {
-		Expect(client.IgnoreNotFound(suite.World.Client.Delete(ctx, class))).To(Succeed())
-	})
+	class := another(ctx, "snapshotting-")
 	profile := &cdiv1.StorageProfile{ObjectMeta: metav1.ObjectMeta{Name: class.Name}}
 	wanted := []byte(`{"spec":{"cloneStrategy":"snapshot","dataImportCronSourceFormat":"snapshot"}}`)
 	Eventually(ctx, func(g Gomega) {
@@ -78,4 +69,20 @@ func snapshotting(ctx context.Context) string {
 		g.Expect(profile.Status.CloneStrategy).To(HaveValue(Equal(cdiv1.CloneStrategySnapshot)))
 	}).WithTimeout(suite.BoundEnd).WithPolling(time.Second).Should(Succeed())
 	return class.Name
+}
+
+// another makes a StorageClass of the pool that all tests use.
+func another(ctx context.Context, prefix string) *storagev1.StorageClass {
+	GinkgoHelper()
+	like := &storagev1.StorageClass{}
+	Expect(suite.World.Client.Get(ctx, client.ObjectKey{Name: env.StorageClass}, like)).To(Succeed())
+	class := &storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: prefix}, Provisioner: like.Provisioner, Parameters: like.Parameters,
+		VolumeBindingMode: like.VolumeBindingMode, AllowedTopologies: like.AllowedTopologies,
+	}
+	suite.Create(ctx, class)
+	DeferCleanup(func(ctx context.Context) {
+		Expect(client.IgnoreNotFound(suite.World.Client.Delete(ctx, class))).To(Succeed())
+	})
+	return class
 }

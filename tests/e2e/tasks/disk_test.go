@@ -89,12 +89,12 @@ var _ = Describe("disk-virt-sysprep", func() {
 	}, SpecTimeout(40*time.Minute))
 
 	It("takes a cached result onto a block device", func(ctx context.Context) {
-		disk := guest(ctx, "debian")
+		disk := guest(ctx, "small")
 		params := map[string]any{"virtCommands": "write /etc/proof:" + rand.String(8) + "\n"}
 		var results [2]map[string]string
 		var claims [2]string
 		for n := range results {
-			claims[n] = imported(ctx, disk, "4Gi", fixture.Block()).Name
+			claims[n] = imported(ctx, disk, "256Mi", fixture.Block()).Name
 			params["pvc"] = claims[n]
 			results[n] = suite.Succeeds(ctx, "disk-virt-customize", params)
 		}

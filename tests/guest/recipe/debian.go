@@ -36,7 +36,7 @@ var debianModules = []string{"virtio_pci", "virtio_blk", "virtio_scsi", "sd_mod"
 // backports, which unlike Debian 12's own finds SATA disks.
 func Debian() Guest {
 	return Guest{
-		Name: "debian", Disk: "debian-12.qcow2",
+		Name: "debian", Disk: "debian-12.qcow2", locked: "debian",
 		spec:   debian.Spec{Suite: "bookworm", Backports: true, Essential: true, Include: debianPackages},
 		inputs: []string{"1", debianSetup, debianInit, strings.Join(debianPackages, " "), strings.Join(debianModules, " "), debianBoot, tinyPasswordHash, fmt.Sprint(debianSize)},
 		build:  buildDebian,
@@ -68,7 +68,7 @@ func buildDebian(ctx context.Context, s scratch, disk string) error {
 		return fmt.Errorf("setting up the guest: %w", err)
 	}
 	initramfs := filepath.Join(s.work, "initrd")
-	if err := debianInitramfs(root, filepath.Join(s.work, "initramfs"), initramfs); err != nil {
+	if err := rootedInitramfs(root, debianModules, filepath.Join(s.work, "initramfs"), initramfs); err != nil {
 		return err
 	}
 	kernel, err := filepath.Glob(filepath.Join(root, "boot", "vmlinuz-*"))
@@ -76,10 +76,11 @@ func buildDebian(ctx context.Context, s scratch, disk string) error {
 		return fmt.Errorf("the guest has not one kernel but %v: %w", kernel, err)
 	}
 	boot := bootFiles{kernel: kernel[0], initramfs: initramfs, config: debianBoot}
-	return rootedDisk(ctx, s, boot, root, disk)
+	return rootedDisk(ctx, s, boot, root, disk, debianSize)
 }
 
-func debianInitramfs(installed, root, file string) error {
+// rootedInitramfs packs into file the initial file system of a guest whose own is on its disk: busybox and the modules of installed.
+func rootedInitramfs(installed string, modules []string, root, file string) error {
 	for _, d := range []string{"dev", "proc", "sys", "newroot", "usr/bin", "usr/lib/modules"} {
 		if err := os.MkdirAll(filepath.Join(root, d), 0o755); err != nil {
 			return fmt.Errorf("laying out the initramfs: %w", err)
@@ -90,7 +91,7 @@ func debianInitramfs(installed, root, file string) error {
 			return fmt.Errorf("laying out the initramfs: %w", err)
 		}
 	}
-	busybox, err := os.ReadFile(filepath.Join(installed, "bin", "busybox"))
+	busybox, err := os.ReadFile(filepath.Join(installed, "usr", "bin", "busybox"))
 	if err != nil {
 		return fmt.Errorf("laying out the initramfs: %w", err)
 	}
@@ -105,7 +106,7 @@ func debianInitramfs(installed, root, file string) error {
 	if err := os.WriteFile(filepath.Join(root, "init"), []byte(debianInit), 0o755); err != nil {
 		return fmt.Errorf("laying out the initramfs: %w", err)
 	}
-	if err := installModules(installed, root, debianModules); err != nil {
+	if err := installModules(installed, root, modules); err != nil {
 		return err
 	}
 	return packInitramfs(root, file)

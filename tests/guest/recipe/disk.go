@@ -60,18 +60,18 @@ func bootDisk(ctx context.Context, s scratch, boot bootFiles, disk string) error
 	return s.convert(ctx, raw, disk)
 }
 
-// rootedDisk makes a qcow2 disk with a FAT partition to start from and an ext4 partition with the content of the folder root.
-func rootedDisk(ctx context.Context, s scratch, boot bootFiles, root, disk string) error {
+// rootedDisk makes a qcow2 disk of size bytes with a FAT partition to start from and an ext4 partition with the content of the folder root.
+func rootedDisk(ctx context.Context, s scratch, boot bootFiles, root, disk string, size int64) error {
 	const bootPartition = 40 << 20
 	const start = partitionStart + bootPartition
 	raw := filepath.Join(s.work, "disk.raw")
-	if err := writePartitionTable(raw, bootPartition, debianSize-start); err != nil {
+	if err := writePartitionTable(raw, bootPartition, size-start); err != nil {
 		return err
 	}
 	if err := fillBootPartition(ctx, s, boot, raw, bootPartition); err != nil {
 		return err
 	}
-	blocks := (int64(debianSize) - start) / 4096
+	blocks := (size - start) / 4096
 	if err := s.run(ctx, "mke2fs", "-q", "-F", "-t", "ext4", "-b", "4096", "-L", "root", "-U", debianRootUUID, "-m", "1",
 		"-E", fmt.Sprintf("offset=%d,hash_seed=%s,root_owner=0:0,lazy_itable_init=1,lazy_journal_init=1", start, debianRootUUID),
 		"-d", root, raw, fmt.Sprint(blocks)); err != nil {

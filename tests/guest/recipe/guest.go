@@ -1,5 +1,5 @@
-// Package recipe builds the guests that tests boot: a tiny one that is up in seconds under emulation, and a Debian one. Both are made from
-// locked Debian packages and kept in the user's cache by the content of their inputs.
+// Package recipe builds the guests that tests boot: a tiny one that is up in seconds under emulation, the same on a disk that keeps what is
+// written, and a Debian one. All are made from locked Debian packages and kept in the user's cache by the content of their inputs.
 package recipe
 
 import (
@@ -17,12 +17,13 @@ import (
 
 // Guest is a guest that can be built.
 type Guest struct {
-	// Name is tiny or debian.
+	// Name is tiny, small or debian.
 	Name string
 	// Disk is the disk's file name in the guest's cache folder.
 	Disk string
-	// spec says which packages are locked in locks/<name>.txt.
-	spec debian.Spec
+	// locked names the file of locked packages, locks/<locked>.txt, and spec says which those are.
+	locked string
+	spec   debian.Spec
 	// inputs is all else that the result depends on.
 	inputs []string
 	// build makes the disk at path in the scratch folder work.
@@ -37,7 +38,10 @@ type scratch struct {
 }
 
 // Guests lists all guests.
-func Guests() []Guest { return []Guest{Tiny(), Debian()} }
+func Guests() []Guest { return []Guest{Tiny(), Small(), Debian()} }
+
+// Lock names the guest's file of locked packages, which guests share.
+func (g Guest) Lock() string { return g.locked + ".txt" }
 
 // keptGuests is how many versions of one guest stay in the cache.
 const keptGuests = 4
@@ -54,7 +58,7 @@ func (g Guest) Build(ctx context.Context, locks string, updateLock bool) (string
 		return "", err
 	}
 	defer release()
-	lock, err := debian.LoadLock(ctx, dir, filepath.Join(locks, g.Name+".txt"), g.spec, updateLock)
+	lock, err := debian.LoadLock(ctx, dir, filepath.Join(locks, g.Lock()), g.spec, updateLock)
 	if err != nil {
 		return "", err
 	}

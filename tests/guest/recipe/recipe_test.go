@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -49,7 +50,7 @@ func TestModuleThatIsNoELFIsRefused(t *testing.T) {
 
 func TestCommittedLocks(t *testing.T) {
 	for _, g := range Guests() {
-		text, err := os.ReadFile(filepath.Join("..", "locks", g.Name+".txt"))
+		text, err := os.ReadFile(filepath.Join("..", "locks", g.Lock()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,6 +58,20 @@ func TestCommittedLocks(t *testing.T) {
 		if err != nil || lock.Suite != g.spec.Suite {
 			t.Errorf("lock of guest %s: %v, want one of %s", g.Name, err, g.spec.Suite)
 		}
+	}
+}
+
+func TestAllTextsOfTheSmallGuestAreInputs(t *testing.T) {
+	before := Small().inputs
+	if again := Small().inputs; !slices.Equal(again, before) {
+		t.Error("the inputs have no fixed order")
+	}
+	for name, text := range smallTexts {
+		smallTexts[name] = text + "more"
+		if slices.Equal(Small().inputs, before) {
+			t.Errorf("another text of %s finds the former disk", name)
+		}
+		smallTexts[name] = text
 	}
 }
 

@@ -61,13 +61,17 @@ var tinyLibraries = []string{
 // Tiny is the guest that boots to its agent within seconds: Debian's cloud kernel, busybox, dropbear and qemu-guest-agent in an initramfs.
 func Tiny() Guest {
 	return Guest{
-		Name: "tiny", Disk: "tiny.qcow2",
-		spec: debian.Spec{
-			Suite: "trixie", Include: []string{"linux-image-cloud-amd64", "busybox-static", "dropbear-bin", "qemu-guest-agent"},
-			Keep: append([]string{`linux-image-[0-9].*-cloud-amd64`}, quoted(tinyPackages)...),
-		},
+		Name: "tiny", Disk: "tiny.qcow2", locked: "tiny",
+		spec:   tinySpec(),
 		inputs: []string{"4", tinyInit, tinyRC, tinySeed, tinyUdhcpc, tinyPasswordHash, strings.Join(tinyModules, " "), strings.Join(tinyLibraries, " "), bootConfig},
 		build:  buildTiny,
+	}
+}
+
+func tinySpec() debian.Spec {
+	return debian.Spec{
+		Suite: "trixie", Include: []string{"linux-image-cloud-amd64", "busybox-static", "dropbear-bin", "qemu-guest-agent"},
+		Keep: append([]string{`linux-image-[0-9].*-cloud-amd64`}, quoted(tinyPackages)...),
 	}
 }
 
@@ -75,11 +79,24 @@ func buildTiny(ctx context.Context, s scratch, disk string) error {
 	if err := requireDiskTools(ctx); err != nil {
 		return err
 	}
-	files, err := debian.Fetch(ctx, s.cache, s.lock)
+	kernel, _, root, err := tinyParts(ctx, s)
 	if err != nil {
 		return err
 	}
-	unpacked, root := filepath.Join(s.work, "unpacked"), filepath.Join(s.work, "root")
+	initramfs := filepath.Join(s.work, "initrd")
+	if err := packInitramfs(root, initramfs); err != nil {
+		return err
+	}
+	return bootDisk(ctx, s, bootFiles{kernel: kernel, initramfs: initramfs, config: bootConfig}, disk)
+}
+
+// tinyParts unpacks the packages and lays out the root file system; it returns the kernel's file and both folders.
+func tinyParts(ctx context.Context, s scratch) (kernel, unpacked, root string, err error) {
+	files, err := debian.Fetch(ctx, s.cache, s.lock)
+	if err != nil {
+		return "", "", "", err
+	}
+	unpacked, root = filepath.Join(s.work, "unpacked"), filepath.Join(s.work, "root")
 	var kernelPackage string
 	for name := range files {
 		if strings.HasPrefix(name, "linux-image-") {
@@ -87,20 +104,16 @@ func buildTiny(ctx context.Context, s scratch, disk string) error {
 		}
 	}
 	if err := debian.Extract(ctx, files, append([]string{kernelPackage}, tinyPackages...), unpacked); err != nil {
-		return err
+		return "", "", "", err
 	}
 	if err := tinyRoot(ctx, unpacked, root); err != nil {
-		return err
+		return "", "", "", err
 	}
-	initramfs := filepath.Join(s.work, "initrd")
-	if err := packInitramfs(root, initramfs); err != nil {
-		return err
+	kernels, err := filepath.Glob(filepath.Join(unpacked, "boot", "vmlinuz-*"))
+	if err != nil || len(kernels) != 1 {
+		return "", "", "", fmt.Errorf("package %s has not one kernel but %v: %w", kernelPackage, kernels, err)
 	}
-	kernel, err := filepath.Glob(filepath.Join(unpacked, "boot", "vmlinuz-*"))
-	if err != nil || len(kernel) != 1 {
-		return fmt.Errorf("package %s has not one kernel but %v: %w", kernelPackage, kernel, err)
-	}
-	return bootDisk(ctx, s, bootFiles{kernel: kernel[0], initramfs: initramfs, config: bootConfig}, disk)
+	return kernels[0], unpacked, root, nil
 }
 
 // tinyRoot lays out the root file system that the kernel runs from memory.

@@ -36,24 +36,25 @@ type HostPathProvisionerList struct {
 
 // HostPathProvisionerSpec says which directories of which nodes hold volumes.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.pathConfig)",fieldPath=".pathConfig",message="pathConfig is not supported: name the directory in storagePools (a name and a path) instead"
+// +kubebuilder:validation:XValidation:rule="!has(self.pathConfig) || !has(self.storagePools) || self.storagePools.all(p, p.name != 'legacy')",fieldPath=".storagePools",message="pathConfig has a pool of the name legacy: name the other pools otherwise"
+// +kubebuilder:validation:XValidation:rule="!has(self.pathConfig) || !has(self.storagePools) || self.storagePools.all(p, p.path != self.pathConfig.path && p.path != self.pathConfig.path + '/csi')",fieldPath=".storagePools",message="a pool has the path of pathConfig, or its directory csi, which are those of the pool legacy: give each pool a directory of its own"
 // +kubebuilder:validation:XValidation:rule="!has(self.featureGates) || size(self.featureGates) == 0",fieldPath=".featureGates",message="featureGates are not supported yet: leave the field out"
 // +kubebuilder:validation:XValidation:rule="has(self.pathConfig) || (has(self.storagePools) && size(self.storagePools) > 0)",message="storagePools is empty: name at least one pool (a name and a path)"
 // +kubebuilder:validation:XValidation:rule="!has(self.storagePools) || self.storagePools.all(p, self.storagePools.exists_one(q, q.path == p.path))",fieldPath=".storagePools",message="two pools have the same path: give each pool a directory of its own"
 type HostPathProvisionerSpec struct {
-	// imagePullPolicy is the pull policy of the driver's image. The driver is a part of
-	// virt-handler and has no image of its own, so every value has the same effect.
+	// imagePullPolicy is the pull policy of the pods that hold the claims of pools. The driver
+	// is a part of virt-handler and has no image of its own.
 	// +kubebuilder:validation:Enum=Always;IfNotPresent;Never
 	// +optional
 	ImagePullPolicy corev1.PullPolicy `json:"imagePullPolicy,omitempty"`
 
-	// pathConfig is the single directory of the legacy provisioner. It is refused:
-	// storagePools takes its place.
+	// pathConfig is the directory of the legacy provisioner, whose volumes it keeps working, and
+	// of a pool of the name legacy. New installations need none.
 	// +optional
 	PathConfig *PathConfig `json:"pathConfig,omitempty"`
 
 	// storagePools are the directories that hold volumes. The first has the StorageClass
-	// hostpath-csi, each further one hostpath-csi-<name>.
+	// hostpath-csi, each further one hostpath-csi-<name>; the pool of pathConfig is the last.
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=50
@@ -74,7 +75,12 @@ type HostPathProvisionerSpec struct {
 // StoragePool is a directory that exists under the same path on every node of the
 // workload and holds volumes.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.pvcTemplate)",fieldPath=".pvcTemplate",message="pvcTemplate is not supported yet: mount the storage on the nodes and give its directory as path"
+// +kubebuilder:validation:XValidation:rule="has(self.pvcTemplate) == has(oldSelf.pvcTemplate)",fieldPath=".pvcTemplate",message="a pool cannot come to lie on claims, or cease to: its volumes would be lost from sight; add a pool of another name"
+// +kubebuilder:validation:XValidation:rule="!has(self.pvcTemplate) || !has(self.pvcTemplate.volumeMode) || self.pvcTemplate.volumeMode == 'Filesystem'",fieldPath=".pvcTemplate.volumeMode",message="a pool on block volumes is not supported yet: ask for volumeMode Filesystem, which most classes of block storage have, too"
+// +kubebuilder:validation:XValidation:rule="!has(self.pvcTemplate) || (has(self.pvcTemplate.accessModes) && self.pvcTemplate.accessModes == ['ReadWriteOnce'])",fieldPath=".pvcTemplate.accessModes",message="each node has a claim of its own: ask for ReadWriteOnce alone; pools that nodes share are not supported yet"
+// +kubebuilder:validation:XValidation:rule="!has(self.pvcTemplate) || (has(self.pvcTemplate.resources) && has(self.pvcTemplate.resources.requests) && 'storage' in self.pvcTemplate.resources.requests)",fieldPath=".pvcTemplate.resources",message="requests.storage is missing: say how large the claims are"
+// +kubebuilder:validation:XValidation:rule="!has(self.pvcTemplate) || !has(self.pvcTemplate.volumeName)",fieldPath=".pvcTemplate.volumeName",message="one volume cannot be of several nodes' claims: leave volumeName out, and choose volumes by storageClassName or selector"
+// +kubebuilder:validation:XValidation:rule="!has(self.pvcTemplate) || (!has(self.pvcTemplate.dataSource) && !has(self.pvcTemplate.dataSourceRef))",fieldPath=".pvcTemplate",message="a pool begins empty: leave dataSource and dataSourceRef out"
 type StoragePool struct {
 	// name identifies the pool, as the parameter storagePool of a StorageClass.
 	// +kubebuilder:validation:MinLength=1
@@ -84,27 +90,32 @@ type StoragePool struct {
 
 	// path is the absolute path of the directory on the node. It must exist there: a
 	// directory that is made when its disk is not mounted would fill the wrong disk.
-	// It cannot change, since the pool's volumes stay where they are.
+	// It cannot change, since the pool's volumes stay where they are. With a pvcTemplate it
+	// is where the pod that holds the node's claim has it.
 	// +kubebuilder:validation:MinLength=2
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(/[^/]+)+$') && !self.matches('(^|/)[.][.]?(/|$)')",message="path must be absolute and clean: no empty part, no . or .. in it"
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="the path of a pool cannot change: its volumes would be lost from sight; add a pool of another name"
 	Path string `json:"path"`
 
-	// pvcTemplate is the claim from which the pool's storage on each node would be made.
-	// It is refused for now.
+	// pvcTemplate is what the claims ask for that the pool lies on, one for each node. A pod on the
+	// node has its claim mounted at the pool's path, in which case that is a path in the pod.
+	// Claims that exist grow when it asks for more; else it counts for nodes that come later.
 	// +optional
 	PVCTemplate *corev1.PersistentVolumeClaimSpec `json:"pvcTemplate,omitempty"`
 }
 
-// PathConfig is the single directory of the legacy provisioner.
+// PathConfig is the directory of the legacy provisioner, kubevirt.io/hostpath-provisioner.
 type PathConfig struct {
-	// path is the directory under which volumes are made.
+	// path is the absolute path of the directory on the node under which volumes are made. It must
+	// exist there, and cannot change, since the volumes stay where they are.
+	// +kubebuilder:validation:MinLength=2
 	// +kubebuilder:validation:MaxLength=255
-	// +optional
-	Path string `json:"path,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(/[^/]+)+$') && !self.matches('(^|/)[.][.]?(/|$)')",message="path must be absolute and clean: no empty part, no . or .. in it"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="the path of pathConfig cannot change: its volumes would be lost from sight; add a pool to storagePools"
+	Path string `json:"path"`
 
-	// useNamingPrefix puts the claim's name into the volume's directory name.
+	// useNamingPrefix puts the claim's name before the volume's in the name of its directory.
 	// +optional
 	UseNamingPrefix bool `json:"useNamingPrefix,omitempty"`
 }
@@ -161,8 +172,30 @@ type StoragePoolStatus struct {
 	// name is the pool's name.
 	Name string `json:"name"`
 
-	// phase is Ready once the pool has a StorageClass.
+	// phase is Ready once the pool has a StorageClass, and its claims are mounted where it lies on claims.
 	Phase StoragePoolPhase `json:"phase"`
+
+	// desiredReady is on how many nodes a claim of the pool is to be mounted.
+	// +optional
+	DesiredReady int `json:"desiredReady,omitempty"`
+
+	// currentReady is on how many nodes a claim of the pool is mounted.
+	// +optional
+	CurrentReady int `json:"currentReady,omitempty"`
+
+	// claimStatuses are the claims that the pool lies on.
+	// +listType=atomic
+	// +optional
+	ClaimStatuses []ClaimStatus `json:"claimStatuses,omitempty"`
+}
+
+// ClaimStatus is a claim that a pool lies on.
+type ClaimStatus struct {
+	// name is the claim's name, in Slipway's namespace.
+	Name string `json:"name"`
+
+	// status is the claim's.
+	Status corev1.PersistentVolumeClaimStatus `json:"status"`
 }
 
 // StoragePoolPhase is how far a pool has come.
