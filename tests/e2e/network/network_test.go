@@ -40,8 +40,11 @@ var _ = Describe("a guest behind masquerade", func() {
 		Expect(suite.Shell(ctx, client, "nslookup kubernetes.default.svc.cluster.local")).To(ContainSubstring("kubernetes.default.svc.cluster.local"))
 
 		By("reaching the other guest at its pod's address and through its Service")
-		Expect(suite.Shell(ctx, client, "nc -w 20 "+server.Status.Interfaces[0].IP+" 22 </dev/null | head -c 4")).To(Equal("SSH-"))
-		Expect(suite.Shell(ctx, client, "nc -w 20 server."+ns+".svc.cluster.local 22 </dev/null | head -c 4")).To(Equal("SSH-"))
+		for _, host := range []string{server.Status.Interfaces[0].IP, "server." + ns + ".svc.cluster.local"} {
+			Eventually(func() string { // a guest's agent answers before its SSH server does
+				return suite.Shell(ctx, client, "nc -w 20 "+host+" 22 </dev/null 2>&1 | head -c 4")
+			}, 2*time.Minute, time.Second).Should(Equal("SSH-"), "what %s answers at port 22", host)
+		}
 		Expect(server.Labels).To(HaveKeyWithValue("app", "server"))
 		Expect(server.Labels).NotTo(HaveKey(names.LabelPod))
 	}, SpecTimeout(15*time.Minute))
