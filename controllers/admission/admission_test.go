@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	jsonpatch "github.com/evanphx/json-patch/v5"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -343,4 +344,63 @@ func TestANewVMIIsCompleted(t *testing.T) {
 	if len(want) > 0 || strings.Contains(string(got), "null") || strings.Contains(string(got), "guestOSInfo") {
 		t.Errorf("the patch lacks %q:\n%s", want, got)
 	}
+}
+
+// A VMI whose defaults were filled in is one that is admitted: what a VM may have in its template, its VMI may be.
+func TestWhatIsCompletedIsAdmitted(t *testing.T) {
+	for name, change := range map[string]struct{ old, replacement string }{
+		"a disk without a bus":    {"disk: {bus: virtio}", "disk: {}"},
+		"a disk of no kind":       {"disk: {bus: virtio}", "bootOrder: 1"},
+		"a CD-ROM without a bus":  {"disk: {bus: virtio}", "cdrom: {}"},
+		"a lun without a bus":     {"disk: {bus: virtio}", "lun: {}"},
+		"a lun that is only read": {"disk: {bus: virtio}", "lun: {readonly: true}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			vm := strings.Replace(strings.Replace(base, "containerDisk: {image: img}", "persistentVolumeClaim: {claimName: c}", 1), change.old, change.replacement, 1)
+			if got := refusedPaths(ask(t, "/virtualmachines-validate", []byte(vm), nil, "jane")); got != nil {
+				t.Fatalf("the VM is refused for %v", got)
+			}
+			if got := refusedPaths(ask(t, "/virtualmachineinstances-validate", completed(t, instanceOf(t, vm)), nil, "jane")); got != nil {
+				t.Errorf("its VMI is refused for %v", got)
+			}
+		})
+	}
+}
+
+// instanceOf is the VMI of a VM's template, as JSON.
+func instanceOf(t *testing.T, vm string) []byte {
+	t.Helper()
+	var content struct {
+		Spec struct {
+			Template struct {
+				Spec json.RawMessage `json:"spec"`
+			} `json:"template"`
+		} `json:"spec"`
+	}
+	if err := yaml.Unmarshal([]byte(vm), &content); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Appendf(nil, `{"apiVersion":"kubevirt.io/v1","kind":"VirtualMachineInstance","metadata":{"name":"x"},"spec":%s}`, content.Spec.Template.Spec)
+}
+
+// completed is what the API server makes of object with the patch of the webhook that completes it.
+func completed(t *testing.T, object []byte) []byte {
+	t.Helper()
+	response := ask(t, "/virtualmachineinstances-mutate", object, nil, "jane")
+	if !response.Allowed {
+		t.Fatal(response.Result.Message)
+	}
+	document, err := json.Marshal(response.Patches)
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch, err := jsonpatch.DecodePatch(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := patch.Apply(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
 }
