@@ -138,7 +138,7 @@ func diskDriver(vmi *v1.VirtualMachineInstance, spec *v1.Disk, source Disk) *lib
 		Discard: "unmap", ErrorPolicy: string(v1.DiskErrorPolicyStop),
 	}
 	if driver.Cache == "" {
-		driver.Cache = defaultCache(source)
+		driver.Cache = defaultCache(spec, source)
 	}
 	if driver.IO == "" && driver.Cache == string(v1.CacheNone) && source.Block {
 		driver.IO = string(v1.IONative)
@@ -153,8 +153,10 @@ func diskDriver(vmi *v1.VirtualMachineInstance, spec *v1.Disk, source Disk) *lib
 	return driver
 }
 
-func defaultCache(source Disk) string {
+func defaultCache(spec *v1.Disk, source Disk) string {
 	switch {
+	case spec.IO == v1.IONative:
+		return string(v1.CacheNone) // the kernel's own I/O is past the page cache or not at all
 	case source.Ephemeral:
 		return "unsafe"
 	case source.DirectIO:

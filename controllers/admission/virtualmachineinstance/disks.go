@@ -78,6 +78,9 @@ func details(disk virtv1.Disk, at *field.Path) field.ErrorList {
 	default:
 		errs = append(errs, field.NotSupported(at.Child("io"), disk.IO, []virtv1.DriverIO{virtv1.IONative, virtv1.IOThreads}))
 	}
+	if disk.IO == virtv1.IONative && (disk.Cache == virtv1.CacheWriteThrough || disk.Cache == virtv1.CacheWriteBack) {
+		errs = append(errs, field.Invalid(at.Child("io"), disk.IO, fmt.Sprintf("native goes past the cache of the node, and cache is %s; use cache none, or io threads", disk.Cache)))
+	}
 	if policy := disk.ErrorPolicy; policy != nil {
 		switch *policy {
 		case virtv1.DiskErrorPolicyStop, virtv1.DiskErrorPolicyIgnore, virtv1.DiskErrorPolicyReport, virtv1.DiskErrorPolicyEnospace:
