@@ -32,6 +32,7 @@ func Set(vmi *virtv1.VirtualMachineInstance) {
 	setMachine(spec)
 	setMemory(&spec.Domain)
 	CPU(&spec.Domain)
+	setHyperv(&spec.Domain)
 	setDiskBuses(spec.Domain.Devices.Disks)
 	if spec.TerminationGracePeriodSeconds == nil {
 		spec.TerminationGracePeriodSeconds = ptr.To[int64](GracePeriodSeconds)
