@@ -103,6 +103,8 @@ func TestBadVirtualMachinesAreRefusedWithThePath(t *testing.T) {
 	}{
 		"nothing wrong":                        {"1Gi", "2Gi", nil},
 		"a field not acted on":                 {"disks:", "gpus: [{name: g, deviceName: d}]\n          disks:", []string{spec + "domain.devices.gpus[0].deviceName", spec + "domain.devices.gpus[0].name"}},
+		"an annotation not acted on":           {"    spec:\n", "    metadata: {annotations: {kubevirt.io/ignitiondata: '{}', a: b}}\n    spec:\n", []string{"spec.template.metadata.annotations[kubevirt.io/ignitiondata]"}},
+		"an annotation that is acted on":       {"    spec:\n", "    metadata: {annotations: {kubevirt.io/disablePCIHole64: \"true\"}}\n    spec:\n", nil},
 		"a start by hand":                      {"Always", "Manual", nil},
 		"a run strategy not acted on":          {"Always", "WaitAsReceiver", []string{"spec.runStrategy"}},
 		"a guest that begins paused":           {"    spec:\n", "    spec:\n      startStrategy: Paused\n", nil},
@@ -299,6 +301,7 @@ func TestWhoMayChangeAVMI(t *testing.T) {
 		want               []string
 	}{
 		"a user's own label":           {label, "jane", "", nil},
+		"a user's annotation":          {strings.Replace(runningVMI, "labels: {", "annotations: {kubevirt.io/pause-guest-agent-probes: \"true\"}, labels: {", 1), "jane", "", []string{"metadata.annotations[kubevirt.io/pause-guest-agent-probes]"}},
 		"a user and the spec":          {spec, "jane", "", []string{"spec"}},
 		"a user and the status":        {status, "jane", "", []string{"status"}},
 		"a user and the node's label":  {node, "jane", "", []string{"metadata.labels[kubevirt.io/nodeName]"}},
@@ -364,6 +367,18 @@ func TestWhatIsCompletedIsAdmitted(t *testing.T) {
 				t.Errorf("its VMI is refused for %v", got)
 			}
 		})
+	}
+}
+
+// What a VM was given before it was refused is no reason to refuse what else changes in it.
+func TestAnAnnotationThatWasThereStays(t *testing.T) {
+	old := strings.Replace(base, "    spec:\n", "    metadata: {annotations: {hooks.kubevirt.io/hookSidecars: '[]'}}\n    spec:\n", 1)
+	if got := refusedPaths(ask(t, "/virtualmachines-validate", []byte(strings.Replace(old, "1Gi", "2Gi", 1)), []byte(old), "jane")); got != nil {
+		t.Errorf("refused %v", got)
+	}
+	vmi := []byte(`{metadata: {name: x, annotations: {hooks.kubevirt.io/hookSidecars: '[]'}}, spec: {domain: {devices: {}, memory: {guest: 1Gi}}}}`)
+	if got := refusedPaths(ask(t, "/virtualmachineinstances-validate", vmi, nil, "jane")); !slices.Equal(got, []string{"metadata.annotations[hooks.kubevirt.io/hookSidecars]"}) {
+		t.Errorf("a new VMI is refused for %v", got)
 	}
 }
 
