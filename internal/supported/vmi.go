@@ -64,6 +64,8 @@ var cpuFields = join(
 		{Path: "domain.memory.guest", Note: "The memory request, or else its limit, when left out."},
 		{Path: "domain.memory.maxGuest", Note: "To how much memory a running VirtualMachine's guest can grow, by a virtio-mem device. When left out: " +
 			"spec.configuration.liveUpdateConfiguration.maxGuest of the KubeVirt object, or else none."},
+		{Path: "domain.memory.reservedOverhead.addedOverhead", Note: "Added to the overhead of the virtual machine."},
+		{Path: "domain.resources.overcommitGuestOverhead", Note: "The overhead is in a memory limit only, not in the request; not with dedicatedCpuPlacement or hugepages."},
 		{Path: "domain.resources.requests"},
 		{Path: "domain.resources.limits", Note: "The overhead of the virtual machine is added to a memory limit."},
 		{Path: "domain.rebootPolicy"},
