@@ -44,7 +44,7 @@ var tinyPackages = []string{
 var tinyModules = []string{
 	"virtio_pci", "virtio_console", "virtio_net", "af_packet", "virtio_blk", "sd_mod", "sr_mod", "ahci", "virtio_scsi", "virtio-rng", "button", "evdev",
 	"isofs", "vfat", "nls_cp437", "nls_iso8859-1", "nls_ascii", "nls_utf8", "ext4", "virtio_balloon", "e1000e", "e1000", "virtio_input", "virtiofs",
-	"vmw_vsock_virtio_transport", "virtio_mem", "i6300esb", "xhci_pci", "usb-storage", "usbhid", "hid-generic", "rtc-cmos",
+	"vmw_vsock_virtio_transport", "virtio_mem",
 }
 
 // tinyFiles are the programs of those packages that are kept.
