@@ -152,9 +152,14 @@ func addData(in podInput, pod *corev1.Pod, container *corev1.Container) {
 		mount(container, volumeData, dataDir, false)
 		container.Args = append(container.Args, targetInDirectory(in.DataVolume)...)
 	}
-	if ptr.Deref(in.DataVolume.Spec.Preallocation, in.Config.Preallocation) && contentType(in.DataVolume) != cdiv1.DataVolumeArchive {
+	if preallocates(in.DataVolume, &in.Config) {
 		container.Args = append(container.Args, "--preallocate")
 	}
+}
+
+// preallocates says whether what fills dv's claim reserves all of the disk's size.
+func preallocates(dv *cdiv1.DataVolume, config *cdiv1.CDIConfigStatus) bool {
+	return ptr.Deref(dv.Spec.Preallocation, config.Preallocation) && contentType(dv) != cdiv1.DataVolumeArchive
 }
 
 func addVolume(pod *corev1.Pod, name string, source corev1.VolumeSource) {
