@@ -133,14 +133,7 @@ func TestADeviceThatIsTooSmallOrFailsIsNotTakenForADisk(t *testing.T) {
 
 func TestAVolumeThatRunsFull(t *testing.T) {
 	dir := t.TempDir()
-	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=40M", "tmpfs", dir).CombinedOutput(); err != nil {
-		need.Missing(t, "no file system can be mounted (%v: %s); run it as root", err, out)
-	}
-	t.Cleanup(func() {
-		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
-			t.Errorf("unmounting: %v: %s", err, out)
-		}
-	})
+	mountMemory(t, dir, 40<<20)
 	if err := os.WriteFile(filepath.Join(dir, "another"), bytes.Repeat([]byte{1}, 38<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
