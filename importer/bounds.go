@@ -2,22 +2,12 @@ package importer
 
 import (
 	"io"
-	"math"
 
 	"github.com/slipway-vm/slipway/internal/transfer"
 )
 
 // maxTrailer bounds, in bytes, what is read behind the end of what a file is for.
 const maxTrailer = 64 << 20
-
-// packingLimit is how many bytes a file of content of size bytes may have: tables, and what the disk
-// no longer needs, are less than the disk itself, but for small ones.
-func packingLimit(size int64) int64 {
-	if size > math.MaxInt64/4 {
-		return math.MaxInt64
-	}
-	return 2*size + maxTrailer
-}
 
 // limited is a stream that must end within so many bytes: the few that come over the wire may be packed from very many.
 type limited struct {

@@ -107,7 +107,7 @@ func (j *job) unwrap(ctx context.Context, stream *bufio.Reader, size int64, oute
 
 // fromArchive writes the one disk in a tar archive that comes in order. What else is in it is read to no end.
 func (j *job) fromArchive(ctx context.Context, stream io.Reader, outer layers) error {
-	archive := image.NewArchive(atMost(stream, packingLimit(j.disk.Capacity()),
+	archive := image.NewArchive(atMost(stream, transfer.Scratch(j.disk.Capacity()),
 		"the tar archive has more than %d bytes, over twice what the volume takes; put the disk alone into it, or ask for a larger volume"))
 	content, size, _, err := archive.Disk()
 	if err != nil {

@@ -100,7 +100,7 @@ func (s *spool) note(n int, end error) {
 func (s *spool) bound(size int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.limit = min(s.limit, packingLimit(size))
+	s.limit = min(s.limit, transfer.Scratch(size))
 }
 
 // rest says that nobody reads any more.
@@ -132,7 +132,7 @@ func (j *job) spool(ctx context.Context, format image.Format, stream io.Reader, 
 	if fileSize < 0 {
 		fileSize = image.UnknownSize
 	}
-	scratch, err := newSpool(scratchPath(j.options), packingLimit(j.disk.Capacity()))
+	scratch, err := newSpool(scratchPath(j.options), transfer.Scratch(j.disk.Capacity()))
 	if err != nil {
 		return err
 	}

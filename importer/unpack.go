@@ -66,7 +66,7 @@ func (j *job) unpackTree(ctx context.Context, stream *bufio.Reader, tree *archiv
 		j.result.Format += "+" + string(packing)
 	}
 	content = &interrupted{content, ctx.Err}
-	whole := atMost(content, packingLimit(room), "the archive has more than %d bytes, over twice what the volume takes; make it anew without what is no file, or ask for a larger volume")
+	whole := atMost(content, transfer.Scratch(room), "the archive has more than %d bytes, over twice what the volume takes; make it anew without what is no file, or ask for a larger volume")
 	if err := tree.Add(ctx, whole, room); err != nil {
 		return err //nolint:wrapcheck // it says what and where
 	}
