@@ -151,4 +151,13 @@ func TestAVolumeThatRunsFull(t *testing.T) {
 			t.Errorf("something was left on the full volume: %v", left)
 		}
 	}
+	if err := os.Remove(filepath.Join(dir, "another")); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{raw, qcow} { // space has come
+		path := filepath.Join(dir, "disk.img")
+		got := doImport(t, s.URL+"/"+filepath.Base(file), func(o *importer.Options) { o.Target.Path, o.Target.Size = path, 30<<20 })
+		got.path = path
+		got.wantDisk(t, newDisk(), 30<<20)
+	}
 }
