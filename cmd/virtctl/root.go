@@ -70,6 +70,7 @@ func newRootCommand(program string) *cobra.Command {
 	root.AddCommand(power.NewCommands(access)...)
 	root.AddCommand(ssh.NewCommands(access)...)
 	root.AddCommand(volume.NewCommands(access)...)
+	about.WarnWhereVerbsFail(root, access, version)
 	help.Set(root, program)
 	return root
 }
