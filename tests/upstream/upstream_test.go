@@ -63,7 +63,7 @@ func TestKubeVirtsClient(t *testing.T) {
 		name string
 		do   func(*testing.T)
 	}{
-		{"start", w.start}, {"console", w.console}, {"port-forward", w.portForward}, {"agent", w.agent}, {"graph", w.graph}, {"USB", w.usb}, {"pause", w.pause},
+		{"start", w.start}, {"console", w.console}, {"port-forward", w.portForward}, {"agent", w.agent}, {"freeze", w.freeze}, {"graph", w.graph}, {"USB", w.usb}, {"pause", w.pause},
 		{"screenshot", w.screenshot}, {"restart", w.restart}, {"stop", w.stop}, {"refusals", w.refusals},
 	} {
 		if !t.Run(step.name, step.do) {
@@ -217,6 +217,32 @@ func (w *world) agent(t *testing.T) {
 	must(t, err)
 	_, err = w.client.VirtualMachineInstance(w.ns).FilesystemList(t.Context(), name)
 	must(t, err)
+}
+
+// freeze holds the guest's file systems still, until the time is over that the client gave.
+func (w *world) freeze(t *testing.T) {
+	must(t, w.client.VirtualMachineInstance(w.ns).Freeze(t.Context(), name, 10*time.Second))
+	w.frozen(t, "frozen")
+	w.frozen(t, "")
+}
+
+// frozen waits until the VMI says that its guest's file systems are so.
+func (w *world) frozen(t *testing.T, want string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), boundChange)
+	defer cancel()
+	for {
+		vmi, err := w.client.VirtualMachineInstance(w.ns).Get(ctx, name, metav1.GetOptions{})
+		must(t, err)
+		if vmi.Status.FSFreezeStatus == want {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("the file systems are %q, want %q", vmi.Status.FSFreezeStatus, want)
+		case <-time.After(time.Second):
+		}
+	}
 }
 
 func (w *world) graph(t *testing.T) {
