@@ -73,6 +73,9 @@ func (o *options) run(cmd *cobra.Command, cluster Cluster, name string) error {
 	if err != nil {
 		return err
 	}
+	if err := o.checkPolicy(); err != nil {
+		return err
+	}
 	if err := o.findImage(ctx, cluster); err != nil {
 		return err
 	}

@@ -236,7 +236,7 @@ func TestWhatIsRefused(t *testing.T) {
 		"a claim that is not there":   {args: "none", want: "the PVC none doesn't exist"},
 		"a claim that a pod uses":     {args: "disk", with: used, want: "PVC disk is used by another pod: virt-launcher-web"},
 		"a claim that a VM was given": {args: "disk", with: plugged, want: "PVC disk is used by another pod: that of the VM web"},
-		"a uid of root":               {args: "disk --root --uid 1", want: "cannot set uid if root is true"},
+		"a uid of root":               {args: "disk --root --uid 1", want: "cannot set uid with root"},
 		"a gid of root":               {args: "disk --root --gid 1", want: "cannot set gid id with root"},
 		"an fsGroup of root":          {args: "disk --root --fsGroup 1", want: "cannot set fsGroup id with root"},
 		"a gid alone":                 {args: "disk --gid 1", want: "gid requires the uid to be set"},

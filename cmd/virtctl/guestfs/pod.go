@@ -35,22 +35,16 @@ type identity struct {
 
 // identity reads the flags about it.
 func (o *options) identity() (identity, error) {
-	switch {
-	case o.root && o.uid != "":
-		return identity{}, errors.New("cannot set uid if root is true")
-	case o.root && o.gid != "":
-		return identity{}, errors.New("cannot set gid id with root")
-	case o.root && o.fsGroup != "":
-		return identity{}, errors.New("cannot set fsGroup id with root")
-	case o.gid != "" && o.uid == "":
-		return identity{}, errors.New("gid requires the uid to be set")
-	case o.root:
+	if o.root {
+		for flag, text := range map[string]string{"uid": o.uid, "gid id": o.gid, "fsGroup id": o.fsGroup} {
+			if text != "" {
+				return identity{}, fmt.Errorf("cannot set %s with root", flag)
+			}
+		}
 		return identity{user: new(int64), group: new(int64), files: new(int64)}, nil
 	}
-	switch corev1.PullPolicy(o.pullPolicy) {
-	case corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever:
-	default:
-		return identity{}, fmt.Errorf("invalid pull policy: %s; write Always, IfNotPresent or Never", o.pullPolicy)
+	if o.gid != "" && o.uid == "" {
+		return identity{}, errors.New("gid requires the uid to be set")
 	}
 	var ids identity
 	for _, id := range []struct {
@@ -67,6 +61,15 @@ func (o *options) identity() (identity, error) {
 		*id.into = &number
 	}
 	return ids, nil
+}
+
+// checkPolicy says whether there is such a pull policy.
+func (o *options) checkPolicy() error {
+	switch corev1.PullPolicy(o.pullPolicy) {
+	case corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever:
+		return nil
+	}
+	return fmt.Errorf("invalid pull policy: %s; write Always, IfNotPresent or Never", o.pullPolicy)
 }
 
 // pod makes the pod with the tools and the claim. It meets the Pod Security Standard "restricted", unless it runs as root.
