@@ -74,7 +74,7 @@ func bombs(t *testing.T) map[string]bomb {
 	disk := readFile(t, tarOf(t, raw))
 	const toolarge = "larger than the volume"
 	return map[string]bomb{
-		"zeros":                     {nil, false, transfer.TooSmall, toolarge},
+		"zeros":                     {make([]byte, 4096), false, transfer.TooSmall, toolarge},
 		"a disk and zeros":          {newDisk(), false, transfer.TooSmall, toolarge},
 		"qcow2 and zeros":           {qcow, false, transfer.InvalidImage, "twice its disk's size"},
 		"vhdx and zeros":            {vhdx, false, transfer.InvalidImage, "twice its disk's size"},
