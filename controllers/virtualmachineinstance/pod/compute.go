@@ -126,10 +126,20 @@ func devices(in Input) []corev1.ResourceName {
 	if len(in.VMI.Spec.Domain.Devices.Interfaces) > 0 {
 		used = append(used, names.DeviceTUN)
 	}
+	if in.KVM && in.VhostNet && hasVirtioNIC(in.VMI) {
+		used = append(used, names.DeviceVhostNet)
+	}
 	if HasVSOCK(in.VMI) {
 		used = append(used, names.DeviceVhostVSOCK)
 	}
 	return used
+}
+
+// hasVirtioNIC says whether the guest of vmi has a network card that the node's kernel can serve.
+func hasVirtioNIC(vmi *virtv1.VirtualMachineInstance) bool {
+	return slices.ContainsFunc(vmi.Spec.Domain.Devices.Interfaces, func(nic virtv1.Interface) bool {
+		return (nic.Model == "" || nic.Model == "virtio") && nic.State != virtv1.InterfaceStateAbsent
+	})
 }
 
 // HasVSOCK says whether the guest of vmi has sockets to its node.

@@ -24,7 +24,7 @@ func inputOf(t *testing.T, data []byte) Input {
 	in := Input{
 		VMI: vmi, LauncherImage: "registry.local/slipway-launcher:1", ProvisionerImage: "registry.local/slipway:1",
 		PullPolicy: corev1.PullIfNotPresent, CPURatio: 10, MemoryOvercommit: 100, Claims: map[string]Claim{},
-		KVM: vmi.Annotations["test/kvm"] == "true",
+		KVM: vmi.Annotations["test/kvm"] == "true", VhostNet: vmi.Annotations["test/vhost-net"] == "true",
 	}
 	if KeepsState(vmi) {
 		in.State = "persistent-state-for-" + vmi.Name + "-x7b2k"
