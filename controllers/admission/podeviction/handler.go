@@ -14,6 +14,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,7 +22,6 @@ import (
 
 	"github.com/slipway-vm/slipway/controllers/eviction"
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/pod"
-	"github.com/slipway-vm/slipway/internal/apply"
 	"github.com/slipway-vm/slipway/internal/names"
 )
 
@@ -124,13 +124,24 @@ func (h *Webhook) launcher(ctx context.Context, request *admission.Request, evic
 	return denied(triggered, name)
 }
 
-// mark says in the status of vmi from which node it is to go, for who moves it.
+// mark says in the status of vmi, and of no later one of its name, from which node it is to go, for
+// who moves it.
 func (h *Webhook) mark(ctx context.Context, request *admission.Request, vmi *virtv1.VirtualMachineInstance, node string) error {
-	writer := h.Client
-	if dryRun(request) {
-		writer = client.NewDryRunClient(writer)
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": vmi.UID},
+		"status":   map[string]any{"evacuationNodeName": node},
+	})
+	if err != nil {
+		return fmt.Errorf("encoding the node: %w", err)
 	}
-	return apply.Fields(ctx, writer, vmi, names.ManagerAPI, map[string]any{"status": map[string]any{"evacuationNodeName": node}})
+	options := &client.PatchOptions{FieldManager: names.ManagerAPI}
+	if dryRun(request) {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	if err := h.Client.Patch(ctx, vmi, client.RawPatch(types.MergePatchType, patch), options); err != nil {
+		return fmt.Errorf("patching VMI %s/%s: %w", vmi.Namespace, vmi.Name, err)
+	}
+	return nil
 }
 
 // dryRun says whether the eviction is only tried, which clients say in one of two places.
