@@ -70,6 +70,7 @@ func (r *Reconciler) podInput(ctx context.Context, s *scope) (pod.Input, error) 
 		PullPolicy:       settings.pullPolicy,
 		KVM:              kvm,
 		VhostNet:         vhost,
+		ImageVolumes:     settings.imageVolumes,
 		CPURatio:         settings.cpuRatio,
 		MemoryOvercommit: settings.memoryOvercommit,
 		Claims:           claims(s.volumes),

@@ -9,6 +9,7 @@ import (
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/slipway-vm/slipway/controllers/featuregate"
 	"github.com/slipway-vm/slipway/internal/names"
 )
 
@@ -22,6 +23,8 @@ type settings struct {
 	stateClass string
 	// launcherVerbosity is how much launchers log; 0 when nothing is said.
 	launcherVerbosity uint
+	// imageVolumes says that the cluster has images as volumes of pods.
+	imageVolumes bool
 }
 
 // defaultCPURatio is KubeVirt's cpuAllocationRatio where the object names none.
@@ -40,6 +43,7 @@ func (r *Reconciler) readSettings(ctx context.Context) (settings, error) {
 
 func settingsOf(kv *virtv1.KubeVirt) settings {
 	s := settings{cpuRatio: defaultCPURatio, memoryOvercommit: 100, pullPolicy: corev1.PullIfNotPresent}
+	s.imageVolumes = featuregate.On(kv, featuregate.ImageVolume)
 	config := kv.Spec.Configuration
 	s.stateClass = config.VMStateStorageClass
 	if config.ImagePullPolicy != "" {

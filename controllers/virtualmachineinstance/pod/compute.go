@@ -23,6 +23,7 @@ func computeContainer(in Input) (corev1.Container, error) {
 		return corev1.Container{}, err
 	}
 	mounts, devices := claimMounts(in)
+	_, images := imageVolumes(in)
 	_, access := accessVolumes(in.VMI)
 	return corev1.Container{
 		Name:            names.ComputeContainer,
@@ -33,7 +34,7 @@ func computeContainer(in Input) (corev1.Container, error) {
 		Env:             launcherEnv(in),
 		Ports:           containerPorts(in.VMI),
 		Resources:       resources,
-		VolumeMounts:    slices.Concat(ownMounts(), hugepageMounts(in.VMI), stateMounts(in), mounts, access),
+		VolumeMounts:    slices.Concat(ownMounts(), hugepageMounts(in.VMI), stateMounts(in), mounts, images, access),
 		VolumeDevices:   devices,
 		LivenessProbe:   computeProbe(in.VMI, in.VMI.Spec.LivenessProbe, livenessKind),
 		ReadinessProbe:  computeProbe(in.VMI, in.VMI.Spec.ReadinessProbe, readinessKind),

@@ -48,6 +48,8 @@ type Input struct {
 	KVM bool
 	// VhostNet says whether a pod whose guest runs so may ask for /dev/vhost-net.
 	VhostNet bool
+	// ImageVolumes says that images of container disks are volumes of the pod, and not init containers.
+	ImageVolumes bool
 	// CPURatio is how many virtual CPUs share one physical, KubeVirt's cpuAllocationRatio.
 	CPURatio int64
 	// MemoryOvercommit is guest memory as a percentage of what is requested, KubeVirt's memoryOvercommit.
