@@ -114,8 +114,12 @@ func renaming(r *review[virtv1.VirtualMachine]) field.ErrorList {
 	return field.ErrorList{field.Forbidden(field.NewPath("spec"), fmt.Sprintf("the VirtualMachine is being renamed; change %s when that is done", target))}
 }
 
-// machine checks a VM whose spec is at path, with what it names. old is what the spec was, or nil.
+// machine checks a VM whose spec is at path, with what it names. old is what the spec was, or nil: a VM that stays what it is, be it
+// started or stopped, is not judged anew by what it names, which may have been deleted or changed since.
 func (a admitter) machine(ctx context.Context, vm *virtv1.VirtualMachine, old *virtv1.VirtualMachineSpec, path *field.Path) (field.ErrorList, error) {
+	if old != nil && virtualmachine.Same(old, &vm.Spec) {
+		return virtualmachine.ValidateRun(vm, path), nil
+	}
 	referred, errs, err := a.refer(ctx, vm, path)
 	if err != nil || len(errs) > 0 {
 		return errs, err
