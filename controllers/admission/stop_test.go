@@ -26,6 +26,7 @@ func TestAVMOfADeletedInstanceTypeIsStopped(t *testing.T) {
 		"volumes kept, or not":       {"namespace: prod", "namespace: prod, annotations: {slipway-vm.github.io/keep-volumes: 'maybe'}", []string{"metadata.annotations[slipway-vm.github.io/keep-volumes]"}},
 		"stopped and changed":        {"runStrategy: Always\n", "runStrategy: Halted\n  updateVolumesStrategy: Replacement\n", []string{"spec.instancetype"}},
 		"of another type":            {"instancetype: {name: gone}", "instancetype: {name: other}", []string{"spec.instancetype"}},
+		"by a revision":              {"instancetype: {name: gone}", "instancetype: {name: gone, revisionName: x-gone-1}", []string{"spec.instancetype.revisionName"}},
 		"of another preference only": {"  instancetype: {name: gone}\n  preference: {name: gone}", "  preference: {name: other}", []string{"spec.preference"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -41,6 +42,24 @@ func TestAVMOfADeletedInstanceTypeIsStopped(t *testing.T) {
 	}
 	if response := ask(t, "/virtualmachines-validate", []byte(baseOfType), nil, "jane"); response.Allowed {
 		t.Error("a new VM of a type that there is not is admitted")
+	}
+}
+
+// A revision is of one instance type; who names another one does not go on with that.
+func TestARevisionGoesWithItsName(t *testing.T) {
+	was := strings.Replace(baseOfType, "instancetype: {name: gone}", "instancetype: {name: gone, revisionName: x-gone-1}", 1)
+	for name, c := range map[string]struct{ matcher, want string }{
+		"another type of the same revision": {"{name: other, revisionName: x-gone-1}", "the Matcher Name has been updated without updating the RevisionName"},
+		"another type, another revision":    {"{name: other, revisionName: x-other-1}", "ControllerRevision x-other-1, which holds what the VM has, not found"},
+		"another type, no revision":         {"{name: other}", "VirtualMachineClusterInstancetype other not found"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := strings.Replace(was, "{name: gone, revisionName: x-gone-1}", c.matcher, 1)
+			response := ask(t, "/virtualmachines-validate", []byte(text), []byte(was), "jane")
+			if response.Allowed || !strings.Contains(response.Result.Message, c.want) {
+				t.Errorf("allowed %v: %+v, want %q", response.Allowed, response.Result, c.want)
+			}
+		})
 	}
 }
 

@@ -58,6 +58,25 @@ func Same(a, b *virtv1.VirtualMachineSpec) bool {
 	return equality.Semantic.DeepEqual(one, other)
 }
 
+// ValidateMatchers refuses to go on with the revision of an instance type or preference that spec, which is at path, does not name any more. old is
+// what the spec was, or nil.
+func ValidateMatchers(old, spec *virtv1.VirtualMachineSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	check := func(was, is virtv1.Matcher, name string) {
+		if is.GetRevisionName() != "" && was.GetRevisionName() == is.GetRevisionName() && was.GetName() != is.GetName() {
+			errs = append(errs, field.Invalid(path.Child(name, "revisionName"), is.GetRevisionName(),
+				"the Matcher Name has been updated without updating the RevisionName; remove it, so that the one that is named now is used"))
+		}
+	}
+	if old != nil && old.Instancetype != nil && spec.Instancetype != nil {
+		check(old.Instancetype, spec.Instancetype, "instancetype")
+	}
+	if old != nil && old.Preference != nil && spec.Preference != nil {
+		check(old.Preference, spec.Preference, "preference")
+	}
+	return errs
+}
+
 // keeping checks whether the VM says that its volumes are kept, or that they are not.
 func keeping(vm *virtv1.VirtualMachine) field.ErrorList {
 	value, given := vm.Annotations[keep.AnnotationVolumes]
