@@ -73,7 +73,7 @@ fuzz: deps ## Machines made at random against admission, domain builder and libv
 	$(gotest) -tags=integration$(comma)$(TAGS) -run '^$$' -fuzz FuzzDefine -fuzztime $(FUZZTIME) -parallel 2 ./tests/fuzz $(FUZZ_ARGS)
 
 # The packages that read what users and servers send, and those that must survive a kill at any moment.
-parsers := ./importer/image ./importer/image/xz ./importer/image/deflate ./importer/archive
+parsers := ./importer/image ./importer/image/xz ./importer/image/deflate ./importer/archive ./importer/source
 kills   := ./importer ./runtime/hostpath/pool
 
 corpus: deps ## Bad images and kills of imports and clones, as many as make test has no time for, then each fuzzer for FUZZTIME (SEED=… for the same again; not in CI)

@@ -116,6 +116,9 @@ func renaming(r *review[virtv1.VirtualMachine]) field.ErrorList {
 
 // machine checks a VM whose spec is at path, with what it names. old is what the spec was, or nil.
 func (a admitter) machine(ctx context.Context, vm *virtv1.VirtualMachine, old *virtv1.VirtualMachineSpec, path *field.Path) (field.ErrorList, error) {
+	if errs := templateAnnotations(&vm.Spec, old, path); len(errs) > 0 {
+		return errs, nil
+	}
 	referred, errs, err := a.refer(ctx, vm, path)
 	if err != nil || len(errs) > 0 {
 		return errs, err
@@ -163,10 +166,11 @@ func notFound(path *field.Path, name string, err error) (field.ErrorList, error)
 }
 
 func (a admitter) instance(ctx context.Context, r *review[virtv1.VirtualMachineInstance]) (field.ErrorList, error) {
+	errs := instanceAnnotations(r.object, r.old)
 	if r.old != nil {
-		return virtualmachineinstance.ValidateUpdate(r.old, r.object, r.request.UserInfo, a.namespace), nil
+		return append(errs, virtualmachineinstance.ValidateUpdate(r.old, r.object, r.request.UserInfo, a.namespace)...), nil
 	}
-	errs := supported.Unsupported(supported.VirtualMachineInstance, r.raw)
+	errs = append(errs, supported.Unsupported(supported.VirtualMachineInstance, r.raw)...)
 	errs = append(errs, virtualmachineinstance.Validate(&r.object.Spec, field.NewPath("spec"))...)
 	closed, err := a.gated(ctx, &r.object.Spec, nil, field.NewPath("spec"))
 	return append(errs, closed...), err
@@ -176,7 +180,8 @@ func (a admitter) replicaSet(ctx context.Context, r *review[virtv1.VirtualMachin
 	if r.object.DeletionTimestamp != nil {
 		return nil, nil
 	}
-	errs := append(supported.Unsupported(supported.ReplicaSet, r.raw), replicaset.Validate(r.object)...)
+	errs := append(supported.Unsupported(supported.ReplicaSet, r.raw), setAnnotations(r.object, r.old)...)
+	errs = append(errs, replicaset.Validate(r.object)...)
 	if len(errs) > 0 {
 		return errs, nil
 	}

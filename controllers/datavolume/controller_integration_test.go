@@ -266,6 +266,7 @@ func condition(dv *cdiv1.DataVolume, kind cdiv1.DataVolumeConditionType) cdiv1.D
 func importSucceeds(t *testing.T, w *world) {
 	w.create("disk", "fast", http(), func(dv *cdiv1.DataVolume) {
 		dv.Labels = map[string]string{"instancetype.kubevirt.io/default-preference": "debian"}
+		dv.Spec.Preallocation = new(true)
 	})
 	w.phase("disk", cdiv1.ImportScheduled)
 	w.bind("disk")
@@ -280,6 +281,9 @@ func importSucceeds(t *testing.T, w *world) {
 		t.Errorf("the DataVolume is %+v", dv)
 	}
 	claim := w.claim("disk")
+	if claim.Annotations[datavolume.AnnotationPreallocated] != "true" {
+		t.Errorf("the claim does not say that its disk is preallocated: %v", claim.Annotations)
+	}
 	if claim.Annotations[names.AnnotationDigest] != "slipway1:00" || claim.Labels["instancetype.kubevirt.io/default-preference"] != "debian" {
 		t.Errorf("the claim is %+v", claim.ObjectMeta)
 	}

@@ -34,6 +34,8 @@ type Options struct {
 	Namespace string
 	// Version is what users are told that runs here.
 	Version string
+	// GuestfsImage holds the guestfs tools; "" where users must name one.
+	GuestfsImage string
 	// TokenFile is read for every request that is handed on to virt-handler.
 	TokenFile string
 	// HandlerPort is where virt-handler serves.

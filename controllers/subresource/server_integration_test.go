@@ -44,6 +44,7 @@ func TestSubresources(t *testing.T) {
 		{"virt-api asks for itself whether somebody may", asksForItself},
 		{"a VM is started by its spec or by its status", starts},
 		{"a VM is stopped", stops},
+		{"a stop that is refused changes nothing", refusesStops},
 		{"a VM is restarted", restarts},
 		{"an attempt changes nothing", tries},
 		{"a stopped VM is renamed", renames},

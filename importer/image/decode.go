@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/slipway-vm/slipway/importer/image/deflate"
 	"github.com/slipway-vm/slipway/importer/image/xz"
 	"github.com/slipway-vm/slipway/internal/transfer"
 )
@@ -21,21 +21,18 @@ const maxWindow = 64 << 20
 func Decode(format Format, r *bufio.Reader) (io.ReadCloser, error) {
 	switch format {
 	case Gzip:
-		reader, err := gzip.NewReader(r)
-		if err != nil {
-			return nil, broken(format, err)
-		}
-		return &decoder{Reader: reader, format: format, close: reader.Close}, nil
+		return &decoder{Reader: deflate.NewGzip(r), format: format}, nil
 	case XZ:
-		return &decoder{Reader: xz.NewReader(r, maxWindow), format: format, close: func() error { return nil }}, nil
+		reader := xz.NewReader(r, maxWindow)
+		return &decoder{Reader: reader, format: format, close: reader.Close}, nil
 	case Bzip2:
-		return &decoder{Reader: bzip2.NewReader(r), format: format, close: func() error { return nil }}, nil
+		return &decoder{Reader: bzip2.NewReader(r), format: format}, nil
 	case Zstd:
 		reader, err := zstd.NewReader(r, zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderConcurrency(2))
 		if err != nil {
 			return nil, broken(format, err)
 		}
-		return &decoder{Reader: reader, format: format, close: func() error { reader.Close(); return nil }}, nil
+		return &decoder{Reader: reader, format: format, close: reader.Close}, nil
 	}
 	return nil, transfer.Errorf(transfer.Internal, "no decoder for %s", format)
 }
@@ -44,7 +41,7 @@ func Decode(format Format, r *bufio.Reader) (io.ReadCloser, error) {
 type decoder struct {
 	io.Reader
 	format Format
-	close  func() error
+	close  func() // nil for one that has nothing to end
 }
 
 func (d *decoder) Read(p []byte) (int, error) {
@@ -55,7 +52,13 @@ func (d *decoder) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (d *decoder) Close() error { return d.close() }
+// Close ends what works for the decoder.
+func (d *decoder) Close() error {
+	if d.close != nil {
+		d.close()
+	}
+	return nil
+}
 
 // broken is the error of a stream that cannot be unpacked, unless the source's own error is the cause.
 func broken(format Format, err error) error {

@@ -85,7 +85,7 @@ func (m *machine) start(ctx context.Context, request protocol.Sync) {
 		return
 	}
 	prepared, err := disks.Prepare(m.paths(), disks.Request{
-		VMI: request.VMI, ContainerDisks: m.images, ClaimSizes: request.Facts.ClaimSizes,
+		VMI: request.VMI, ContainerDisks: m.images, ClaimSizes: request.Facts.ClaimSizes, Preallocated: request.Facts.Preallocated,
 	})
 	if err != nil {
 		m.fail("VolumesNotReady", err)

@@ -76,15 +76,16 @@ func kind(volume *virtv1.Volume, turn int) int {
 
 // prepared is one of the kinds of disks that there are.
 func prepared(path string, turn int) domain.Disk {
+	blocks := &domain.BlockSizes{Logical: 512, Physical: 4096}
 	switch turn % 4 {
 	case 0:
-		return domain.Disk{Image: domain.Image{Path: path + ".qcow2", Format: domain.FormatQCOW2}, Ephemeral: true,
+		return domain.Disk{Image: domain.Image{Path: path + ".qcow2", Format: domain.FormatQCOW2}, Ephemeral: true, Blocks: blocks,
 			Backing: &domain.Image{Path: path + ".img", Format: domain.FormatRaw}}
 	case 1:
-		return domain.Disk{Image: domain.Image{Path: path, Format: domain.FormatRaw, Block: true}, DirectIO: true}
+		return domain.Disk{Image: domain.Image{Path: path, Format: domain.FormatRaw, Block: true}, DirectIO: true, Blocks: blocks}
 	case 2:
-		return domain.Disk{Image: domain.Image{Path: path, Format: domain.FormatRaw, Block: true}, DirectIO: true, Shared: true}
+		return domain.Disk{Image: domain.Image{Path: path, Format: domain.FormatRaw, Block: true}, DirectIO: true, Shared: true, Blocks: blocks}
 	default:
-		return domain.Disk{Image: domain.Image{Path: path + ".img", Format: domain.FormatRaw}}
+		return domain.Disk{Image: domain.Image{Path: path + ".img", Format: domain.FormatRaw}, Preallocated: true, Blocks: blocks}
 	}
 }

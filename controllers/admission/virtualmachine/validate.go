@@ -134,6 +134,7 @@ func template(vm *virtv1.VirtualMachine, referred Referred, path *field.Path) fi
 			err.Detail += " (set by the instance type or preference, or by the VM itself)"
 			errs = append(errs, err)
 		}
+		errs = append(errs, supported.Annotations(vmi.Annotations, nil, field.NewPath("metadata", "annotations"))...)
 	}
 	defaults.Set(vmi)
 	return append(errs, admitvmi.Validate(&vmi.Spec, path)...)

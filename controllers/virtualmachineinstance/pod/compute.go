@@ -72,7 +72,9 @@ func computeResources(in Input) (corev1.ResourceRequirements, error) {
 	if err != nil {
 		return corev1.ResourceRequirements{}, err
 	}
-	memory.Add(overhead)
+	if !wanted.OvercommitGuestOverhead {
+		memory.Add(overhead)
+	}
 	resources := corev1.ResourceRequirements{Requests: corev1.ResourceList{
 		corev1.ResourceMemory:           memory,
 		corev1.ResourceCPU:              cpuRequest(in),

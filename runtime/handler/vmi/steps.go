@@ -132,12 +132,13 @@ func (r *Reconciler) prepareAndSync(ctx context.Context, s *scope) error {
 		return fmt.Errorf("connecting VMI %s to the pod's network: %w", s.vmi.Name, err)
 	}
 	vmi := volume.AtStart(s.vmi, s.pod)
-	sizes, err := r.claimSizes(ctx, vmi)
+	sizes, preallocated, err := r.claimFacts(ctx, vmi)
 	if err != nil {
 		return err
 	}
 	what := session.Synced{Key: key, PodInterface: podInterface, Facts: protocol.Facts{
-		NodeName: r.NodeName, AllowEmulation: !requestsKVM(s.pod), Interfaces: plan.Interfaces, ClaimSizes: sizes,
+		NodeName: r.NodeName, AllowEmulation: !requestsKVM(s.pod), Interfaces: plan.Interfaces,
+		ClaimSizes: sizes, Preallocated: preallocated,
 	}}
 	log.FromContext(ctx).Info("Telling the launcher what to run", "pod", s.pod.Name)
 	ctx, stop := context.WithTimeout(ctx, syncTimeout)

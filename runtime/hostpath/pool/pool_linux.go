@@ -52,6 +52,7 @@ var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 type Pool struct {
 	name, path string
 	root       *os.Root
+	stepped    func() // hears of each step that a crash does not undo; nil but in tests of crashes
 }
 
 // Open opens the pool called name, whose directory is dir of the file system that is
@@ -197,6 +198,7 @@ func (p *Pool) remove(name string) error {
 	if err := p.root.RemoveAll(name); err != nil {
 		return fmt.Errorf("removing %s of pool %s: %w", name, p.name, err)
 	}
+	p.step()
 	return nil
 }
 
@@ -205,6 +207,7 @@ func (p *Pool) move(from, to string) error {
 	if err := p.root.Rename(from, to); err != nil {
 		return fmt.Errorf("moving %s to %s in pool %s: %w", from, to, p.name, err)
 	}
+	p.step()
 	return errors.Join(p.sync(path.Dir(to)), p.sync(path.Dir(from)))
 }
 
@@ -217,7 +220,14 @@ func (p *Pool) sync(name string) error {
 	if err := file.Sync(); err != nil {
 		return fmt.Errorf("syncing %s of pool %s: %w", name, p.name, err)
 	}
+	p.step()
 	return nil
+}
+
+func (p *Pool) step() {
+	if p.stepped != nil {
+		p.stepped()
+	}
 }
 
 func (p *Pool) prepare(dirs ...string) error {
