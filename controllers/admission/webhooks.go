@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -24,7 +23,6 @@ import (
 
 	"github.com/slipway-vm/slipway/controllers/admission/clone"
 	"github.com/slipway-vm/slipway/controllers/admission/dataimportcron"
-	"github.com/slipway-vm/slipway/controllers/admission/datavolume"
 	"github.com/slipway-vm/slipway/controllers/admission/export"
 	"github.com/slipway-vm/slipway/controllers/admission/objecttransfer"
 	"github.com/slipway-vm/slipway/controllers/admission/pool"
@@ -69,6 +67,7 @@ func Handlers(reader client.Reader, reviews clone.Reviewer, namespace string, no
 		"/volumeclonesources-validate":                validator(cloneSource),
 		"/storageprofiles-validate":                   validator(a.storageProfile),
 		"/objecttransfers-validate":                   validator(a.objectTransfer),
+		"/persistentvolumeclaims-mutate":              admission.HandlerFunc(a.completeClaim),
 		"/cdis-validate":                              validator(a.cdi),
 		"/taskpods-mutate":                            taskpod.Handler(reader),
 	}
@@ -247,36 +246,6 @@ func (a admitter) vmClone(_ context.Context, r *review[clonev1.VirtualMachineClo
 		return vmclone.ValidateUpdate(r.old, r.object), nil
 	}
 	return append(supported.Unsupported(supported.Clone, r.raw), vmclone.Validate(r.object)...), nil
-}
-
-// authorizeClone lets a new DataVolume clone what its creator may.
-func (a admitter) authorizeClone(ctx context.Context, request admission.Request) admission.Response {
-	r, err := decode[cdiv1.DataVolume](&request)
-	if err != nil {
-		return admission.Errored(http.StatusBadRequest, err)
-	}
-	var failure error
-	changed, err := change(request.Object.Raw, r.object, func(dv *cdiv1.DataVolume) {
-		failure = a.clones.Authorize(ctx, dv, request.Namespace, request.UserInfo)
-	})
-	if message := clone.Refused(failure); message != "" {
-		return admission.Denied(message)
-	}
-	if err := errors.Join(err, failure); err != nil {
-		return admission.Errored(http.StatusInternalServerError, err)
-	}
-	return admission.PatchResponseFromRaw(request.Object.Raw, changed)
-}
-
-func (a admitter) dataVolume(_ context.Context, r *review[cdiv1.DataVolume]) (field.ErrorList, error) {
-	switch {
-	case r.object.DeletionTimestamp != nil:
-		return nil, nil
-	case r.old != nil:
-		return datavolume.ValidateUpdate(r.old, r.object), nil
-	}
-	errs := supported.Unsupported(supported.DataVolume, r.raw)
-	return append(errs, datavolume.ValidateNew(&r.object.ObjectMeta, &r.object.Spec, nil)...), nil
 }
 
 func (a admitter) dataImportCron(_ context.Context, r *review[cdiv1.DataImportCron]) (field.ErrorList, error) {

@@ -1,6 +1,7 @@
 package datavolume
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -38,6 +39,8 @@ type podInput struct {
 	Image      string
 	// Config is what holds for all DataVolumes: what the pod asks for and may have, and preallocation.
 	Config cdiv1.CDIConfigStatus
+	// Workload is where pods run, and how Slipway's own image is pulled.
+	Workload cdiconfig.Workload
 	// Places are where the image of a registry is looked for, in this order; none for other sources.
 	Places []registries.Place
 	// Proxy is how servers are reached; of no effect on other sources. ProxySecret names the Secret that the pod
@@ -103,12 +106,13 @@ func buildPod(in podInput) *corev1.Pod {
 		addSource(in, pod, &container)
 	}
 	pod.Spec.Containers = []corev1.Container{container}
+	in.Workload.Place(&pod.Spec)
 	return pod
 }
 
 func importerContainer(in podInput) corev1.Container {
 	return corev1.Container{
-		Name: containerImporter, Image: in.Image, ImagePullPolicy: corev1.PullIfNotPresent,
+		Name: containerImporter, Image: in.Image, ImagePullPolicy: cmp.Or(in.Workload.PullPolicy, corev1.PullIfNotPresent),
 		Command: []string{"/slipway", "import"},
 		Args: []string{
 			"--size=" + strconv.FormatInt(diskSize(in.DataVolume), 10),

@@ -149,6 +149,9 @@ func (r *Reconciler) cleanUp(ctx context.Context, s *scope) error {
 		if err := r.removeRestored(ctx, s); err != nil {
 			return err
 		}
+		if err := r.collect(ctx, s); err != nil {
+			return err
+		}
 	}
 	return steps.ErrDone
 }
@@ -159,7 +162,7 @@ func (r *Reconciler) ensurePod(ctx context.Context, s *scope) error {
 	if s.pod != nil || s.waitsForConsumer() || s.claim.Status.Phase == corev1.ClaimLost {
 		return nil
 	}
-	input := podInput{DataVolume: s.dv, Claim: s.claim, Image: r.options.ImporterImage, Config: s.config, Token: rand.Text()}
+	input := podInput{DataVolume: s.dv, Claim: s.claim, Image: r.options.ImporterImage, Workload: s.workload, Config: s.config, Token: rand.Text()}
 	if !s.plan.pods() {
 		if s.claim.Status.Phase == corev1.ClaimBound || s.claim.Spec.VolumeName != "" || !s.immediate() {
 			return nil // its provisioner works, or its volume is there

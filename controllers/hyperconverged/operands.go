@@ -42,7 +42,7 @@ func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Un
 	if err != nil {
 		return nil, err
 	}
-	config, err := dataConfig(hco)
+	cdi, err := cdiSpec(hco)
 	if err != nil {
 		return nil, err
 	}
@@ -68,11 +68,7 @@ func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Un
 			},
 		},
 		{
-			object: object(cdiKind.GroupVersion().String(), "CDI", "", names.CDIName, map[string]any{
-				"imagePullPolicy":   "IfNotPresent",
-				"uninstallStrategy": string(hcov1.BlockUninstall),
-				"config":            config,
-			}),
+			object:     object(cdiKind.GroupVersion().String(), "CDI", "", names.CDIName, cdi),
 			annotation: hcov1.AnnotationCDIPatch,
 			acted:      actedOfCDI,
 		},
