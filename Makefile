@@ -41,6 +41,7 @@ unit: deps ## Tests beside the code, golden files included (no cluster)
 	$(call quiet,$(gotest) -v -timeout 45m $(if $(filter rest,$(UNIT)),$$($(GO) list ./... | grep -vxFf <($(GO) list -tags=integration$(comma)$(TAGS) $(integrated))),./...) $(UNIT_ARGS))
 	$(call quiet,cd hack/cluster && $(gotest) -v ./...)
 	$(call quiet,cd hack/cluster/components/triggers && $(gotest) -v ./...)
+	$(call quiet,cd tests/promql && $(gotest) -v ./...)
 
 # The packages with integration tests: of the API, and of what a node has one of, its networks, devices and
 # libvirt. `make integration` runs all their tests, PART=api or PART=node some; `make unit UNIT=rest` runs those of the others.
@@ -84,6 +85,7 @@ corpus: deps ## Bad images and kills of imports and clones, as many as make test
 lint: $(BIN)/golangci-lint ## Style as rules: sizes, complexity, import direction, error wrapping, contexts
 	GOFLAGS="-trimpath -buildvcs=false" $(BIN)/golangci-lint run ./...
 	cd hack/cluster && GOFLAGS="-trimpath -buildvcs=false" $(BIN)/golangci-lint run ./...
+	cd tests/promql && GOFLAGS="-trimpath -buildvcs=false" $(BIN)/golangci-lint run ./...
 
 verify: ## Regenerate everything that is generated and fail on a difference
 	$(GO) run ./hack/generate --check

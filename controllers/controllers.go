@@ -95,7 +95,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		virtualmachineexport.SetupWithManager(mgr, virtualmachineexport.Options{Image: options.ImporterImage, Namespace: options.Namespace, Certificate: options.ExportCertificate}),
 		stepcache.SetupWithManager(mgr),
 		leftover.SetupWithManager(mgr),
-		metrics.SetupWithManager(ctx, mgr),
+		metrics.SetupWithManager(ctx, mgr, options.Namespace),
 	)
 }
 

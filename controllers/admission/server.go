@@ -48,6 +48,10 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 		Hosts:     append(hosts(options.Namespace), options.Hosts...),
 		Lifetimes: certs.DefaultLifetimes(),
 	}
+	config = rest.CopyConfig(config)
+	if err := metric.CountRequests(config); err != nil {
+		return err
+	}
 	mgr, err := newManager(ctx, config, options, keeper)
 	if err != nil {
 		return err
@@ -105,5 +109,5 @@ func newManager(ctx context.Context, config *rest.Config, options Options, keepe
 	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("webhooks", server.StartedChecker())); err != nil {
 		return nil, fmt.Errorf("serving health: %w", err)
 	}
-	return mgr, nil
+	return mgr, metric.Register(metric.Component{Name: "virt_api", Ready: server.StartedChecker()})
 }

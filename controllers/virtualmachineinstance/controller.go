@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/slipway-vm/slipway/controllers/node"
+	"github.com/slipway-vm/slipway/internal/metric"
 	"github.com/slipway-vm/slipway/internal/steps"
 )
 
@@ -91,10 +92,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	vmi := &virtv1.VirtualMachineInstance{}
 	if err := r.Get(ctx, req.NamespacedName, vmi); err != nil {
 		if apierrors.IsNotFound(err) {
+			metric.ForgetSyncs(req.Namespace, req.Name)
 			return ctrl.Result{}, nil
 		}
 		return ctrl.Result{}, fmt.Errorf("reading VirtualMachineInstance %s: %w", req.NamespacedName, err)
 	}
+	metric.Synced(req.Namespace, req.Name)
 	s, err := r.newScope(ctx, vmi)
 	if err != nil {
 		return ctrl.Result{}, err
