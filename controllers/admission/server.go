@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/slipway-vm/slipway/controllers/admission/podeviction"
 	"github.com/slipway-vm/slipway/internal/certs"
 	"github.com/slipway-vm/slipway/internal/metric"
 	"github.com/slipway-vm/slipway/internal/scheme"
@@ -68,6 +69,9 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 	for path, handler := range Handlers(mgr.GetAPIReader(), mgr.GetClient(), options.Namespace, time.Now) {
 		server.Register(path, &admission.Webhook{Handler: handler, RecoverPanic: new(true)})
 	}
+	server.Register(podeviction.Path, &admission.Webhook{RecoverPanic: new(true), Handler: &podeviction.Webhook{
+		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Events: mgr.GetEventRecorder("virt-api"),
+	}})
 	if options.Extend != nil {
 		if err := options.Extend(mgr); err != nil {
 			return fmt.Errorf("preparing virt-api: %w", err)

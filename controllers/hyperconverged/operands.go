@@ -60,7 +60,7 @@ func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Un
 			annotation: hcov1.AnnotationKubeVirtPatch,
 			acted: []string{
 				"/spec/configuration/developerConfiguration/useEmulation", "/spec/configuration/commonInstancetypesDeployment/enabled",
-				"/spec/configuration/vmStateStorageClass", featureGates,
+				"/spec/configuration/vmStateStorageClass", "/spec/configuration/evictionStrategy", featureGates,
 				logVerbosity + "/virtAPI", logVerbosity + "/virtController", logVerbosity + "/virtHandler",
 				logVerbosity + "/virtLauncher", logVerbosity + "/virtOperator",
 				"/spec/workloadUpdateStrategy/workloadUpdateMethods",
@@ -90,6 +90,9 @@ func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Un
 		objects = append(objects, patched)
 	}
 	if err := checkUpdates(objects[0]); err != nil {
+		return nil, fmt.Errorf("HyperConverged %s: %w", hco.Name, err)
+	}
+	if err := checkEviction(objects[0]); err != nil {
 		return nil, fmt.Errorf("HyperConverged %s: %w", hco.Name, err)
 	}
 	dropEmpty(objects[1].Object["spec"])

@@ -80,7 +80,7 @@ var routes = []route{
 // Why something is not served.
 const (
 	noMigration  = "live migration is not built yet; stop the virtual machine and start it on another node"
-	noEvacuation = "an eviction cannot be taken back: live migration is not built yet, so it shuts the guest down at once"
+	noEvacuation = "an eviction cannot be taken back yet; what says that a guest is to leave its node goes when it is stopped"
 	noBackup     = "backups of virtual machines are not built yet; take a VirtualMachineSnapshot"
 	noSEV        = "launch security is not built yet"
 	noGuestfs    = "virt-api was started without the image of the guestfs tools; name one: virtctl guestfs --image"

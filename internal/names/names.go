@@ -142,6 +142,10 @@ const (
 	// LauncherProbeSocket is in the VMI's folder of LauncherPrivateDir: virt-probe asks there.
 	LauncherProbeSocket = "probe.sock"
 	LauncherBlockDir    = "/dev" // <volume> of Block claims
+	// LauncherImagesDir has the files of images that are volumes of the pod: <volume>/ of container disks, and
+	// that of the kernel under a name that no volume of a VMI has.
+	LauncherImagesDir   = "/var/run/kubevirt/image-volumes"
+	LauncherKernelImage = "kernel_boot"
 	// LauncherLentDir is by what QEMU finds devices that it has only open, each by a number; the files
 	// there are empty.
 	LauncherLentDir = LauncherBlockDir + "/fdset"
@@ -155,6 +159,8 @@ const (
 	VolumeLibvirt = "libvirt"
 	VolumeAccess  = "access-credential-" // and the credential's place in the list
 	VolumeState   = "vm-state"           // the claim of what a VM keeps beside its disks
+	// VolumeKernel is the image with the kernel that a VM boots, where images are volumes of the pod.
+	VolumeKernel = "kernel-boot-image"
 	// VolumeHugepages is of the medium HugePages.
 	VolumeHugepages = "hugepages"
 )

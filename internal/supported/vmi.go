@@ -15,8 +15,9 @@ var podFields = join(
 	[]Field{
 		{Path: "serviceAccountName", Note: "Of the launcher pod; its token is mounted only for a serviceAccount volume."},
 		{Path: "terminationGracePeriodSeconds", Note: "30 when left out. The guest has so long to power off."},
-		{Path: "evictionStrategy", Only: []string{"None", "LiveMigrate", "LiveMigrateIfPossible"}, Note: "There is no live migration yet: " +
-			"condition LiveMigratable is False, and an eviction under any strategy shuts the guest down within its grace period; a VirtualMachine then starts it elsewhere."},
+		{Path: "evictionStrategy", Only: []string{"None", "LiveMigrate", "LiveMigrateIfPossible", "External"}, Note: "There is no live migration yet: " +
+			"condition LiveMigratable is False. LiveMigrate: evictions are refused until the machine is stopped; External: they are refused, and status.evacuationNodeName tells who is to move it; " +
+			"else the guest is shut down within its grace period, and a VirtualMachine starts it elsewhere. When left out: spec.configuration.evictionStrategy of the KubeVirt object, or else None."},
 		{Path: "startStrategy", Only: []string{"Paused"}, Note: "The guest is loaded and stands still until it is unpaused."},
 		{Path: "architecture", Only: []string{"amd64"}},
 	},
