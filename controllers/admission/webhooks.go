@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	clonev1 "kubevirt.io/api/clone/v1beta1"
 	virtv1 "kubevirt.io/api/core/v1"
@@ -113,9 +112,14 @@ func renaming(r *review[virtv1.VirtualMachine]) field.ErrorList {
 	return field.ErrorList{field.Forbidden(field.NewPath("spec"), fmt.Sprintf("the VirtualMachine is being renamed; change %s when that is done", target))}
 }
 
-// machine checks a VM whose spec is at path, with what it names. old is what the spec was, or nil.
+// machine checks a VM whose spec is at path, with what it names. old is what the spec was, or nil: a VM that stays what it is, be it
+// started or stopped, is not judged anew by what it names, which may have been deleted or changed since.
 func (a admitter) machine(ctx context.Context, vm *virtv1.VirtualMachine, old *virtv1.VirtualMachineSpec, path *field.Path) (field.ErrorList, error) {
-	if errs := templateAnnotations(&vm.Spec, old, path); len(errs) > 0 {
+	if old != nil && virtualmachine.Same(old, &vm.Spec) {
+		return virtualmachine.ValidateRun(vm, path), nil
+	}
+	errs := append(templateAnnotations(&vm.Spec, old, path), virtualmachine.ValidateMatchers(old, &vm.Spec, path)...)
+	if len(errs) > 0 {
 		return errs, nil
 	}
 	referred, errs, err := a.refer(ctx, vm, path)
@@ -132,36 +136,6 @@ func (a admitter) machine(ctx context.Context, vm *virtv1.VirtualMachine, old *v
 		return nil, nil
 	}
 	return a.clones.Templates(ctx, vm, path)
-}
-
-// refer reads what vm, whose spec is at path, names. A name that does not exist is the user's error; what is to
-// be inferred from disks may come later, with them.
-func (a admitter) refer(ctx context.Context, vm *virtv1.VirtualMachine, path *field.Path) (virtualmachine.Referred, field.ErrorList, error) {
-	var referred virtualmachine.Referred
-	if vm.Spec.Template == nil || vm.Spec.Instancetype == nil && vm.Spec.Preference == nil {
-		return referred, nil, nil
-	}
-	it, preference, err := a.resolver.References(ctx, vm)
-	if err != nil {
-		return virtualmachine.Referred{Unknown: true}, nil, nil //nolint:nilerr // virt-controller says it in the VM's conditions, and tries again
-	}
-	if referred.Instancetype, err = a.resolver.Instancetype(ctx, vm.Namespace, it); err != nil {
-		errs, err := notFound(path.Child("instancetype"), it.Name, err)
-		return referred, errs, err
-	}
-	if referred.Preference, err = a.resolver.Preference(ctx, vm.Namespace, preference); err != nil {
-		errs, err := notFound(path.Child("preference"), preference.Name, err)
-		return referred, errs, err
-	}
-	return referred, nil, nil
-}
-
-// notFound words the failure to read what a user named; a failure to ask is no answer.
-func notFound(path *field.Path, name string, err error) (field.ErrorList, error) {
-	if status := apierrors.ReasonForError(err); status != "" && !apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("reading what %s names: %w", path, err)
-	}
-	return field.ErrorList{field.Invalid(path, name, err.Error())}, nil
 }
 
 func (a admitter) instance(ctx context.Context, r *review[virtv1.VirtualMachineInstance]) (field.ErrorList, error) {

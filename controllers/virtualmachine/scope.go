@@ -32,7 +32,7 @@ type scope struct {
 	startFailure *virtv1.VirtualMachineStartFailure
 	// restart says why the running VMI cannot take up what the VM says now; set by followChanges.
 	restart string
-	// instancetype and preference are set by start, and are what the status keeps.
+	// instancetype and preference are what the VM has, as the status keeps it; set by start and followChanges.
 	instancetype, preference instancetype.Reference
 	// failure is the error that ended the pass.
 	failure error
@@ -64,6 +64,9 @@ func (r *Reconciler) newScope(ctx context.Context, vm *virtv1.VirtualMachine) (*
 	default:
 		s.failure = fmt.Errorf("VirtualMachineInstance %s exists and is not this VirtualMachine's; delete it, or rename one of them", vmi.Name)
 	}
+	if s.vmi == nil {
+		s.forgetUnasked()
+	}
 	for _, template := range vm.Spec.DataVolumeTemplates {
 		dv := &cdiv1.DataVolume{}
 		err := r.Get(ctx, client.ObjectKey{Namespace: vm.Namespace, Name: template.Name}, dv)
@@ -80,7 +83,21 @@ func referenceOf(ref *virtv1.InstancetypeStatusRef) instancetype.Reference {
 	if ref == nil {
 		return instancetype.Reference{}
 	}
-	return instancetype.Reference{Kind: ref.Kind, Name: ref.Name, InferredFrom: ref.InferFromVolume}
+	found := instancetype.Reference{Kind: ref.Kind, Name: ref.Name, InferredFrom: ref.InferFromVolume}
+	if ref.ControllerRevisionRef != nil {
+		found.Revision = ref.ControllerRevisionRef.Name
+	}
+	return found
+}
+
+// forgetUnasked drops what the VM does not ask for any more. A VM that runs has it until it is restarted, or takes up the change.
+func (s *scope) forgetUnasked() {
+	if m, was := s.vm.Spec.Instancetype, s.vm.Status.InstancetypeRef; m != nil && was != nil && !instancetype.StillAsked(m, was) {
+		s.instancetype = instancetype.Reference{}
+	}
+	if m, was := s.vm.Spec.Preference, s.vm.Status.PreferenceRef; m != nil && was != nil && !instancetype.StillAsked(m, was) {
+		s.preference = instancetype.Reference{}
+	}
 }
 
 // requeueAfter asks for another pass after d, or sooner when one was asked for.

@@ -39,6 +39,9 @@ func TestAPass(t *testing.T) {
 		"a request that came since the VM was read":  unseenRequest,
 		"changes of a VM that runs":                  followedChanges,
 		"a change of who has its revision":           revisionsOwners,
+		"an instance type that changes and goes":     keptType,
+		"a start that fails again and again":         toldOnce,
+		"a storage class that is preferred":          preferredClass,
 		"a dump of the guest's memory":               memoryDumped,
 		"a dump of the guest's memory that fails":    memoryDumpFailed,
 	} {

@@ -72,7 +72,11 @@ func refOf(named bool, ref instancetype.Reference) *virtv1.InstancetypeStatusRef
 	if !named || ref.Name == "" {
 		return nil
 	}
-	return &virtv1.InstancetypeStatusRef{Name: ref.Name, Kind: ref.Kind, InferFromVolume: ref.InferredFrom}
+	status := &virtv1.InstancetypeStatusRef{Name: ref.Name, Kind: ref.Kind, InferFromVolume: ref.InferredFrom}
+	if ref.Revision != "" {
+		status.ControllerRevisionRef = &virtv1.ControllerRevisionRef{Name: ref.Revision}
+	}
+	return status
 }
 
 // observed is the generation of the VM that its VMI runs.

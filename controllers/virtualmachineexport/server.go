@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/slipway-vm/slipway/controllers/instancetype"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/namespace"
 	"github.com/slipway-vm/slipway/internal/steps"
@@ -116,7 +117,13 @@ func (r *Reconciler) makeDefinition(ctx context.Context, s *scope) (string, erro
 	if s.vm == nil {
 		return "", nil
 	}
-	data, err := encodeManifest(manifestInput{Export: s.export, VM: s.vm, Volumes: s.volumes, Authority: s.known.Authority})
+	vm := s.vm.DeepCopy()
+	if err := (instancetype.Resolver{Reader: r.live}).Expand(ctx, vm); err != nil {
+		// It is named then, and need not be here: the definition is applied elsewhere.
+		log.FromContext(ctx).Info("The definition names the instance type and the preference, instead of having what they say", "reason", err.Error())
+		vm = s.vm
+	}
+	data, err := encodeManifest(manifestInput{Export: s.export, VM: vm, Volumes: s.volumes, Authority: s.known.Authority})
 	if err != nil {
 		return "", err
 	}
