@@ -139,7 +139,10 @@ func (a admitter) machine(ctx context.Context, vm *virtv1.VirtualMachine, old *v
 }
 
 func (a admitter) instance(ctx context.Context, r *review[virtv1.VirtualMachineInstance]) (field.ErrorList, error) {
-	errs := instanceAnnotations(r.object, r.old)
+	var errs field.ErrorList
+	if !virtualmachineinstance.Own(a.namespace, r.request.UserInfo.Username) { // theirs come from templates that were admitted, perhaps long ago
+		errs = instanceAnnotations(r.object, r.old)
+	}
 	if r.old != nil {
 		return append(errs, virtualmachineinstance.ValidateUpdate(r.old, r.object, r.request.UserInfo, a.namespace)...), nil
 	}

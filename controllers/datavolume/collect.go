@@ -14,12 +14,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/slipway-vm/slipway/internal/keep"
 	"github.com/slipway-vm/slipway/internal/names"
 )
 
 const (
 	// AnnotationCollect on a DataVolume is true when it goes some time after it has succeeded, and its claim stays.
-	AnnotationCollect = "cdi.kubevirt.io/storage.deleteAfterCompletion"
+	AnnotationCollect = names.AnnotationCollect
 	// annotationCollected on a claim says that its DataVolume has gone so.
 	annotationCollected = "cdi.kubevirt.io/garbageCollected"
 	// labelImportCron is on DataVolumes that a DataImportCron makes and looks after.
@@ -56,6 +57,9 @@ func (r *Reconciler) collect(ctx context.Context, s *scope) error {
 	left.OwnerReferences = inherited(s.claim.OwnerReferences, s.dv)
 	delete(left.Annotations, AnnotationPopulatedFor)
 	setAll(&left.Annotations, map[string]string{annotationCollected: valueTrue})
+	if vm := s.dv.Labels[keep.LabelFor]; vm != "" {
+		keep.For(left, types.UID(vm))
+	}
 	patch := client.MergeFromWithOptions(s.claim, client.MergeFromWithOptimisticLock{})
 	if err := r.Patch(ctx, left, patch, client.FieldOwner(names.ManagerData)); err != nil {
 		return fmt.Errorf("leaving claim %s to the owners of its DataVolume: %w", s.claim.Name, err)
@@ -64,14 +68,14 @@ func (r *Reconciler) collect(ctx context.Context, s *scope) error {
 	return r.collectLeft(ctx, s)
 }
 
-// inherited are the owners of the claim of dv when that goes.
+// inherited are the owners of the claim of dv when that goes. None waits for the claim's end, for which its owner's leave would be needed.
 func inherited(have []metav1.OwnerReference, dv *cdiv1.DataVolume) []metav1.OwnerReference {
 	by := func(uid types.UID) func(metav1.OwnerReference) bool {
 		return func(owner metav1.OwnerReference) bool { return owner.UID == uid }
 	}
 	owners := slices.DeleteFunc(slices.Clone(have), by(dv.UID))
 	for _, owner := range dv.OwnerReferences {
-		if !slices.ContainsFunc(owners, by(owner.UID)) {
+		if owner.BlockOwnerDeletion = nil; !slices.ContainsFunc(owners, by(owner.UID)) {
 			owners = append(owners, owner)
 		}
 	}

@@ -65,6 +65,9 @@ func (r *Reconciler) claimPrepared(ctx context.Context, s *scope, input claimInp
 		if err != nil {
 			return false, nil //nolint:nilerr // the claim of any volume would have it, and ensureClaim says it
 		}
+		if claim.Spec.StorageClassName == nil && s.class != nil {
+			claim.Spec.StorageClassName = &s.class.Name // as the API server would
+		}
 		if wrong := misfit(&volumes[n], claim); wrong != "" {
 			unfit = fmt.Sprintf("PV %s is prepared for the claim, but %s", volumes[n].Name, wrong)
 			continue
@@ -151,9 +154,8 @@ func (r *Reconciler) takePrepared(ctx context.Context, s *scope) error {
 	case s.claim.Status.Phase != corev1.ClaimBound:
 		return nil
 	}
-	if !prepared { // a volume may have been prepared after the claim was made
-		volume, err := r.volumeOf(ctx, s.claim)
-		if err != nil || volume == nil || !s.plan.pods() || s.claim.Annotations[annotationBroughtFrom] != "" || !wasPrepared(volume) {
+	if !prepared {
+		if late, err := r.preparedLate(ctx, s); err != nil || !late {
 			return err
 		}
 	}
@@ -166,6 +168,18 @@ func (r *Reconciler) takePrepared(ctx context.Context, s *scope) error {
 	}
 	s.claim = taken
 	return r.notePrepared(ctx, s)
+}
+
+// preparedLate reports whether the claim has got a volume that was prepared for it after it was made, and nothing was written there yet.
+func (r *Reconciler) preparedLate(ctx context.Context, s *scope) (bool, error) {
+	switch phase := s.dv.Status.Phase; {
+	case s.pod != nil, phase != "" && phase != cdiv1.Pending && phase != cdiv1.WaitForFirstConsumer:
+		return false, nil
+	case !s.plan.pods(), s.claim.Annotations[annotationBroughtFrom] != "":
+		return false, nil
+	}
+	volume, err := r.volumeOf(ctx, s.claim)
+	return volume != nil && wasPrepared(volume), err
 }
 
 // awaitPrepared waits until the claim is bound. A claim whose volume has gone is made anew.

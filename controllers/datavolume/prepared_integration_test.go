@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,15 +28,25 @@ func (w *world) volume(claim string, change func(*corev1.PersistentVolume)) *cor
 	volume.Spec = corev1.PersistentVolumeSpec{
 		StorageClassName: "fast", AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 		Capacity:               corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
-		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "example.com/fast", VolumeHandle: claim}},
+		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "fast.example.com", VolumeHandle: claim}},
 		ClaimRef:               &corev1.ObjectReference{Namespace: w.namespace, Name: claim},
 	}
 	if change != nil {
 		change(volume)
 	}
 	w.must(w.Create(w.t.Context(), volume))
-	w.t.Cleanup(func() { w.must(client.IgnoreNotFound(w.Delete(context.Background(), volume))) })
+	w.t.Cleanup(func() {
+		w.must(client.IgnoreNotFound(w.Delete(context.Background(), volume)))
+		w.unprotect(volume)
+	})
 	return volume
+}
+
+// unprotect takes from an object that goes what keeps it: nobody plays the protection of storage here.
+func (w *world) unprotect(object client.Object) {
+	w.t.Helper()
+	bare := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+	w.must(client.IgnoreNotFound(w.Patch(context.Background(), object, bare)))
 }
 
 // noPod makes sure that nothing fills a claim.
@@ -101,8 +112,12 @@ func forgetsGoneVolume(t *testing.T, w *world) {
 	w.until("the claim is made for the volume", func() bool { return w.claim("disk").Spec.VolumeName == volume.Name })
 	before := w.claim("disk").UID
 	w.must(w.Delete(t.Context(), volume))
+	w.unprotect(volume)
 	w.until("the claim is another", func() bool {
 		now := w.claim("disk")
+		if now.DeletionTimestamp != nil {
+			w.unprotect(now)
+		}
 		return now.UID != "" && now.UID != before && now.Spec.VolumeName == ""
 	})
 }

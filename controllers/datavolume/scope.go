@@ -122,13 +122,18 @@ func (r *Reconciler) classOf(ctx context.Context, s *scope) (*storagev1.StorageC
 	return defaultClass(classes.Items), nil
 }
 
-// defaultClass prefers the default for virtual machines to the default for all.
+// defaultClass prefers the default for virtual machines to the default for all, and of several the newest, as Kubernetes does.
 func defaultClass(classes []storagev1.StorageClass) *storagev1.StorageClass {
 	for _, annotation := range []string{names.AnnotationDefaultVirtClass, names.AnnotationDefaultClass} {
+		var newest *storagev1.StorageClass
 		for n := range classes {
-			if classes[n].Annotations[annotation] == valueTrue {
-				return &classes[n]
+			class := &classes[n]
+			if class.Annotations[annotation] == valueTrue && (newest == nil || newest.CreationTimestamp.Before(&class.CreationTimestamp)) {
+				newest = class
 			}
+		}
+		if newest != nil {
+			return newest
 		}
 	}
 	return nil

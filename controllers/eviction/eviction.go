@@ -20,10 +20,18 @@ func Strategy(ctx context.Context, reader client.Reader, vmi *virtv1.VirtualMach
 	if err := reader.List(ctx, list); err != nil {
 		return "", fmt.Errorf("reading the eviction strategy of the KubeVirt object: %w", err)
 	}
-	if len(list.Items) > 0 && list.Items[0].Spec.Configuration.EvictionStrategy != nil {
-		return *list.Items[0].Spec.Configuration.EvictionStrategy, nil
+	return Of(vmi, list.Items), nil
+}
+
+// Of is Strategy for who has the KubeVirt objects already.
+func Of(vmi *virtv1.VirtualMachineInstance, kubevirts []virtv1.KubeVirt) virtv1.EvictionStrategy {
+	if own := vmi.Spec.EvictionStrategy; own != nil {
+		return *own
 	}
-	return virtv1.EvictionStrategyNone, nil
+	if len(kubevirts) > 0 && kubevirts[0].Spec.Configuration.EvictionStrategy != nil {
+		return *kubevirts[0].Spec.Configuration.EvictionStrategy
+	}
+	return virtv1.EvictionStrategyNone
 }
 
 // Keeps says whether vmi's guest, of that strategy, is not to end with an eviction of its pod.

@@ -96,10 +96,12 @@ func (w *world) waitsForClass(dv *cdiv1.DataVolume) bool {
 func (w *world) tellProgress(tell teller, dv *cdiv1.DataVolume) {
 	claim := w.claims[client.ObjectKeyFromObject(dv)]
 	percent, err := strconv.ParseFloat(strings.TrimSuffix(string(dv.Status.Progress), "%"), 64)
-	if claim == nil || err != nil || dv.Spec.Source == nil {
+	if claim == nil || err != nil {
 		return // what is not known is not told
 	}
 	switch source := dv.Spec.Source; {
+	case source == nil: // a DataSource leads to a claim or a snapshot
+		tell(cloneProgress, percent, string(claim.UID))
 	case source.PVC != nil, source.Snapshot != nil:
 		tell(cloneProgress, percent, string(claim.UID))
 	case source.Upload == nil && source.Blank == nil:

@@ -11,6 +11,7 @@ import (
 	snapshotv1 "kubevirt.io/api/snapshot/v1beta1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/pod"
 	"github.com/slipway-vm/slipway/internal/names"
@@ -78,8 +79,8 @@ func listWorld(ctx context.Context, cached, live client.Reader, namespace string
 		}
 	}
 	rules, err := readLabelRules(ctx, live, namespace)
-	if err != nil {
-		return nil, err
+	if err != nil { // everything else is known
+		log.FromContext(ctx).Error(err, "Metrics are told without labels of VMs")
 	}
 	w := &world{
 		vms: from.vms.Items, vmis: from.vmis.Items, pods: map[string]*corev1.Pod{}, claims: map[client.ObjectKey]*corev1.PersistentVolumeClaim{},

@@ -45,13 +45,15 @@ func (r *Reconciler) keepPart(ctx context.Context, vm *virtv1.VirtualMachine, re
 	return ref, nil
 }
 
-// sharePart makes vm an owner of a revision that is there already: by an earlier pass, or of a VM that had vm's name.
+// sharePart makes vm an owner of a revision that is there already: by an earlier pass, or of a VM that had vm's name. One that is
+// nobody's stays so: somebody keeps it, with an end of his own.
 func (r *Reconciler) sharePart(ctx context.Context, vm *virtv1.VirtualMachine, revision *appsv1.ControllerRevision) error {
 	key := client.ObjectKeyFromObject(revision)
 	if err := r.live.Get(ctx, key, revision); err != nil {
 		return fmt.Errorf("reading ControllerRevision %s: %w", key, err)
 	}
-	if place(revision.OwnerReferences, vm.UID) >= 0 || revision.Labels[keep.LabelFor] == string(vm.UID) {
+	kept := revision.Labels[keep.LabelFor]
+	if place(revision.OwnerReferences, vm.UID) >= 0 || kept == string(vm.UID) || len(revision.OwnerReferences) == 0 && kept == "" {
 		return nil
 	}
 	before := revision.DeepCopy()

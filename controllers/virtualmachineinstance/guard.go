@@ -17,10 +17,10 @@ import (
 )
 
 // guard keeps a disruption budget for the pod of a guest that is not to end with an eviction of it,
-// and takes it away when that changes. It is no step: a guest starts without it.
+// and takes it away when that changes or the guest has ended. It is no step: a guest starts without it.
 func (r *Reconciler) guard(ctx context.Context, s *scope) error {
 	noteEvacuation(s)
-	if s.pod == nil || s.vmi.IsFinal() {
+	if s.pod == nil && !s.vmi.IsFinal() {
 		return nil
 	}
 	strategy, err := eviction.Strategy(ctx, r.Client, s.vmi)
@@ -33,7 +33,7 @@ func (r *Reconciler) guard(ctx context.Context, s *scope) error {
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading the disruption budget of %s/%s: %w", s.vmi.Namespace, s.vmi.Name, err)
 	}
-	missing, wanted := err != nil, eviction.Keeps(strategy, s.vmi)
+	missing, wanted := err != nil, !s.vmi.IsFinal() && eviction.Keeps(strategy, s.vmi)
 	switch {
 	case missing && wanted:
 		err = r.Create(ctx, budget, client.FieldOwner(names.ManagerController))

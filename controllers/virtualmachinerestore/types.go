@@ -77,6 +77,9 @@ func (r *Reconciler) createType(ctx context.Context, s *scope, revision *appsv1.
 	if found, err := r.get(ctx, key, revision); err != nil || !found {
 		return err
 	}
+	if len(revision.OwnerReferences) == 0 && revision.Labels[keep.LabelFor] == "" {
+		return nil // somebody keeps it, with an end of his own
+	}
 	for _, owner := range revision.OwnerReferences {
 		if owner.UID == s.restore.UID || s.vm != nil && owner.UID == s.vm.UID {
 			return nil

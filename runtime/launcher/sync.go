@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 	v1 "kubevirt.io/api/core/v1"
@@ -189,7 +190,7 @@ func (m *machine) build(request protocol.Sync, prepared map[string]disks.Disk) (
 		MetricsSocket: filepath.Join(own, socketMetrics),
 		Firmware:      domain.DebianFirmware(filepath.Join(own, "nvram.fd")),
 		Kernel:        m.kernel(), CPUs: m.processors, SecretsDir: m.paths().Secrets,
-		StateDir: m.options.StateDir,
+		StateDir: m.options.StateDir, Now: time.Now(),
 	})
 }
 

@@ -3,6 +3,7 @@ package virtualmachine
 
 import (
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -62,17 +63,17 @@ func Same(a, b *virtv1.VirtualMachineSpec) bool {
 // what the spec was, or nil.
 func ValidateMatchers(old, spec *virtv1.VirtualMachineSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	check := func(was, is virtv1.Matcher, name string) {
-		if is.GetRevisionName() != "" && was.GetRevisionName() == is.GetRevisionName() && was.GetName() != is.GetName() {
+	check := func(was, is virtv1.Matcher, kinds bool, name string) {
+		if is.GetRevisionName() != "" && was.GetRevisionName() == is.GetRevisionName() && (was.GetName() != is.GetName() || kinds) {
 			errs = append(errs, field.Invalid(path.Child(name, "revisionName"), is.GetRevisionName(),
 				"the Matcher Name has been updated without updating the RevisionName; remove it, so that the one that is named now is used"))
 		}
 	}
 	if old != nil && old.Instancetype != nil && spec.Instancetype != nil {
-		check(old.Instancetype, spec.Instancetype, "instancetype")
+		check(old.Instancetype, spec.Instancetype, !strings.EqualFold(old.Instancetype.Kind, spec.Instancetype.Kind), "instancetype")
 	}
 	if old != nil && old.Preference != nil && spec.Preference != nil {
-		check(old.Preference, spec.Preference, "preference")
+		check(old.Preference, spec.Preference, !strings.EqualFold(old.Preference.Kind, spec.Preference.Kind), "preference")
 	}
 	return errs
 }

@@ -85,6 +85,9 @@ func allowRealtime(pid int, uid types.UID) (bool, error) {
 // hold opens a descriptor of the process with number pid (pidfd_open(2)).
 func hold(pid int) (*os.File, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.EINVAL) { // older kernels say so of a process that ends just now
+		err = unix.ESRCH
+	}
 	if err != nil {
 		return nil, fmt.Errorf("holding process %d: %w", pid, err)
 	}
