@@ -41,16 +41,8 @@ func (r *Reconciler) ensureClaim(ctx context.Context, s *scope) error {
 		return err
 	}
 	claim, err := buildClaim(input)
-	if unknown, ok := errors.AsType[*unknownModes](err); ok {
-		s.waiting = unknown.obstacle()
-		return steps.ErrDone
-	}
 	if err != nil {
-		s.failed = &obstacle{reasonInvalidClone, err.Error()}
-		if input.Source == nil {
-			s.failed.reason = reasonUnsupported
-		}
-		return steps.ErrDone
+		return cannotClaim(s, input, err)
 	}
 	if claim, err = r.bringAbout(ctx, s, &input, claim); err != nil {
 		return err
@@ -68,6 +60,19 @@ func (r *Reconciler) ensureClaim(ctx context.Context, s *scope) error {
 	}
 	r.tellFallback(s)
 	return r.recognizeCopy(ctx, s)
+}
+
+// cannotClaim ends the pass on what stands in the way of the claim.
+func cannotClaim(s *scope, input claimInput, err error) error {
+	if unknown, ok := errors.AsType[*unknownModes](err); ok {
+		s.waiting = unknown.obstacle()
+		return steps.ErrDone
+	}
+	s.failed = &obstacle{reasonInvalidClone, err.Error()}
+	if input.Source == nil {
+		s.failed.reason = reasonUnsupported
+	}
+	return steps.ErrDone
 }
 
 // bringAbout returns the claim to create when what it is cloned from stands: a snapshot of the source where clones

@@ -150,7 +150,7 @@ func (s *search) filledFrom(ctx context.Context, namespace string, dv *cdiv1.Dat
 	switch {
 	case found:
 		return nil
-	case err != nil && !(filled && absent(err)):
+	case err != nil && (!filled || !absent(err)):
 		return err
 	case spec.Source != nil && spec.Source.Registry != nil && !filled && comes(dv):
 		return fmt.Errorf("%w, which may bring the label %s", ErrNotYet, s.req.nameLabel)

@@ -66,7 +66,7 @@ func (l *lists) all() []client.ObjectList {
 // elementOf is an empty object of what list is a list of.
 func elementOf(list client.ObjectList) client.Object {
 	items := reflect.ValueOf(list).Elem().FieldByName("Items")
-	object, _ := reflect.New(items.Type().Elem()).Interface().(client.Object)
+	object, _ := reflect.TypeAssert[client.Object](reflect.New(items.Type().Elem()))
 	return object
 }
 

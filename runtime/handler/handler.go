@@ -89,10 +89,6 @@ func Run(ctx context.Context, options Options) error {
 	if err := options.validate(); err != nil {
 		return err
 	}
-	options.Config = rest.CopyConfig(options.Config)
-	if err := metric.CountRequests(options.Config); err != nil {
-		return err
-	}
 	mgr, err := newManager(options)
 	if err != nil {
 		return err
@@ -153,9 +149,13 @@ func Run(ctx context.Context, options Options) error {
 	return nil
 }
 
-// newManager makes a manager that sees this node's launcher pods and VMIs only.
+// newManager makes a manager that sees this node's launcher pods and VMIs only, and counts its requests.
 func newManager(options Options) (ctrl.Manager, error) {
-	mgr, err := ctrl.NewManager(options.Config, ctrl.Options{
+	config := rest.CopyConfig(options.Config)
+	if err := metric.CountRequests(config); err != nil {
+		return nil, err
+	}
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: scheme.New(),
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),

@@ -115,7 +115,7 @@ func TestBlocksAreDecodedSideBySideWithinTheirMemory(t *testing.T) {
 				side++
 			}
 			most = max(most, side)
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				break
 			}
 			if err != nil {

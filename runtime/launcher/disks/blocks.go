@@ -49,22 +49,23 @@ func matches(vmi *v1.VirtualMachineInstance, name string) bool {
 func blockSizes(file *os.File) (*domain.BlockSizes, error) {
 	info, err := file.Stat()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("looking at the blocks of %s: %w", file.Name(), err)
 	}
+	fd := int(file.Fd())
 	if info.Mode()&os.ModeDevice == 0 {
 		var stat unix.Statfs_t
-		if err := unix.Fstatfs(int(file.Fd()), &stat); err != nil {
-			return nil, err
+		if err := unix.Fstatfs(fd, &stat); err != nil {
+			return nil, fmt.Errorf("looking at the file system of %s: %w", file.Name(), err)
 		}
 		return within(int(stat.Bsize), int(stat.Bsize)), nil
 	}
-	logical, err := unix.IoctlGetInt(int(file.Fd()), unix.BLKSSZGET)
+	logical, err := unix.IoctlGetInt(fd, unix.BLKSSZGET)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("asking %s for its logical blocks: %w", file.Name(), err)
 	}
-	physical, err := unix.IoctlGetInt(int(file.Fd()), unix.BLKPBSZGET)
+	physical, err := unix.IoctlGetInt(fd, unix.BLKPBSZGET)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("asking %s for its physical blocks: %w", file.Name(), err)
 	}
 	return within(logical, physical), nil
 }
