@@ -36,6 +36,9 @@ func NewGzip(r io.Reader) *Gzip { return &Gzip{stream: newStream(r)} }
 // Read returns decoded bytes. Those of a member are returned before its checksum was seen;
 // only io.EOF says that all of them were right. A file that ends too early gives io.ErrUnexpectedEOF.
 func (g *Gzip) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
 	for g.err == nil {
 		if !g.inside {
 			g.err = g.begin()

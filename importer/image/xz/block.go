@@ -2,6 +2,7 @@ package xz
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"hash"
@@ -39,6 +40,30 @@ type block struct {
 
 // record is a block as the index lists it.
 type record struct{ unpadded, size int64 }
+
+// list is records in their order. It keeps a digest of them, for a stream may have any number.
+type list struct {
+	count int64
+	sum   hash.Hash
+}
+
+func (l *list) add(one record) {
+	if l.sum == nil {
+		l.sum = sha256.New()
+	}
+	var sizes [16]byte
+	binary.LittleEndian.PutUint64(sizes[:8], uint64(one.unpadded)) //nolint:gosec // a size
+	binary.LittleEndian.PutUint64(sizes[8:], uint64(one.size))     //nolint:gosec // likewise
+	l.sum.Write(sizes[:])
+	l.count++
+}
+
+func (l *list) digest() string {
+	if l.sum == nil {
+		return ""
+	}
+	return string(l.sum.Sum(nil))
+}
 
 func (b *block) record() record {
 	return record{b.header + b.packed + int64(checkSize(b.kind)), b.size}
@@ -197,10 +222,11 @@ func (r *Reader) readIndex() (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if count != int64(len(r.records)) {
-		return 0, fmt.Errorf("%w: its index lists %d blocks, it has %d", ErrFormat, count, len(r.records))
+	if count != r.listed.count {
+		return 0, fmt.Errorf("%w: its index lists %d blocks, it has %d", ErrFormat, count, r.listed.count)
 	}
-	for _, want := range r.records {
+	var listed list
+	for range count {
 		unpadded, err := varint(tee)
 		if err != nil {
 			return 0, err
@@ -209,9 +235,10 @@ func (r *Reader) readIndex() (int64, error) {
 		if err != nil {
 			return 0, err
 		}
-		if (record{unpadded, size}) != want {
-			return 0, fmt.Errorf("%w: its index does not fit its blocks", ErrFormat)
-		}
+		listed.add(record{unpadded, size})
+	}
+	if listed.digest() != r.listed.digest() {
+		return 0, fmt.Errorf("%w: its index does not fit its blocks", ErrFormat)
 	}
 	for (r.in.n-begin)%4 != 0 {
 		if b, err := tee.ReadByte(); err != nil {

@@ -63,7 +63,7 @@ type Reader struct {
 	next     *block   // the one whose header was read
 	ahead    []*block // those before next that are decoded side by side
 	idle     []*lzma2 // decoders that have no block
-	records  []record // of the stream's blocks so far
+	listed   list     // the stream's blocks so far
 	err      error
 }
 
@@ -80,6 +80,9 @@ func NewReader(r io.Reader, limit int64) *Reader {
 // Read returns decoded bytes. Those of a block are returned before its checksum was seen;
 // only io.EOF says that all of them were right.
 func (r *Reader) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
 	for r.err == nil {
 		if r.current == nil {
 			r.err = r.advance()
@@ -90,7 +93,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 			return n, nil
 		}
 		if err == io.EOF { //nolint:errorlint // an error that has it in its chain is the source's
-			r.records = append(r.records, r.current.record())
+			r.listed.add(r.current.record())
 			r.idle = append(r.idle, r.current.lzma2)
 			r.current, err = nil, nil
 		}
@@ -142,7 +145,7 @@ func (r *Reader) beginStream() error {
 	if head[6] != 0 || head[7] > 15 {
 		return fmt.Errorf("%w: its flags %x", ErrUnsupported, head[6:8])
 	}
-	r.kind, r.inStream, r.records = head[7], true, nil
+	r.kind, r.inStream, r.listed = head[7], true, list{}
 	_, err := newCheck(r.kind)
 	return err
 }
