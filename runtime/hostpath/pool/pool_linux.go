@@ -30,6 +30,8 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrDiffers: it exists, made for another request.
 	ErrDiffers = errors.New("it exists already and differs from what is asked for")
+	// ErrInUse: the source was written to while it was copied.
+	ErrInUse = errors.New("stop what writes to it or have the guest's file systems frozen, or use a pool on XFS with reflinks or Btrfs, which copy at once")
 	// ErrTooSmall: the copy would be smaller than its source.
 	ErrTooSmall = errors.New("smaller than its source")
 	// ErrName: the name cannot be a volume's or snapshot's.
