@@ -48,10 +48,12 @@ func newMachine(restore *snapshotv1.VirtualMachineRestore, content *snapshotv1.V
 	if vm.Name == was.Name && source != nil {
 		keepFirmware(vm, *source)
 	}
+	keepTypes(&vm.Spec, content, vm.Name)
+	pinned := vm.Spec.DeepCopy()
 	if err := patch(vm, restore.Spec.Patches); err != nil {
 		return nil, err
 	}
-	keepTypes(&vm.Spec, content, vm.Name)
+	unpin(pinned, &vm.Spec)
 	vm.Annotations[AnnotationLast] = mark(restore)
 	return vm, nil
 }

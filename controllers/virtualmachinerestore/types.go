@@ -33,6 +33,16 @@ func keepTypes(spec *virtv1.VirtualMachineSpec, content *snapshotv1.VirtualMachi
 	instancetype.Pin(spec, &has)
 }
 
+// unpin drops revisions that pinned has from spec, where a patch has it ask for something else by its name.
+func unpin(pinned, spec *virtv1.VirtualMachineSpec) {
+	if was, is := pinned.Instancetype, spec.Instancetype; was != nil && is != nil && was.RevisionName == is.RevisionName && (was.Name != is.Name || was.Kind != is.Kind) {
+		is.RevisionName = ""
+	}
+	if was, is := pinned.Preference, spec.Preference; was != nil && is != nil && was.RevisionName == is.RevisionName && (was.Name != is.Name || was.Kind != is.Kind) {
+		is.RevisionName = ""
+	}
+}
+
 // createTypes makes the revisions, which go with the restore until they are the VM's: it is only admitted when they are there.
 func (r *Reconciler) createTypes(ctx context.Context, s *scope) error {
 	if s.restored() {

@@ -18,6 +18,7 @@ func TestANewVMHasRevisionsOfItsOwn(t *testing.T) {
 	}{
 		"as it was":       {nil, virtv1.InstancetypeMatcher{Name: "small", RevisionName: "copy-small-v1beta1-1-2-3"}},
 		"of another type": {[]string{`{"op":"replace","path":"/spec/instancetype/name","value":"large"}`}, virtv1.InstancetypeMatcher{Name: "large"}},
+		"of a revision":   {[]string{`{"op":"replace","path":"/spec/instancetype/revisionName","value":"mine"}`}, virtv1.InstancetypeMatcher{Name: "small", RevisionName: "mine"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			restore := restoreTo("copy")
