@@ -62,7 +62,7 @@ func buildClaim(in claimInput) (*corev1.PersistentVolumeClaim, error) {
 	delete(claim.Labels, keep.LabelFor) // it is the DataVolume that is kept; what is copied from the claim is not
 	setAll(&claim.Labels, in.Labels)
 	setAll(&claim.Labels, map[string]string{labelApp: labelAppValue})
-	for _, name := range []string{annotationLastApplied, AnnotationPodPhase, AnnotationFailure, AnnotationRestarts, names.AnnotationDigest, annotationBroughtFrom, AnnotationSnapshotOf, AnnotationCopiedFrom, annotationFallback, upload.AnnotationReady, population.AnnotationUse, population.AnnotationFilledBy, AnnotationPopulatedFor, annotationVolumes, annotationCollected} {
+	for _, name := range []string{annotationLastApplied, AnnotationPodPhase, AnnotationFailure, AnnotationRestarts, AnnotationPreallocated, names.AnnotationDigest, annotationBroughtFrom, AnnotationSnapshotOf, AnnotationCopiedFrom, annotationFallback, upload.AnnotationReady, population.AnnotationUse, population.AnnotationFilledBy, AnnotationPopulatedFor, annotationVolumes, annotationCollected} {
 		delete(claim.Annotations, name) // what an earlier claim had reached, this one has not
 	}
 	setAll(&claim.Annotations, map[string]string{annotationFillingAlert: "disabled", AnnotationContentType: string(contentType(dv))})

@@ -44,9 +44,13 @@ func NewRevision(vm *virtv1.VirtualMachine, obj client.Object) (*appsv1.Controll
 
 // revisionName is what the field names the revision of held for an owner. What is too long for a name is cut off before its uid.
 func revisionName(owner string, held client.Object) string {
-	head, tail := owner+"-"+held.GetName(), fmt.Sprintf("-%s-%s-%d", v1beta1.SchemeGroupVersion.Version, held.GetUID(), held.GetGeneration())
+	return cut(owner+"-"+held.GetName(), fmt.Sprintf("-%s-%s-%d", v1beta1.SchemeGroupVersion.Version, held.GetUID(), held.GetGeneration()))
+}
+
+// cut is a name of head and tail, of which head is shortened where that is too long.
+func cut(head, tail string) string {
 	if room := validation.DNS1123SubdomainMaxLength - len(tail); len(head) > room {
-		head = strings.TrimRight(head[:room], "-.")
+		head = strings.TrimRight(head[:max(room, 0)], "-.")
 	}
 	return head + tail
 }
@@ -155,7 +159,9 @@ func RevisionOf(ref *virtv1.InstancetypeStatusRef) string {
 func Moved(ref *virtv1.InstancetypeStatusRef, from, to string) *virtv1.InstancetypeStatusRef {
 	moved := ref.DeepCopy()
 	if RevisionOf(ref) != "" {
-		moved.ControllerRevisionRef.Name = to + "-" + strings.TrimPrefix(RevisionOf(ref), from+"-")
+		name := strings.TrimPrefix(RevisionOf(ref), from+"-")
+		tail := max(strings.LastIndex(name, "-"+v1beta1.SchemeGroupVersion.Version+"-"), 0) // what tells it from others
+		moved.ControllerRevisionRef.Name = cut(to+"-"+name[:tail], name[tail:])
 	}
 	return moved
 }

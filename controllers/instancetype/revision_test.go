@@ -114,3 +114,19 @@ func TestWhatAVMHasIsPinned(t *testing.T) {
 		t.Errorf("another instance type is pinned: %+v", vm.Spec.Instancetype)
 	}
 }
+
+func TestARevisionThatMovesHasAName(t *testing.T) {
+	const uid = "-v1beta1-0b5f-2"
+	long := strings.Repeat("x", 250)
+	for name, c := range map[string]struct{ revision, from, to, want string }{
+		"short":               {"web-small" + uid, "web", "copy", "copy-small" + uid},
+		"to a long name":      {"web-small" + uid, "web", long, long[:253-len(uid)] + uid},
+		"from a long name":    {long[:253-len(uid)] + uid, long, "copy", ("copy-" + long)[:253-len(uid)] + uid},
+		"that somebody named": {"mine", "web", "copy", "copy-mine"},
+	} {
+		ref := &virtv1.InstancetypeStatusRef{ControllerRevisionRef: &virtv1.ControllerRevisionRef{Name: c.revision}}
+		if got := instancetype.RevisionOf(instancetype.Moved(ref, c.from, c.to)); got != c.want {
+			t.Errorf("%s: got %s, want %s", name, got, c.want)
+		}
+	}
+}
