@@ -81,6 +81,7 @@ func SetupWithManager(mgr ctrl.Manager) error {
 func (r *Reconciler) steps() []func(context.Context, *scope) error {
 	return []func(context.Context, *scope) error{
 		r.addFinalizer,
+		r.adopt,
 		r.takeKept,
 		r.createDataVolumes,
 		r.keepVolumes,

@@ -3,6 +3,7 @@ package virtualmachine
 import (
 	"context"
 	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	virtv1 "kubevirt.io/api/core/v1"
@@ -73,6 +74,10 @@ func (r *Reconciler) checkOwner(ctx context.Context, s *scope) error {
 		if owner.UID == s.vm.UID {
 			return nil
 		}
+	}
+	if isOrphan(vmi) {
+		s.requeueAfter(time.Second) // the next pass sees it
+		return nil
 	}
 	return fmt.Errorf("VirtualMachineInstance %s/%s exists and is not this VirtualMachine's; delete it, or rename one of them", vmi.Namespace, vmi.Name)
 }

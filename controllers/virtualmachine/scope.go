@@ -21,6 +21,8 @@ type scope struct {
 	now time.Time
 	// vmi is the VM's instance; nil when there is none.
 	vmi *virtv1.VirtualMachineInstance
+	// orphan is the instance that an earlier VM of the name left running; adopt makes it the VM's.
+	orphan *virtv1.VirtualMachineInstance
 	// strategy is the VM's run strategy; strategyError says why there is none.
 	strategy      strategy
 	strategyError error
@@ -61,6 +63,8 @@ func (r *Reconciler) newScope(ctx context.Context, vm *virtv1.VirtualMachine) (*
 		return nil, fmt.Errorf("reading VirtualMachineInstance %s/%s: %w", vm.Namespace, vm.Name, err)
 	case metav1.IsControlledBy(vmi, vm):
 		s.vmi = vmi
+	case isOrphan(vmi) && vm.DeletionTimestamp == nil:
+		s.orphan = vmi
 	default:
 		s.failure = fmt.Errorf("VirtualMachineInstance %s exists and is not this VirtualMachine's; delete it, or rename one of them", vmi.Name)
 	}
