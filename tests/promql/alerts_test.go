@@ -81,7 +81,7 @@ func (c cluster) record(one rule, at time.Time) int {
 	appender := c.storage.Appender(c.t.Context())
 	vector := c.ask(one.Expr, at)
 	for _, sample := range vector {
-		named := labels.NewBuilder(sample.Metric).Set(labels.MetricName, one.Record)
+		named := labels.NewBuilder(sample.Metric).Set(model.MetricNameLabel, one.Record)
 		if _, err := appender.Append(0, named.Labels(), at.UnixMilli(), sample.F); err != nil {
 			c.t.Fatalf("recording %s: %v", one.Record, err)
 		}

@@ -2,12 +2,14 @@ package promql
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 	"sigs.k8s.io/yaml"
@@ -125,7 +127,7 @@ func check(t *testing.T, where, expr string, told known, recorded []string) {
 			return nil
 		}
 		for _, matcher := range selector.LabelMatchers {
-			if matcher.Name != labels.MetricName && !slices.Contains(has, matcher.Name) {
+			if matcher.Name != model.MetricNameLabel && !slices.Contains(has, matcher.Name) {
 				t.Errorf("%s: %s has no label %s", where, selector.Name, matcher.Name)
 			}
 		}
@@ -135,9 +137,7 @@ func check(t *testing.T, where, expr string, told known, recorded []string) {
 
 func TestRulesAndPanelsAskForWhatIsExported(t *testing.T) {
 	told := exported(t)
-	for name, has := range others {
-		told[name] = has
-	}
+	maps.Copy(told, others)
 	var recorded []string
 	for _, one := range shipped(t) { // in the order of the file: what is recorded further down is of the last time
 		check(t, one.name(), one.Expr, told, recorded)
