@@ -1,6 +1,7 @@
 package reflink
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -29,7 +30,7 @@ func momentOf(info fs.FileInfo) moment {
 const tick = 25 * time.Millisecond
 
 // settled returns the moment of file, once whatever is written to it from then on shows in that.
-func settled(file *os.File) (moment, error) {
+func settled(ctx context.Context, file *os.File) (moment, error) {
 	for range 40 {
 		info, err := file.Stat()
 		if err != nil {
@@ -38,7 +39,11 @@ func settled(file *os.File) (moment, error) {
 		if age := time.Since(info.ModTime()); age > tick || age < -tick {
 			return momentOf(info), nil
 		}
-		time.Sleep(tick)
+		select {
+		case <-ctx.Done():
+			return moment{}, fmt.Errorf("copying %s: %w", file.Name(), ctx.Err())
+		case <-time.After(tick): // of nothing else would anybody tell
+		}
 	}
 	return moment{}, fmt.Errorf("copying %s: %w", file.Name(), ErrChanged)
 }

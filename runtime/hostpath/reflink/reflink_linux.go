@@ -45,7 +45,7 @@ func file(ctx context.Context, dst, src *os.File, progress func(bytes int64)) (M
 	if progress == nil {
 		progress = func(int64) {}
 	}
-	before, err := settled(src)
+	before, err := settled(ctx, src)
 	if err != nil {
 		return Copied, before, err
 	}
