@@ -65,6 +65,20 @@ func TestAnEvictionOfAGuestThatIsToMigrateIsDenied(t *testing.T) {
 	}
 }
 
+// A budget would keep the pod of a guest that has ended on a node that is drained.
+func TestAGuestThatHasEndedHasNoBudget(t *testing.T) {
+	c := start(t)
+	vm := newVM(c.namespace(t), "over")
+	vm.Spec.RunStrategy = new(virtv1.RunStrategyOnce)
+	vm.Spec.Template.Spec.EvictionStrategy = new(virtv1.EvictionStrategyExternal)
+	must(t, c.Create(t.Context(), vm))
+	key := client.ObjectKeyFromObject(vm)
+	p := c.startGuest(t, key)
+	c.hasBudget(t, key, true)
+	c.guestEnds(t, key, p, virtv1.Succeeded)
+	c.hasBudget(t, key, false)
+}
+
 func TestAnEvictionOfAGuestWithoutAStrategyPasses(t *testing.T) {
 	c := start(t)
 	for name, strategy := range map[string]virtv1.EvictionStrategy{"plain": "", "none": virtv1.EvictionStrategyNone, "perhaps": virtv1.EvictionStrategyLiveMigrateIfPossible} {

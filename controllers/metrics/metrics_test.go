@@ -151,6 +151,17 @@ func TestVMsAreExposedInTheFieldsWords(t *testing.T) {
 	}
 }
 
+func TestWhatEvictsAVMIIsTheClustersToSayWhereItSaysNothing(t *testing.T) {
+	w := &world{kubevirts: make([]virtv1.KubeVirt, 1)}
+	w.kubevirts[0].Spec.Configuration.EvictionStrategy = new(virtv1.EvictionStrategyLiveMigrate)
+	says, silent, moves := &virtv1.VirtualMachineInstance{}, &virtv1.VirtualMachineInstance{}, &virtv1.VirtualMachineInstance{}
+	says.Spec.EvictionStrategy = new(virtv1.EvictionStrategyNone)
+	moves.Status.Conditions = []virtv1.VirtualMachineInstanceCondition{{Type: virtv1.VirtualMachineInstanceIsMigratable, Status: corev1.ConditionTrue}}
+	if got := [3]bool{w.evictable(says), w.evictable(silent), w.evictable(moves)}; got != [3]bool{true, false, true} {
+		t.Errorf("got %v", got)
+	}
+}
+
 func TestOnlyWhoLeadsTells(t *testing.T) {
 	c, lead := newCollector(t, readWorld(t))
 	live(c)

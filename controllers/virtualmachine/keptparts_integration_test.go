@@ -96,6 +96,26 @@ func keptType(t *testing.T, w *world) {
 	}
 }
 
+// A revision that is nobody's stays so: it is not to go with a VM that only uses it, as one that an administrator made by hand.
+func foreignRevision(t *testing.T, w *world) {
+	w.makeType("size", "128Mi")
+	w.ofType("size")
+	w.pass(&lagging.Client{})
+	key := client.ObjectKey{Namespace: w.vm.Namespace, Name: instancetype.RevisionOf(w.read().Status.InstancetypeRef)}
+	revision := &appsv1.ControllerRevision{}
+	w.must(w.Get(t.Context(), key, revision))
+	revision.OwnerReferences = nil
+	w.must(w.Update(t.Context(), revision))
+	w.end()
+	w.vm.Status.InstancetypeRef = nil
+	w.must(w.Status().Update(t.Context(), w.vm))
+	w.pass(&lagging.Client{})
+	w.must(w.Get(t.Context(), key, revision))
+	if got := instancetype.RevisionOf(w.read().Status.InstancetypeRef); got != key.Name || len(revision.OwnerReferences) > 0 {
+		t.Errorf("the VM has revision %q, whose owners are %+v", got, revision.OwnerReferences)
+	}
+}
+
 // A start that fails time and again is told once.
 func toldOnce(t *testing.T, w *world) {
 	w.ofType("gone")

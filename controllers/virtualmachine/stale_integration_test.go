@@ -41,6 +41,7 @@ func TestAPass(t *testing.T) {
 		"changes of a VM that runs":                  followedChanges,
 		"a change of who has its revision":           revisionsOwners,
 		"an instance type that changes and goes":     keptType,
+		"a revision that is nobody's":                foreignRevision,
 		"a start that fails again and again":         toldOnce,
 		"a storage class that is preferred":          preferredClass,
 		"a dump of the guest's memory":               memoryDumped,
