@@ -81,7 +81,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		node.SetupWithManager(mgr),
 		datavolume.SetupWithManager(mgr, datavolume.Options{ImporterImage: options.ImporterImage, Namespace: options.Namespace}),
 		datasource.SetupWithManager(mgr, datasource.Options{}),
-		cdiconfig.SetupWithManager(mgr),
+		cdiconfig.SetupWithManager(mgr, options.Namespace),
 		storageprofile.SetupWithManager(mgr),
 		dataimportcron.SetupWithManager(mgr, options.Namespace, options.ImporterImage),
 		populator.SetupWithManager(mgr),
