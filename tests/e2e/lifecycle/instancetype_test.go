@@ -70,7 +70,7 @@ var _ = Describe("a VM of a namespace's own instance type and preference", func(
 		expectSize := func(vmi *virtv1.VirtualMachineInstance) {
 			GinkgoHelper()
 			Expect(suite.Shell(ctx, vmi, "grep -c ^processor /proc/cpuinfo")).To(Equal("2"))
-			Expect(guestMemory(ctx, vmi)).To(And(BeNumerically(">", 120<<10), BeNumerically("<=", 160<<10)))
+			Expect(guestMemory(ctx, vmi)).To(And(BeNumerically(">", 100<<10), BeNumerically("<=", 160<<10)))
 			Expect(suite.Shell(ctx, vmi, "cat /proc/partitions")).To(ContainSubstring("vda"))
 		}
 		expectSize(vmi)
