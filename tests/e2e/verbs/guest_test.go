@@ -34,12 +34,13 @@ const boundSecret = 4 * time.Minute
 
 const bootID = "cat /proc/sys/kernel/random/boot_id"
 
-// receive is an scp for the guest, which has none: it takes one file in the protocol that "scp -O" speaks.
+// receive is an scp for the guest, which has none: it takes one file in the protocol that "scp -O" speaks. It reads no byte too many,
+// as head does there.
 const receive = `cat > /usr/bin/scp <<'END'
 #!/bin/sh
 for path; do :; done
 printf '\0'; read -r mode size name; printf '\0'
-head -c "$size" > "$path"; head -c 1 > /dev/null; printf '\0'
+dd bs=1 count="$size" of="$path" 2> /dev/null; dd bs=1 count=1 of=/dev/null 2> /dev/null; printf '\0'
 END
 chmod 755 /usr/bin/scp`
 
