@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	virtv1 "kubevirt.io/api/core/v1"
+	instancetypeapi "kubevirt.io/api/instancetype"
 	"kubevirt.io/api/instancetype/v1beta1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -93,6 +94,28 @@ func keptType(t *testing.T, w *world) {
 	}
 	if vmi := w.vmi(); vmi.Spec.Domain.Memory.Guest.String() != "64Mi" {
 		t.Errorf("the instance of another type has %s", vmi.Spec.Domain.Memory.Guest)
+	}
+}
+
+// What a disk's label said when the VM started stays known, though the next pass sees the VM as it was before.
+func inferredType(t *testing.T, w *world) {
+	w.makeType("size", "128Mi")
+	w.must(w.Create(t.Context(), &cdiv1.DataVolume{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.vm.Namespace, Name: "data", Labels: map[string]string{
+			instancetypeapi.DefaultInstancetypeLabel: "size", instancetypeapi.DefaultInstancetypeKindLabel: "VirtualMachineInstancetype",
+		}},
+		Spec: cdiv1.DataVolumeSpec{Source: &cdiv1.DataVolumeSource{Blank: &cdiv1.DataVolumeBlankImage{}}},
+	}))
+	patch := `{"spec":{"instancetype":{"inferFromVolume":"data"},"template":{"spec":{"domain":{"memory":null,"resources":null,"cpu":null}}}}}`
+	w.must(w.Patch(t.Context(), w.vm, client.RawPatch(types.MergePatchType, []byte(patch))))
+	past := w.read().DeepCopy()
+	w.pass(&lagging.Client{})
+	if ref := w.read().Status.InstancetypeRef; ref == nil || ref.Name != "size" || ref.InferFromVolume != "data" {
+		t.Fatalf("the status has %+v", ref)
+	}
+	w.pass(&lagging.Client{Past: []client.Object{past}})
+	if ref := w.read().Status.InstancetypeRef; ref == nil || instancetype.RevisionOf(ref) == "" {
+		t.Errorf("after a pass that saw the VM as it was: %+v", ref)
 	}
 }
 

@@ -19,7 +19,8 @@ import (
 )
 
 // writeStatus writes the VM's status when it has changed: what is requested first, so that
-// who reads the rest reads it, too.
+// who reads the rest reads it, too. A pass that the cache has shown an older VM writes nothing: what the pass before has found, such as
+// the instance type that a disk's label named at the start, would be lost with it.
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	if err := r.writeRequests(ctx, s); err != nil {
 		return err
@@ -28,7 +29,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	if reflect.DeepEqual(wanted, owned(&s.vm.Status)) {
 		return nil
 	}
-	err := apply.Status(ctx, r.Client, s.vm, names.ManagerController, wanted)
+	err := apply.StatusAsRead(ctx, r.Client, s.vm, names.ManagerController, wanted)
 	if apierrors.IsNotFound(err) {
 		return nil // gone since it was read
 	}
