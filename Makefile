@@ -41,6 +41,7 @@ unit: deps ## Tests beside the code, golden files included (no cluster)
 	$(call quiet,$(gotest) -v -timeout 45m $(if $(filter rest,$(UNIT)),$$($(GO) list ./... | grep -vxFf <($(GO) list -tags=integration$(comma)$(TAGS) $(integrated))),./...) $(UNIT_ARGS))
 	$(call quiet,cd hack/cluster && $(gotest) -v ./...)
 	$(call quiet,cd hack/cluster/components/triggers && $(gotest) -v ./...)
+	$(call quiet,cd tests/promql && $(gotest) -v ./...)
 
 # The packages with integration tests: of the API, and of what a node has one of, its networks, devices and
 # libvirt. `make integration` runs all their tests, PART=api or PART=node some; `make unit UNIT=rest` runs those of the others.
@@ -73,7 +74,7 @@ fuzz: deps ## Machines made at random against admission, domain builder and libv
 	$(gotest) -tags=integration$(comma)$(TAGS) -run '^$$' -fuzz FuzzDefine -fuzztime $(FUZZTIME) -parallel 2 ./tests/fuzz $(FUZZ_ARGS)
 
 # The packages that read what users and servers send, and those that must survive a kill at any moment.
-parsers := ./importer/image ./importer/image/xz ./importer/image/deflate ./importer/archive
+parsers := ./importer/image ./importer/image/xz ./importer/image/deflate ./importer/archive ./importer/source
 kills   := ./importer ./runtime/hostpath/pool
 
 corpus: deps ## Bad images and kills of imports and clones, as many as make test has no time for, then each fuzzer for FUZZTIME (SEED=… for the same again; not in CI)
@@ -84,6 +85,7 @@ corpus: deps ## Bad images and kills of imports and clones, as many as make test
 lint: $(BIN)/golangci-lint ## Style as rules: sizes, complexity, import direction, error wrapping, contexts
 	GOFLAGS="-trimpath -buildvcs=false" $(BIN)/golangci-lint run ./...
 	cd hack/cluster && GOFLAGS="-trimpath -buildvcs=false" $(BIN)/golangci-lint run ./...
+	cd tests/promql && GOFLAGS="-trimpath -buildvcs=false" $(BIN)/golangci-lint run ./...
 
 verify: ## Regenerate everything that is generated and fail on a difference
 	$(GO) run ./hack/generate --check

@@ -64,6 +64,7 @@ require (
 	github.com/opencontainers/image-spec v1.1.1 // types of an image's configuration
 	github.com/openshift/custom-resource-status v1.1.2 // conditions of the CDI object are of its types
 	github.com/prometheus/client_golang v1.24.0 // metrics
+	github.com/prometheus/client_model v0.6.2 // metrics as they are told
 	github.com/spf13/pflag v1.0.10 // flags of `virtctl create vm`
 	github.com/yuin/gopher-lua v1.1.2 // tests only: Argo CD's health checks run in it
 	golang.org/x/tools v0.51.0 // hack: loads packages to generate from
@@ -150,7 +151,6 @@ require (
 	github.com/pierrec/lz4/v4 v4.1.26 // indirect
 	github.com/pmezard/go-difflib v1.0.1-0.20181226105442-5d4384ee4fb2 // indirect
 	github.com/proglottis/gpgme v0.1.4 // indirect
-	github.com/prometheus/client_model v0.6.2 // indirect
 	github.com/prometheus/common v0.70.1 // indirect
 	github.com/prometheus/otlptranslator v1.0.0 // indirect
 	github.com/prometheus/procfs v0.21.1 // indirect

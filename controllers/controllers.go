@@ -81,7 +81,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		node.SetupWithManager(mgr),
 		datavolume.SetupWithManager(mgr, datavolume.Options{ImporterImage: options.ImporterImage, Namespace: options.Namespace}),
 		datasource.SetupWithManager(mgr, datasource.Options{}),
-		cdiconfig.SetupWithManager(mgr),
+		cdiconfig.SetupWithManager(mgr, options.Namespace),
 		storageprofile.SetupWithManager(mgr),
 		dataimportcron.SetupWithManager(mgr, options.Namespace, options.ImporterImage),
 		populator.SetupWithManager(mgr),
@@ -95,7 +95,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		virtualmachineexport.SetupWithManager(mgr, virtualmachineexport.Options{Image: options.ImporterImage, Namespace: options.Namespace, Certificate: options.ExportCertificate}),
 		stepcache.SetupWithManager(mgr),
 		leftover.SetupWithManager(mgr),
-		metrics.SetupWithManager(ctx, mgr),
+		metrics.SetupWithManager(ctx, mgr, options.Namespace),
 	)
 }
 

@@ -38,6 +38,9 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 	}
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = clientQPS, clientBurst
+	if err := metric.CountRequests(config); err != nil {
+		return err
+	}
 	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, options.Namespace, leaseName,
 		resourcelock.ResourceLockConfig{Identity: options.Identity}, config, leaseDeadline)
 	if err != nil {
@@ -82,5 +85,5 @@ func newManager(ctx context.Context, config *rest.Config, options Options, lock 
 	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
 		return nil, fmt.Errorf("serving health: %w", err)
 	}
-	return mgr, nil
+	return mgr, errors.Join(metric.Register(metric.Component{Name: "virt_controller", Ready: healthz.Ping}), metric.Register(metric.Syncs()))
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
+	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -15,6 +16,8 @@ import (
 func TestTheStatusOfAVMINeedsNoVirtAPI(t *testing.T) {
 	c := start(t)
 	key, _ := c.run(t, "alone")
+	kept, keptPod := c.runEvicting(t, "kept", virtv1.EvictionStrategyLiveMigrate)
+	c.hasBudget(t, kept, true)
 	c.stopAPI()
 	handler := as(t, c.config, "system:serviceaccount:"+installed+":virt-handler")
 	user := as(t, c.config, "jane")
@@ -24,6 +27,7 @@ func TestTheStatusOfAVMINeedsNoVirtAPI(t *testing.T) {
 		return user.Patch(t.Context(), c.vmi(t, key), patch)
 	}, bound, "200ms").Should(gomega.MatchError(gomega.ContainSubstring("failed calling webhook")), "virt-api is gone")
 	must(t, handler.Patch(t.Context(), c.vmi(t, key), patch))
+	denied(t, c.evict(t, keptPod), "disruption budget")
 	err := handler.Patch(t.Context(), c.vmi(t, key), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"hostname":"other"}}`)))
 	if err == nil {
 		t.Error("the spec was changed without virt-api")

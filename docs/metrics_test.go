@@ -1,7 +1,7 @@
 package docs_test
 
 import (
-	"encoding/json"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,126 +16,74 @@ import (
 	storage "github.com/slipway-vm/slipway/runtime/hostpath/metrics"
 )
 
-// expression is a query and where it stands.
-type expression struct{ where, query string }
+// everything is what all programs export.
+func everything() []metric.Metric {
+	return slices.Concat(handler.All(), storage.All(), controller.All(), metric.Components(), metric.Guests(), metric.AllConnections(), metric.Queues(), metric.Requests())
+}
 
-// shipped are the queries of all rules and panels, and the names that rules record.
-func shipped(t *testing.T) (all []expression, recorded map[string]bool) {
+// recorded are the names that rules record.
+func recorded(t *testing.T) map[string]bool {
 	t.Helper()
 	var rules struct {
 		Spec struct {
-			Groups []struct {
-				Rules []struct {
-					Record, Alert, Expr string
-					Annotations         map[string]string
-				}
-			}
+			Groups []struct{ Rules []struct{ Record string } }
 		}
 	}
 	if err := yaml.Unmarshal(monitoring.Rules, &rules); err != nil {
 		t.Fatal(err)
 	}
-	recorded = map[string]bool{}
+	names := map[string]bool{}
 	for _, group := range rules.Spec.Groups {
 		for _, rule := range group.Rules {
-			all = append(all, expression{rule.Record + rule.Alert, rule.Expr})
-			if rule.Record != "" {
-				recorded[rule.Record] = true
-			} else if rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" {
-				t.Errorf("alert %s does not say what is wrong", rule.Alert)
-			}
+			names[rule.Record] = true
 		}
 	}
-	var dashboard struct {
-		Panels []struct {
-			Title   string
-			Targets []struct{ Expr string }
-		}
-		Templating struct {
-			List []struct{ Name, Type, Query string }
-		}
-	}
-	if err := json.Unmarshal(monitoring.Dashboard, &dashboard); err != nil {
+	return names
+}
+
+func TestWhatTheFieldTellsIsToldOrItIsSaidWhyNot(t *testing.T) {
+	list, err := os.ReadFile("testdata/field-metrics.txt")
+	if err != nil {
 		t.Fatal(err)
 	}
-	for _, panel := range dashboard.Panels {
-		for _, target := range panel.Targets {
-			all = append(all, expression{"panel " + panel.Title, target.Expr})
+	told := recorded(t)
+	for _, m := range everything() {
+		told[m.Name] = true
+	}
+	missing := map[string]bool{}
+	for _, one := range metric.Missing {
+		if told[one.Name] {
+			t.Errorf("%s is told, and said to be missing", one.Name)
+		}
+		missing[one.Name] = true
+	}
+	var field []string
+	for line := range strings.Lines(string(list)) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			field = append(field, line)
 		}
 	}
-	return all, recorded
-}
-
-// foreign are metrics of Prometheus itself.
-var foreign = []string{"up"}
-
-var (
-	text     = regexp.MustCompile(`"(\\.|[^"\\])*"`)
-	matchers = regexp.MustCompile(`([a-zA-Z_:][\w:]*)\s*\{([^}]*)\}`)
-	grouping = regexp.MustCompile(`\b(by|without|on|ignoring|group_left|group_right)\s*\([^)]*\)`)
-	window   = regexp.MustCompile(`\[[^\]]*\]`)
-	word     = regexp.MustCompile(`[a-zA-Z_:][\w:]*\s*\(?`)
-	label    = regexp.MustCompile(`([a-z_]+)\s*(=~|!~|!=|=)`)
-	suffix   = regexp.MustCompile(`_(bucket|sum|count)$`)
-	keywords = []string{"and", "or", "unless", "bool", "offset", "by", "on"}
-)
-
-func exported() map[string]metric.Metric {
-	all := map[string]metric.Metric{}
-	for _, m := range slices.Concat(handler.All(), storage.All(), controller.All()) {
-		all[m.Name] = m
+	if len(field) < 150 {
+		t.Fatalf("the field's list has only %d names", len(field))
 	}
-	return all
-}
-
-// find returns the metric of a series, whose histograms have three of them.
-func find(all map[string]metric.Metric, name string) (metric.Metric, bool) {
-	if m, ok := all[name]; ok {
-		return m, true
+	for _, name := range field {
+		if !told[name] && !missing[name] {
+			t.Errorf("%s is neither told nor said to be missing", name)
+		}
+		delete(missing, name)
 	}
-	m, ok := all[suffix.ReplaceAllString(name, "")]
-	return m, ok && m.Kind == metric.Histogram
-}
-
-func TestRulesAndDashboardAskForWhatIsExported(t *testing.T) {
-	all, recorded := shipped(t)
-	if len(all) < 20 {
-		t.Fatalf("there are only %d queries", len(all))
-	}
-	known := exported()
-	for _, one := range all {
-		bare := text.ReplaceAllString(one.query, `""`)
-		for _, pair := range []string{"()", "{}", "[]"} {
-			if strings.Count(bare, pair[:1]) != strings.Count(bare, pair[1:]) {
-				t.Errorf("%s: %s do not match in %s", one.where, pair, one.query)
-			}
-		}
-		for _, found := range matchers.FindAllStringSubmatch(bare, -1) {
-			m, ok := find(known, found[1])
-			for _, name := range label.FindAllStringSubmatch(found[2], -1) {
-				if ok && !slices.Contains(m.Labels, name[1]) {
-					t.Errorf("%s: %s has no label %s", one.where, found[1], name[1])
-				}
-			}
-		}
-		bare = matchers.ReplaceAllString(bare, "$1 ")
-		bare = window.ReplaceAllString(grouping.ReplaceAllString(bare, " "), " ")
-		for _, name := range word.FindAllString(bare, -1) {
-			name = strings.TrimSpace(name)
-			_, ok := find(known, name)
-			if !ok && !recorded[name] && !strings.HasSuffix(name, "(") && !slices.Contains(keywords, name) && !slices.Contains(foreign, name) {
-				t.Errorf("%s asks for %s, which nobody exports or records", one.where, name)
-			}
-		}
+	for name := range missing {
+		t.Errorf("%s is said to be missing, and the field does not tell it", name)
 	}
 }
 
 func TestMetricsAreNamedWell(t *testing.T) {
-	all := slices.Concat(handler.All(), storage.All(), controller.All())
-	if len(exported()) != len(all) {
-		t.Error("a metric is listed twice")
-	}
-	for _, m := range all {
+	seen := map[string]bool{}
+	for _, m := range everything() {
+		if seen[m.Name] {
+			t.Errorf("%s is listed twice", m.Name)
+		}
+		seen[m.Name] = true
 		if !regexp.MustCompile(`^(kubevirt|slipway)_[a-z0-9_]+$`).MatchString(m.Name) || !strings.HasSuffix(m.Help, ".") {
 			t.Errorf("%s: %s", m.Name, m.Help)
 		}

@@ -93,10 +93,14 @@ func (h *hashed) Read(p []byte) (int, error) {
 	return n, err //nolint:wrapcheck // io.Reader's contract: io.EOF as it is
 }
 
-// finish reads what nobody needed, then compares.
-func (h *hashed) finish() error {
-	if _, err := io.Copy(io.Discard, h); err != nil {
-		return err //nolint:wrapcheck // the source's error says what happened
+// finish reads what nobody needed, then compares. Of a file whose size nobody said no more than maxTrailer is read.
+func (h *hashed) finish(sized bool) error {
+	var rest io.Reader = h
+	if !sized {
+		rest = atMost(h, maxTrailer, "behind the end of its disk the file has more than %d bytes; publish it without them")
+	}
+	if _, err := io.Copy(io.Discard, rest); err != nil {
+		return err //nolint:wrapcheck // it says what happened
 	}
 	close(h.work)
 	<-h.done

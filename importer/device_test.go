@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/slipway-vm/slipway/importer"
 	"github.com/slipway-vm/slipway/internal/transfer"
 	"github.com/slipway-vm/slipway/tests/fixture/need"
@@ -16,7 +18,12 @@ import (
 // newDevice makes a loop device of size bytes that is full of old data.
 func newDevice(t *testing.T, size int) string {
 	t.Helper()
-	backing := writeFile(t, "backing", bytes.Repeat([]byte("old data"), size/8))
+	return deviceOn(t, writeFile(t, "backing", bytes.Repeat([]byte("old data"), size/8)))
+}
+
+// deviceOn makes a loop device on a file.
+func deviceOn(t *testing.T, backing string) string {
+	t.Helper()
 	out, err := exec.Command("losetup", "--find", "--show", backing).CombinedOutput()
 	if err != nil {
 		need.Missing(t, "no loop device can be made (%v: %s); run it as root", err, out)
@@ -36,7 +43,8 @@ func TestABlockDevice(t *testing.T) {
 	raw := writeFile(t, "disk.raw", disk)
 	for _, file := range []string{raw, qcow2(t, raw, raw+".qcow2"), pack(t, raw, raw+".gz", "gzip", "-c"), pack(t, raw+".qcow2", raw+".qcow2.xz", "xz", "-c")} {
 		t.Run(filepath.Ext(file), func(t *testing.T) {
-			device := newDevice(t, size)
+			backing := writeFile(t, "backing", bytes.Repeat([]byte("old data"), size/8))
+			device := deviceOn(t, backing)
 			s := serve(t, filepath.Dir(raw))
 			got := doImport(t, s.URL+"/"+filepath.Base(file), func(o *importer.Options) {
 				o.Target.Path, o.ScratchDir = device, t.TempDir()
@@ -55,6 +63,45 @@ func TestABlockDevice(t *testing.T) {
 			}
 			if digest := digestOf(t, want); got.result.Digest != digest {
 				t.Errorf("digest %s, want %s", got.result.Digest, digest)
+			}
+			if used := allocated(t, backing); used > 8<<20 {
+				t.Errorf("%d bytes lie under a device with 6 MiB of data", used)
+			}
+		})
+	}
+}
+
+// allocated is how many bytes a file takes.
+func allocated(t *testing.T, path string) int64 {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		t.Fatal(err)
+	}
+	return st.Blocks * 512
+}
+
+func TestAPreallocatedDeviceHasAllItsSpace(t *testing.T) {
+	const size = 40 << 20
+	raw := writeFile(t, "disk.raw", newDisk())
+	s := serve(t, filepath.Dir(raw))
+	for name, file := range map[string]string{"an image": raw, "a stream": pack(t, raw, raw+".gz", "gzip", "-c"), "blank": ""} {
+		t.Run(name, func(t *testing.T) {
+			backing := writeFile(t, "backing", nil)
+			if err := os.Truncate(backing, size); err != nil {
+				t.Fatal(err)
+			}
+			got := doImport(t, s.URL+"/"+filepath.Base(file), func(o *importer.Options) {
+				o.Target.Path, o.Target.Preallocate = deviceOn(t, backing), true
+				if file == "" {
+					o.Source = nil
+				}
+			})
+			if got.err != nil {
+				t.Fatal(got.err)
+			}
+			if used := allocated(t, backing); used < size {
+				t.Errorf("only %d bytes are reserved", used)
 			}
 		})
 	}
@@ -86,14 +133,7 @@ func TestADeviceThatIsTooSmallOrFailsIsNotTakenForADisk(t *testing.T) {
 
 func TestAVolumeThatRunsFull(t *testing.T) {
 	dir := t.TempDir()
-	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=40M", "tmpfs", dir).CombinedOutput(); err != nil {
-		need.Missing(t, "no file system can be mounted (%v: %s); run it as root", err, out)
-	}
-	t.Cleanup(func() {
-		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
-			t.Errorf("unmounting: %v: %s", err, out)
-		}
-	})
+	mountMemory(t, dir, 40<<20)
 	if err := os.WriteFile(filepath.Join(dir, "another"), bytes.Repeat([]byte{1}, 38<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -110,5 +150,14 @@ func TestAVolumeThatRunsFull(t *testing.T) {
 		if left, _ := os.ReadDir(dir); len(left) != 1 {
 			t.Errorf("something was left on the full volume: %v", left)
 		}
+	}
+	if err := os.Remove(filepath.Join(dir, "another")); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{raw, qcow} { // space has come
+		path := filepath.Join(dir, "disk.img")
+		got := doImport(t, s.URL+"/"+filepath.Base(file), func(o *importer.Options) { o.Target.Path, o.Target.Size = path, 30<<20 })
+		got.path = path
+		got.wantDisk(t, newDisk(), 30<<20)
 	}
 }

@@ -65,7 +65,7 @@ func (j *job) stream(ctx context.Context, read func(*bufio.Reader) error) error 
 	}
 	err = read(bufio.NewReaderSize(stream, streamBuffer))
 	if sum, ok := stream.(*hashed); ok && err == nil {
-		err = sum.finish()
+		err = sum.finish(j.from.Size() >= 0)
 	}
 	return errors.Join(err, stream.Close())
 }
@@ -105,9 +105,10 @@ func (j *job) unwrap(ctx context.Context, stream *bufio.Reader, size int64, oute
 	return j.fillStream(ctx, stream, head, size)
 }
 
-// fromArchive writes the one disk in a tar archive that comes in order.
+// fromArchive writes the one disk in a tar archive that comes in order. What else is in it is read to no end.
 func (j *job) fromArchive(ctx context.Context, stream io.Reader, outer layers) error {
-	archive := image.NewArchive(stream)
+	archive := image.NewArchive(atMost(stream, transfer.Scratch(j.disk.Capacity()),
+		"the tar archive has more than %d bytes, over twice what the volume takes; put the disk alone into it, or ask for a larger volume"))
 	content, size, _, err := archive.Disk()
 	if err != nil {
 		return fmt.Errorf("looking into the archive: %w", err)

@@ -157,7 +157,7 @@ func doImport(t *testing.T, url string, change func(*importer.Options)) imported
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "disk.img")
 	options := importer.Options{
-		Source: &source.Options{URL: url, RetryFor: 3 * time.Second, IdleTimeout: 5 * time.Second},
+		Source: &source.Options{URL: url, RetryFor: 3 * time.Second, IdleTimeout: time.Minute},
 		Target: target.Options{Path: path},
 	}
 	if change != nil {

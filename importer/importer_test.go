@@ -12,8 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/slipway-vm/slipway/importer"
 	"github.com/slipway-vm/slipway/internal/digest"
 	"github.com/slipway-vm/slipway/internal/transfer"
@@ -102,11 +100,7 @@ func TestADiskGrowsToTheSizeAskedFor(t *testing.T) {
 	for _, name := range []string{raw, qcow, pack(t, raw, raw+".gz", "gzip", "-c")} {
 		got := doImport(t, s.URL+"/"+filepath.Base(name), func(o *importer.Options) { o.Target.Size = 64 << 20 })
 		got.wantDisk(t, disk, 64<<20)
-		var st unix.Stat_t
-		if err := unix.Stat(got.path, &st); err != nil {
-			t.Fatal(err)
-		}
-		if used := st.Blocks * 512; used > 8<<20 {
+		if used := allocated(t, got.path); used > 8<<20 {
 			t.Errorf("%s: %d bytes are used for a disk with 6 MiB of data", name, used)
 		}
 	}
@@ -122,11 +116,22 @@ func TestABlankDisk(t *testing.T) {
 
 func TestAPreallocatedDiskHasAllItsSpace(t *testing.T) {
 	raw := writeFile(t, "disk.raw", newDisk())
-	got := doImport(t, serve(t, filepath.Dir(raw)).URL+"/disk.raw", func(o *importer.Options) { o.Target.Preallocate = true; o.Target.Size = 32 << 20 })
-	got.wantDisk(t, newDisk(), 32<<20)
-	var st unix.Stat_t
-	if err := unix.Stat(got.path, &st); err != nil || st.Blocks*512 < 32<<20 {
-		t.Errorf("only %d bytes are reserved (%v)", st.Blocks*512, err)
+	packed := pack(t, raw, raw+".gz", "gzip", "-c")
+	url := serve(t, filepath.Dir(raw)).URL + "/"
+	for name, c := range map[string]struct {
+		file       string
+		size, want int64
+	}{
+		"an image": {raw, 32 << 20, 32 << 20}, "an image of its own size": {raw, 0, diskSize},
+		"a stream": {packed, 32 << 20, 32 << 20}, "a stream whose end tells its size": {packed, 0, diskSize},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := doImport(t, url+filepath.Base(c.file), func(o *importer.Options) { o.Target.Preallocate, o.Target.Size = true, c.size })
+			got.wantDisk(t, newDisk(), c.want)
+			if used := allocated(t, got.path); used < c.want {
+				t.Errorf("only %d bytes are reserved", used)
+			}
+		})
 	}
 }
 

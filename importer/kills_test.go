@@ -27,6 +27,7 @@ const (
 	importInProcess = "SLIPWAY_TEST_IMPORT"
 	importTo        = "SLIPWAY_TEST_IMPORT_TO"
 	importWith      = "SLIPWAY_TEST_IMPORT_WITH"
+	importFiles     = "SLIPWAY_TEST_IMPORT_FILES" // true for an archive of files
 )
 
 func TestMain(m *testing.M) {
@@ -55,7 +56,11 @@ func importIn(url, dir string) error {
 	if filepath.IsAbs(url) {
 		options.URL, options.CopyFrom = "", url
 	}
-	return importer.RunPod(ctrllog.IntoContext(context.Background(), logger), options)
+	if os.Getenv(importFiles) == "true" {
+		options.Archive, options.Target.Path = true, filepath.Join(dir, "volume")
+	}
+	err := importer.RunPod(ctrllog.IntoContext(context.Background(), logger), options)
+	return errors.Join(err, writePeak(filepath.Join(dir, "peak")))
 }
 
 // An importer that is killed at any moment leaves what the next one makes the right disk of; the

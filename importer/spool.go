@@ -23,11 +23,13 @@ type spool struct {
 	mu    sync.Mutex
 	grown *sync.Cond
 	size  int64
+	limit int64 // the most bytes that the stream may have
+	idle  bool  // nobody reads any more: what still comes is not kept
 	end   error // why no more bytes come; io.EOF at the stream's end
 }
 
-// newSpool makes a spool at path, whose name is gone at once, so that nothing is left of it.
-func newSpool(path string) (*spool, error) {
+// newSpool makes a spool of at most limit bytes at path, whose name is gone at once, so that nothing is left of it.
+func newSpool(path string, limit int64) (*spool, error) {
 	err := os.Remove(path) // an earlier attempt's; of a link itself, not what it leads to
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, transfer.Errorf(transfer.TargetFailed, "removing an earlier scratch file: %w", err)
@@ -36,7 +38,7 @@ func newSpool(path string) (*spool, error) {
 	if err != nil {
 		return nil, transfer.Errorf(transfer.TargetFailed, "making a scratch file: %w", err)
 	}
-	s := &spool{file: file}
+	s := &spool{file: file, limit: limit}
 	s.grown = sync.NewCond(&s.mu)
 	if err := os.Remove(path); err != nil {
 		return nil, transfer.Errorf(transfer.TargetFailed, "making a scratch file: %w", err)
@@ -49,11 +51,8 @@ func (s *spool) fill(stream io.Reader) error {
 	buffer := make([]byte, 256<<10)
 	for {
 		n, end, err := fillUnit(stream, buffer)
-		if n > 0 {
-			if _, failure := s.file.WriteAt(buffer[:n], s.size); failure != nil {
-				err = transfer.Errorf(transfer.NoSpace,
-					"the image comes as a stream, and its scratch cannot be written: %w; let its server answer range requests and give no checksum, or take a larger volume", failure)
-			}
+		if failure := s.keep(buffer[:n]); failure != nil {
+			err = failure
 		}
 		if end && err == nil {
 			err = io.EOF
@@ -68,6 +67,25 @@ func (s *spool) fill(stream io.Reader) error {
 	}
 }
 
+// keep writes what came last, unless it is of no use.
+func (s *spool) keep(data []byte) error {
+	s.mu.Lock()
+	size, limit, idle := s.size, s.limit, s.idle
+	s.mu.Unlock()
+	if size+int64(len(data)) > limit {
+		return transfer.Errorf(transfer.InvalidImage,
+			"the image has more than %d bytes, over twice its disk's size; convert it anew, or let its server answer range requests for the unpacked image and give no checksum", limit)
+	}
+	if idle {
+		return nil
+	}
+	if _, err := s.file.WriteAt(data, size); err != nil {
+		return transfer.Errorf(transfer.NoSpace,
+			"the image comes as a stream, and its scratch cannot be written: %w; let its server answer range requests and give no checksum, or take a larger volume", err)
+	}
+	return nil
+}
+
 func (s *spool) note(n int, end error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,6 +94,20 @@ func (s *spool) note(n int, end error) {
 		s.end = end
 	}
 	s.grown.Broadcast()
+}
+
+// bound lets the stream of a disk of size bytes have as many as such an image needs.
+func (s *spool) bound(size int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.limit = min(s.limit, transfer.Scratch(size))
+}
+
+// rest says that nobody reads any more.
+func (s *spool) rest() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.idle = true
 }
 
 // ReadAt waits for the bytes, or for the reason why they do not come.
@@ -100,7 +132,7 @@ func (j *job) spool(ctx context.Context, format image.Format, stream io.Reader, 
 	if fileSize < 0 {
 		fileSize = image.UnknownSize
 	}
-	scratch, err := newSpool(scratchPath(j.options))
+	scratch, err := newSpool(scratchPath(j.options), transfer.Scratch(j.disk.Capacity()))
 	if err != nil {
 		return err
 	}
@@ -110,7 +142,14 @@ func (j *job) spool(ctx context.Context, format image.Format, stream io.Reader, 
 	defer stop()
 	group.Go(func() error { return scratch.fill(&interrupted{stream, ctx.Err}) })
 	group.Go(func() error {
-		return j.fromMapped(ctx, format, head, file{scratch, func(context.Context) reader { return scratch }, fileSize})
+		f := file{scratch, func(context.Context) reader { return scratch }, fileSize}
+		layout, err := j.parse(format, head, f)
+		if err != nil {
+			return err
+		}
+		scratch.bound(layout.DiskSize())
+		defer scratch.rest()
+		return j.fromLayout(ctx, layout, f)
 	})
 	return group.Wait() //nolint:wrapcheck // both say what they were doing
 }

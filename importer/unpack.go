@@ -65,11 +65,14 @@ func (j *job) unpackTree(ctx context.Context, stream *bufio.Reader, tree *archiv
 		content = unpacked
 		j.result.Format += "+" + string(packing)
 	}
-	if err := tree.Add(ctx, content, room); err != nil {
+	content = &interrupted{content, ctx.Err}
+	whole := atMost(content, transfer.Scratch(room), "the archive has more than %d bytes, over twice what the volume takes; make it anew without what is no file, or ask for a larger volume")
+	if err := tree.Add(ctx, whole, room); err != nil {
 		return err //nolint:wrapcheck // it says what and where
 	}
 	// Behind the archive's end comes what proves that it is whole.
-	if _, err := io.Copy(io.Discard, content); err != nil {
+	rest := atMost(content, maxTrailer, "behind its end the archive has more than %d bytes; make it anew without them")
+	if _, err := io.Copy(io.Discard, rest); err != nil {
 		return fmt.Errorf("reading the file to its end: %w", err)
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/runtime/protocol/wire"
+	"github.com/slipway-vm/slipway/runtime/volume/imagefile"
 )
 
 // retryPause is the time until a socket on which nobody answered is tried again.
@@ -23,7 +24,7 @@ func run(ctx context.Context, volume, path string) error {
 	if volume == "" {
 		return errors.New("--volume is missing; give the name of the VMI's volume")
 	}
-	image, err := openImage("/", path)
+	image, err := imagefile.Open("/", path)
 	if err != nil {
 		return err
 	}

@@ -43,6 +43,7 @@ func newAPICommand() *cobra.Command {
 	flags.StringVar(&options.HealthAddress, "health-address", ":8080", "where /healthz and /readyz are served; 0 for nowhere")
 	flags.StringVar(&options.MetricsAddress, "metrics-address", ":8444", "where /metrics is served, with TLS; 0 for nowhere")
 	flags.StringSliceVar(&options.Hosts, "host", nil, "further name by which the webhooks are reached, when they do not run behind their Service")
+	flags.StringVar(&subresources.GuestfsImage, "guestfs-image", "", "image with the guestfs tools, which users are told")
 	flags.StringVar(&subresources.TokenFile, "handler-token", subresource.TokenFile, "file with the token that virt-handler knows virt-api by")
 	flags.IntVar(&subresources.HandlerPort, "handler-port", subresource.HandlerPort, "where virt-handler serves on every node")
 	flags.IntVar(&base, "verbosity", 1, "0 logs little, 9 everything; while the KubeVirt object's logVerbosity says nothing")

@@ -18,7 +18,7 @@ import (
 )
 
 func newHandlerCommand() *cobra.Command {
-	var options handler.Options
+	options := handler.Options{Version: version}
 	storage := hostpath.Options{Version: version, Registerer: metrics.Registry}
 	base := 0
 	command := &cobra.Command{

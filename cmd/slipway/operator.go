@@ -48,7 +48,7 @@ func newOperatorCommand() *cobra.Command {
 	flags.StringVar(&options.WebhookURL, "webhook-url", "", "https://host:port where the API server reaches this program; through its Service when empty")
 	flags.IntVar(&options.WebhookPort, "webhook-port", 9443, "port on which webhooks are served")
 	flags.StringVar(&options.HealthAddress, "health-address", ":8080", "where /healthz and /readyz are served; 0 for nowhere")
-	flags.StringVar(&options.MetricsAddress, "metrics-address", "0", "where /metrics is served; 0 for nowhere")
+	flags.StringVar(&options.MetricsAddress, "metrics-address", ":8443", "where /metrics is served, with TLS; 0 for nowhere")
 	flags.IntVar(&base, "verbosity", 2, "0 logs little, 9 everything; while the KubeVirt object's logVerbosity says nothing")
 	return command
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/slipway-vm/slipway/cmd/virtctl/expand"
 	"github.com/slipway-vm/slipway/cmd/virtctl/expose"
 	"github.com/slipway-vm/slipway/cmd/virtctl/guest"
+	"github.com/slipway-vm/slipway/cmd/virtctl/guestfs"
 	"github.com/slipway-vm/slipway/cmd/virtctl/help"
 	"github.com/slipway-vm/slipway/cmd/virtctl/imageupload"
 	"github.com/slipway-vm/slipway/cmd/virtctl/memorydump"
@@ -53,6 +54,7 @@ func newRootCommand(program string) *cobra.Command {
 		devices.NewCommand(access),
 		expand.NewCommand(access),
 		expose.NewCommand(access),
+		guestfs.NewCommand(access),
 		imageupload.NewCommand(access),
 		memorydump.NewCommand(access),
 		objectgraph.NewCommand(access),
@@ -70,6 +72,7 @@ func newRootCommand(program string) *cobra.Command {
 	root.AddCommand(power.NewCommands(access)...)
 	root.AddCommand(ssh.NewCommands(access)...)
 	root.AddCommand(volume.NewCommands(access)...)
+	about.WarnWhereVerbsFail(root, access, version)
 	help.Set(root, program)
 	return root
 }

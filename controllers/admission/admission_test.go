@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	jsonpatch "github.com/evanphx/json-patch/v5"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -102,6 +103,8 @@ func TestBadVirtualMachinesAreRefusedWithThePath(t *testing.T) {
 	}{
 		"nothing wrong":                        {"1Gi", "2Gi", nil},
 		"a field not acted on":                 {"disks:", "gpus: [{name: g, deviceName: d}]\n          disks:", []string{spec + "domain.devices.gpus[0].deviceName", spec + "domain.devices.gpus[0].name"}},
+		"an annotation not acted on":           {"    spec:\n", "    metadata: {annotations: {kubevirt.io/ignitiondata: '{}', a: b}}\n    spec:\n", []string{"spec.template.metadata.annotations[kubevirt.io/ignitiondata]"}},
+		"an annotation that is acted on":       {"    spec:\n", "    metadata: {annotations: {kubevirt.io/disablePCIHole64: \"true\"}}\n    spec:\n", nil},
 		"a start by hand":                      {"Always", "Manual", nil},
 		"a run strategy not acted on":          {"Always", "WaitAsReceiver", []string{"spec.runStrategy"}},
 		"a guest that begins paused":           {"    spec:\n", "    spec:\n      startStrategy: Paused\n", nil},
@@ -298,6 +301,7 @@ func TestWhoMayChangeAVMI(t *testing.T) {
 		want               []string
 	}{
 		"a user's own label":           {label, "jane", "", nil},
+		"a user's annotation":          {strings.Replace(runningVMI, "labels: {", "annotations: {kubevirt.io/pause-guest-agent-probes: \"true\"}, labels: {", 1), "jane", "", []string{"metadata.annotations[kubevirt.io/pause-guest-agent-probes]"}},
 		"a user and the spec":          {spec, "jane", "", []string{"spec"}},
 		"a user and the status":        {status, "jane", "", []string{"status"}},
 		"a user and the node's label":  {node, "jane", "", []string{"metadata.labels[kubevirt.io/nodeName]"}},
@@ -343,4 +347,75 @@ func TestANewVMIIsCompleted(t *testing.T) {
 	if len(want) > 0 || strings.Contains(string(got), "null") || strings.Contains(string(got), "guestOSInfo") {
 		t.Errorf("the patch lacks %q:\n%s", want, got)
 	}
+}
+
+// A VMI whose defaults were filled in is one that is admitted: what a VM may have in its template, its VMI may be.
+func TestWhatIsCompletedIsAdmitted(t *testing.T) {
+	for name, change := range map[string]struct{ old, replacement string }{
+		"a disk without a bus":    {"disk: {bus: virtio}", "disk: {}"},
+		"a disk of no kind":       {"disk: {bus: virtio}", "bootOrder: 1"},
+		"a CD-ROM without a bus":  {"disk: {bus: virtio}", "cdrom: {}"},
+		"a lun without a bus":     {"disk: {bus: virtio}", "lun: {}"},
+		"a lun that is only read": {"disk: {bus: virtio}", "lun: {readonly: true}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			vm := strings.Replace(strings.Replace(base, "containerDisk: {image: img}", "persistentVolumeClaim: {claimName: c}", 1), change.old, change.replacement, 1)
+			if got := refusedPaths(ask(t, "/virtualmachines-validate", []byte(vm), nil, "jane")); got != nil {
+				t.Fatalf("the VM is refused for %v", got)
+			}
+			if got := refusedPaths(ask(t, "/virtualmachineinstances-validate", completed(t, instanceOf(t, vm)), nil, "jane")); got != nil {
+				t.Errorf("its VMI is refused for %v", got)
+			}
+		})
+	}
+}
+
+// What a VM was given before it was refused is no reason to refuse what else changes in it.
+func TestAnAnnotationThatWasThereStays(t *testing.T) {
+	old := strings.Replace(base, "    spec:\n", "    metadata: {annotations: {hooks.kubevirt.io/hookSidecars: '[]'}}\n    spec:\n", 1)
+	if got := refusedPaths(ask(t, "/virtualmachines-validate", []byte(strings.Replace(old, "1Gi", "2Gi", 1)), []byte(old), "jane")); got != nil {
+		t.Errorf("refused %v", got)
+	}
+	vmi := []byte(`{metadata: {name: x, annotations: {hooks.kubevirt.io/hookSidecars: '[]'}}, spec: {domain: {devices: {}, memory: {guest: 1Gi}}}}`)
+	if got := refusedPaths(ask(t, "/virtualmachineinstances-validate", vmi, nil, "jane")); !slices.Equal(got, []string{"metadata.annotations[hooks.kubevirt.io/hookSidecars]"}) {
+		t.Errorf("a new VMI is refused for %v", got)
+	}
+}
+
+// instanceOf is the VMI of a VM's template, as JSON.
+func instanceOf(t *testing.T, vm string) []byte {
+	t.Helper()
+	var content struct {
+		Spec struct {
+			Template struct {
+				Spec json.RawMessage `json:"spec"`
+			} `json:"template"`
+		} `json:"spec"`
+	}
+	if err := yaml.Unmarshal([]byte(vm), &content); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Appendf(nil, `{"apiVersion":"kubevirt.io/v1","kind":"VirtualMachineInstance","metadata":{"name":"x"},"spec":%s}`, content.Spec.Template.Spec)
+}
+
+// completed is what the API server makes of object with the patch of the webhook that completes it.
+func completed(t *testing.T, object []byte) []byte {
+	t.Helper()
+	response := ask(t, "/virtualmachineinstances-mutate", object, nil, "jane")
+	if !response.Allowed {
+		t.Fatal(response.Result.Message)
+	}
+	document, err := json.Marshal(response.Patches)
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch, err := jsonpatch.DecodePatch(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := patch.Apply(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
 }

@@ -57,6 +57,7 @@ func TestBadPoolsAreRefusedWithThePath(t *testing.T) {
 		"a guest without memory":   {"memory: {guest: 1Gi}", "cpu: {cores: 1}", []string{template + "template.spec.domain.memory.guest"}},
 		"no run strategy":          {"      runStrategy: Always\n", "", []string{template + "runStrategy"}},
 		"a disk that nobody has":   {"dataVolume: {name: root}", "containerDisk: {image: img}", []string{template + "dataVolumeTemplates[0]"}},
+		"sidecars":                 {"        metadata: {labels: {app: web}}", "        metadata: {labels: {app: web}, annotations: {hooks.kubevirt.io/hookSidecars: '[]'}}", []string{template + "template.metadata.annotations[hooks.kubevirt.io/hookSidecars]"}},
 		"a field not acted on":     {"disks:", "gpus: [{name: g, deviceName: d}], disks:", []string{template + "template.spec.domain.devices.gpus[0].deviceName", template + "template.spec.domain.devices.gpus[0].name"}},
 	} {
 		t.Run(name, func(t *testing.T) {

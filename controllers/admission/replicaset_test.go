@@ -40,6 +40,7 @@ func TestBadReplicaSetsAreRefusedWithThePath(t *testing.T) {
 		"a selector that says nothing":  {"matchLabels: {app: web}", "matchExpressions: [{key: app, operator: Near}]", []string{"spec.selector"}},
 		"a guest without memory":        {"memory: {guest: 1Gi}", "cpu: {cores: 1}", []string{"spec.template.spec.domain.memory.guest"}},
 		"a field not acted on":          {"disks:", "gpus: [{name: g, deviceName: d}], disks:", []string{"spec.template.spec.domain.devices.gpus[0].deviceName", "spec.template.spec.domain.devices.gpus[0].name"}},
+		"sidecars":                      {"annotations: {a: b}", "annotations: {hooks.kubevirt.io/hookSidecars: '[]'}", []string{"spec.template.metadata.annotations[hooks.kubevirt.io/hookSidecars]"}},
 		"a namespace for the instances": {"labels: {app", "namespace: other, labels: {app", []string{"spec.template.metadata.namespace"}},
 		"finalizers for the instances":  {"labels: {app", "finalizers: [a/b], labels: {app", []string{"spec.template.metadata.finalizers[0]"}},
 	} {

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/slipway-vm/slipway/controllers/admission/podeviction"
 	"github.com/slipway-vm/slipway/internal/certs"
 	"github.com/slipway-vm/slipway/internal/metric"
 	"github.com/slipway-vm/slipway/internal/scheme"
@@ -48,6 +49,10 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 		Hosts:     append(hosts(options.Namespace), options.Hosts...),
 		Lifetimes: certs.DefaultLifetimes(),
 	}
+	config = rest.CopyConfig(config)
+	if err := metric.CountRequests(config); err != nil {
+		return err
+	}
 	mgr, err := newManager(ctx, config, options, keeper)
 	if err != nil {
 		return err
@@ -64,6 +69,9 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 	for path, handler := range Handlers(mgr.GetAPIReader(), mgr.GetClient(), options.Namespace, time.Now) {
 		server.Register(path, &admission.Webhook{Handler: handler, RecoverPanic: new(true)})
 	}
+	server.Register(podeviction.Path, &admission.Webhook{RecoverPanic: new(true), Handler: &podeviction.Webhook{
+		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Events: mgr.GetEventRecorder("virt-api"),
+	}})
 	if options.Extend != nil {
 		if err := options.Extend(mgr); err != nil {
 			return fmt.Errorf("preparing virt-api: %w", err)
@@ -105,5 +113,5 @@ func newManager(ctx context.Context, config *rest.Config, options Options, keepe
 	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("webhooks", server.StartedChecker())); err != nil {
 		return nil, fmt.Errorf("serving health: %w", err)
 	}
-	return mgr, nil
+	return mgr, metric.Register(metric.Component{Name: "virt_api", Ready: server.StartedChecker()})
 }

@@ -7,11 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	clonev1 "kubevirt.io/api/clone/v1beta1"
 	virtv1 "kubevirt.io/api/core/v1"
@@ -24,7 +22,6 @@ import (
 
 	"github.com/slipway-vm/slipway/controllers/admission/clone"
 	"github.com/slipway-vm/slipway/controllers/admission/dataimportcron"
-	"github.com/slipway-vm/slipway/controllers/admission/datavolume"
 	"github.com/slipway-vm/slipway/controllers/admission/export"
 	"github.com/slipway-vm/slipway/controllers/admission/objecttransfer"
 	"github.com/slipway-vm/slipway/controllers/admission/pool"
@@ -69,6 +66,7 @@ func Handlers(reader client.Reader, reviews clone.Reviewer, namespace string, no
 		"/volumeclonesources-validate":                validator(cloneSource),
 		"/storageprofiles-validate":                   validator(a.storageProfile),
 		"/objecttransfers-validate":                   validator(a.objectTransfer),
+		"/persistentvolumeclaims-mutate":              admission.HandlerFunc(a.completeClaim),
 		"/cdis-validate":                              validator(a.cdi),
 		"/taskpods-mutate":                            taskpod.Handler(reader),
 	}
@@ -114,8 +112,16 @@ func renaming(r *review[virtv1.VirtualMachine]) field.ErrorList {
 	return field.ErrorList{field.Forbidden(field.NewPath("spec"), fmt.Sprintf("the VirtualMachine is being renamed; change %s when that is done", target))}
 }
 
-// machine checks a VM whose spec is at path, with what it names. old is what the spec was, or nil.
+// machine checks a VM whose spec is at path, with what it names. old is what the spec was, or nil: a VM that stays what it is, be it
+// started or stopped, is not judged anew by what it names, which may have been deleted or changed since.
 func (a admitter) machine(ctx context.Context, vm *virtv1.VirtualMachine, old *virtv1.VirtualMachineSpec, path *field.Path) (field.ErrorList, error) {
+	if old != nil && virtualmachine.Same(old, &vm.Spec) {
+		return virtualmachine.ValidateRun(vm, path), nil
+	}
+	errs := append(templateAnnotations(&vm.Spec, old, path), virtualmachine.ValidateMatchers(old, &vm.Spec, path)...)
+	if len(errs) > 0 {
+		return errs, nil
+	}
 	referred, errs, err := a.refer(ctx, vm, path)
 	if err != nil || len(errs) > 0 {
 		return errs, err
@@ -132,41 +138,15 @@ func (a admitter) machine(ctx context.Context, vm *virtv1.VirtualMachine, old *v
 	return a.clones.Templates(ctx, vm, path)
 }
 
-// refer reads what vm, whose spec is at path, names. A name that does not exist is the user's error; what is to
-// be inferred from disks may come later, with them.
-func (a admitter) refer(ctx context.Context, vm *virtv1.VirtualMachine, path *field.Path) (virtualmachine.Referred, field.ErrorList, error) {
-	var referred virtualmachine.Referred
-	if vm.Spec.Template == nil || vm.Spec.Instancetype == nil && vm.Spec.Preference == nil {
-		return referred, nil, nil
-	}
-	it, preference, err := a.resolver.References(ctx, vm)
-	if err != nil {
-		return virtualmachine.Referred{Unknown: true}, nil, nil //nolint:nilerr // virt-controller says it in the VM's conditions, and tries again
-	}
-	if referred.Instancetype, err = a.resolver.Instancetype(ctx, vm.Namespace, it); err != nil {
-		errs, err := notFound(path.Child("instancetype"), it.Name, err)
-		return referred, errs, err
-	}
-	if referred.Preference, err = a.resolver.Preference(ctx, vm.Namespace, preference); err != nil {
-		errs, err := notFound(path.Child("preference"), preference.Name, err)
-		return referred, errs, err
-	}
-	return referred, nil, nil
-}
-
-// notFound words the failure to read what a user named; a failure to ask is no answer.
-func notFound(path *field.Path, name string, err error) (field.ErrorList, error) {
-	if status := apierrors.ReasonForError(err); status != "" && !apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("reading what %s names: %w", path, err)
-	}
-	return field.ErrorList{field.Invalid(path, name, err.Error())}, nil
-}
-
 func (a admitter) instance(ctx context.Context, r *review[virtv1.VirtualMachineInstance]) (field.ErrorList, error) {
-	if r.old != nil {
-		return virtualmachineinstance.ValidateUpdate(r.old, r.object, r.request.UserInfo, a.namespace), nil
+	var errs field.ErrorList
+	if !virtualmachineinstance.Own(a.namespace, r.request.UserInfo.Username) { // theirs come from templates that were admitted, perhaps long ago
+		errs = instanceAnnotations(r.object, r.old)
 	}
-	errs := supported.Unsupported(supported.VirtualMachineInstance, r.raw)
+	if r.old != nil {
+		return append(errs, virtualmachineinstance.ValidateUpdate(r.old, r.object, r.request.UserInfo, a.namespace)...), nil
+	}
+	errs = append(errs, supported.Unsupported(supported.VirtualMachineInstance, r.raw)...)
 	errs = append(errs, virtualmachineinstance.Validate(&r.object.Spec, field.NewPath("spec"))...)
 	closed, err := a.gated(ctx, &r.object.Spec, nil, field.NewPath("spec"))
 	return append(errs, closed...), err
@@ -176,7 +156,8 @@ func (a admitter) replicaSet(ctx context.Context, r *review[virtv1.VirtualMachin
 	if r.object.DeletionTimestamp != nil {
 		return nil, nil
 	}
-	errs := append(supported.Unsupported(supported.ReplicaSet, r.raw), replicaset.Validate(r.object)...)
+	errs := append(supported.Unsupported(supported.ReplicaSet, r.raw), setAnnotations(r.object, r.old)...)
+	errs = append(errs, replicaset.Validate(r.object)...)
 	if len(errs) > 0 {
 		return errs, nil
 	}
@@ -242,36 +223,6 @@ func (a admitter) vmClone(_ context.Context, r *review[clonev1.VirtualMachineClo
 		return vmclone.ValidateUpdate(r.old, r.object), nil
 	}
 	return append(supported.Unsupported(supported.Clone, r.raw), vmclone.Validate(r.object)...), nil
-}
-
-// authorizeClone lets a new DataVolume clone what its creator may.
-func (a admitter) authorizeClone(ctx context.Context, request admission.Request) admission.Response {
-	r, err := decode[cdiv1.DataVolume](&request)
-	if err != nil {
-		return admission.Errored(http.StatusBadRequest, err)
-	}
-	var failure error
-	changed, err := change(request.Object.Raw, r.object, func(dv *cdiv1.DataVolume) {
-		failure = a.clones.Authorize(ctx, dv, request.Namespace, request.UserInfo)
-	})
-	if message := clone.Refused(failure); message != "" {
-		return admission.Denied(message)
-	}
-	if err := errors.Join(err, failure); err != nil {
-		return admission.Errored(http.StatusInternalServerError, err)
-	}
-	return admission.PatchResponseFromRaw(request.Object.Raw, changed)
-}
-
-func (a admitter) dataVolume(_ context.Context, r *review[cdiv1.DataVolume]) (field.ErrorList, error) {
-	switch {
-	case r.object.DeletionTimestamp != nil:
-		return nil, nil
-	case r.old != nil:
-		return datavolume.ValidateUpdate(r.old, r.object), nil
-	}
-	errs := supported.Unsupported(supported.DataVolume, r.raw)
-	return append(errs, datavolume.ValidateNew(&r.object.ObjectMeta, &r.object.Spec, nil)...), nil
 }
 
 func (a admitter) dataImportCron(_ context.Context, r *review[cdiv1.DataImportCron]) (field.ErrorList, error) {

@@ -5,8 +5,10 @@ package cached
 import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,10 +22,11 @@ func Options(namespace string) cache.Options {
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}:              {Transform: slimPod, Label: labelled(names.LabelPod)},
-			&corev1.Node{}:             {Transform: slimNode},
-			&corev1.PersistentVolume{}: {Label: labelled(datavolume.LabelCloneFor)},
-			&networkingv1.Ingress{}:    {Namespaces: map[string]cache.Config{namespace: {}}},
+			&corev1.Pod{}:                   {Transform: slimPod, Label: labelled(names.LabelPod)},
+			&corev1.Node{}:                  {Transform: slimNode},
+			&corev1.PersistentVolume{}:      {Label: labelled(datavolume.LabelCloneFor)},
+			&policyv1.PodDisruptionBudget{}: {Label: labelled(virtv1.CreatedByLabel)},
+			&networkingv1.Ingress{}:         {Namespaces: map[string]cache.Config{namespace: {}}},
 		},
 	}
 }

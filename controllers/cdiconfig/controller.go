@@ -10,11 +10,13 @@ import (
 	"slices"
 	"strings"
 
+	networkingv1 "k8s.io/api/networking/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,15 +24,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/slipway-vm/slipway/controllers/outside"
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/upload"
 )
 
 // Reconciler keeps the CDIConfig.
-type Reconciler struct{ client.Client }
+type Reconciler struct {
+	client.Client
+	live      client.Reader // past the cache
+	namespace string        // of the installation
+}
 
-// SetupWithManager adds the controller to mgr.
-func SetupWithManager(mgr ctrl.Manager) error {
-	r := &Reconciler{Client: mgr.GetClient()}
+// SetupWithManager adds the controller to mgr; namespace is the installation's, whose Ingresses mgr may watch.
+func SetupWithManager(mgr ctrl.Manager, namespace string) error {
+	r := &Reconciler{Client: mgr.GetClient(), live: mgr.GetAPIReader(), namespace: namespace}
 	theOne := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: names.CDIConfigName}}}
 	})
@@ -39,6 +47,7 @@ func SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&cdiv1.CDI{}, theOne).
 		Watches(&cdiv1.CDIConfig{}, theOne).
 		Watches(&storagev1.StorageClass{}, theOne).
+		Watches(&networkingv1.Ingress{}, theOne).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("setting up the CDIConfig controller: %w", err)
@@ -92,6 +101,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	wanted := there.DeepCopy()
 	complete(wanted, req.Name, cdi, classes.Items)
+	if err := r.findProxy(ctx, wanted); err != nil {
+		return ctrl.Result{}, err
+	}
 	if apierrors.IsNotFound(err) {
 		if err := r.Create(ctx, wanted, client.FieldOwner(names.ManagerData)); err != nil && !apierrors.IsAlreadyExists(err) {
 			return ctrl.Result{}, fmt.Errorf("creating CDIConfig %s: %w", req.Name, err)
@@ -112,6 +124,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, fmt.Errorf("writing CDIConfig %s: %w", req.Name, err)
 	}
 	return ctrl.Result{}, nil
+}
+
+// findProxy has config's status name the host at which cdi-uploadproxy is published, where nobody says another.
+func (r *Reconciler) findProxy(ctx context.Context, config *cdiv1.CDIConfig) error {
+	if ptr.Deref(config.Spec.UploadProxyURLOverride, "") != "" {
+		return nil
+	}
+	host, err := outside.ByIngress(ctx, r.Client, r.namespace, upload.ProxyName)
+	if err == nil && host == "" {
+		host, err = outside.ByRoute(ctx, r.live, r.namespace, upload.ProxyName)
+	}
+	if host != "" {
+		config.Status.UploadProxyURL = &host
+	}
+	return err
 }
 
 // complete makes config what it should be.

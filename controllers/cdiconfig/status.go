@@ -2,6 +2,7 @@ package cdiconfig
 
 import (
 	"maps"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +12,14 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/slipway-vm/slipway/internal/names"
+)
+
+// Feature gates of the CDI object.
+const (
+	// GateWaitForConsumer has claims wait for their first consumer. It is always honoured.
+	GateWaitForConsumer = "HonorWaitForFirstConsumer"
+	// GateClaimAdoption has DataVolumes take over a claim of their name that is there.
+	GateClaimAdoption = "DataVolumeClaimAdoption"
 )
 
 // What holds where nothing else is set.
@@ -30,6 +39,7 @@ func Status(spec *cdiv1.CDIConfigSpec, classes []storagev1.StorageClass) cdiv1.C
 		FilesystemOverhead:             overheads(spec.FilesystemOverhead, classes),
 		Preallocation:                  ptr.Deref(spec.Preallocation, false),
 		ImportProxy:                    shown(spec.ImportProxy),
+		ImagePullSecrets:               slices.Clone(spec.ImagePullSecrets),
 	}
 }
 

@@ -1,6 +1,7 @@
 package dataimportcron
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -19,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/slipway-vm/slipway/controllers/cdiconfig"
 	"github.com/slipway-vm/slipway/controllers/datavolume"
 	"github.com/slipway-vm/slipway/internal/names"
 )
@@ -63,9 +65,13 @@ func (r *Reconciler) askNode(ctx context.Context, s *scope) (string, error) {
 
 // createPoll begins to ask a node.
 func (r *Reconciler) createPoll(ctx context.Context, s *scope) error {
-	pod := pollPod(s.cron, r.image)
+	cdi, err := cdiconfig.Installed(ctx, r.Client)
+	if err != nil {
+		return err
+	}
+	pod := pollPod(s.cron, r.image, cdiconfig.WorkloadOf(cdi))
 	log.FromContext(ctx).Info("Creating a pod that asks for the image", "pod", pod.Name)
-	err := r.Create(ctx, pod, client.FieldOwner(manager))
+	err = r.Create(ctx, pod, client.FieldOwner(manager))
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		return r.meetPoll(ctx, s, client.ObjectKeyFromObject(pod))
@@ -117,8 +123,8 @@ func pollName(cron string) string {
 	return name[:maxPodName-9] + "-" + hex.EncodeToString(sum[:4])
 }
 
-// pollPod returns the pod that runs in the image of cron's template for a moment, on whatever node. Its program is of image.
-func pollPod(cron *cdiv1.DataImportCron, image string) *corev1.Pod {
+// pollPod returns the pod that runs in the image of cron's template for a moment, on a node that workload allows. Its program is of image.
+func pollPod(cron *cdiv1.DataImportCron, image string, workload cdiconfig.Workload) *corev1.Pod {
 	owner := metav1.OwnerReference{
 		APIVersion: cdiv1.SchemeGroupVersion.String(), Kind: "DataImportCron", Name: cron.Name, UID: cron.UID, Controller: new(true),
 	}
@@ -140,7 +146,7 @@ func pollPod(cron *cdiv1.DataImportCron, image string) *corev1.Pod {
 		},
 	}
 	container := corev1.Container{
-		Name: containerPoll, Image: image, ImagePullPolicy: corev1.PullIfNotPresent, Command: []string{"/slipway", "version"},
+		Name: containerPoll, Image: image, ImagePullPolicy: cmp.Or(workload.PullPolicy, corev1.PullIfNotPresent), Command: []string{"/slipway", "version"},
 		Resources: corev1.ResourceRequirements{
 			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("16Mi")},
 			Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m"), corev1.ResourceMemory: resource.MustParse("128Mi")},
@@ -150,6 +156,7 @@ func pollPod(cron *cdiv1.DataImportCron, image string) *corev1.Pod {
 	datavolume.RunInImage(cron.Spec.Template.Spec.Source.Registry, pod, &container)
 	container.ImagePullPolicy = corev1.PullAlways // what the tag is now
 	pod.Spec.Containers = []corev1.Container{container}
+	workload.Place(&pod.Spec)
 	return pod
 }
 

@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-vm/slipway/controllers/cdiconfig"
 )
 
 var update = flag.Bool("update", false, "write the golden file anew")
@@ -24,7 +26,7 @@ func TestThePodThatAsksForAnImage(t *testing.T) {
 		Platform: &cdiv1.PlatformOptions{Architecture: "arm64"},
 	}}
 	cron.Spec.Template.Spec.ServiceAccountName, cron.Spec.Template.Spec.PriorityClassName = "puller", "soon"
-	got, err := yaml.Marshal(pollPod(cron, "registry.local/slipway:test"))
+	got, err := yaml.Marshal(pollPod(cron, "registry.local/slipway:test", cdiconfig.Workload{}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,6 +34,9 @@ type input struct {
 	Proxy       cdiconfig.ImportProxy `json:"proxy"`
 	ProxySecret string                `json:"proxySecret,omitempty"`
 
+	// Workload is what the CDI object says of pods; Prepared a volume that has the disk.
+	Workload cdiconfig.Workload       `json:"workload"`
+	Prepared *corev1.PersistentVolume `json:"prepared,omitempty"`
 	// Source is the claim that is cloned, or copied by a pod; Strategy how clones are made. Nothing clones it when it is Driverless.
 	Source        *corev1.PersistentVolumeClaim `json:"source,omitempty"`
 	Strategy      cdiv1.CDICloneStrategy        `json:"strategy,omitempty"`
@@ -92,7 +95,7 @@ func golden(t *testing.T, kind string, build func(input) (any, error)) {
 
 func TestClaims(t *testing.T) {
 	golden(t, "claim", func(in input) (any, error) {
-		input := claimInput{DataVolume: &in.DataVolume, Class: in.Class, Profile: in.Profile, Config: in.Config, Strategy: in.Strategy, SnapshotClass: in.SnapshotClass}
+		input := claimInput{DataVolume: &in.DataVolume, Class: in.Class, Profile: in.Profile, Config: in.Config, Strategy: in.Strategy, SnapshotClass: in.SnapshotClass, Prepared: in.Prepared}
 		switch {
 		case in.Source != nil:
 			input.Source = originOf(in.Source)
@@ -123,7 +126,7 @@ func TestPods(t *testing.T) {
 		return buildPod(podInput{
 			DataVolume: &in.DataVolume, Claim: claim, Image: "registry.local/slipway:test", Token: "token",
 			Config: in.Config, Places: places, Affinity: in.Affinity, Binder: in.Binder, Upload: in.Upload, CopyFrom: in.Source,
-			Proxy: in.Proxy, ProxySecret: in.ProxySecret,
+			Proxy: in.Proxy, ProxySecret: in.ProxySecret, Workload: in.Workload,
 		}), nil
 	})
 }

@@ -36,6 +36,8 @@ type claimInput struct {
 	SnapshotClass string
 	// Begun is how the clone was begun.
 	Begun manner
+	// Prepared is a volume that has the disk already, nil for none. The claim gets its size where none is asked for.
+	Prepared *corev1.PersistentVolume
 	// Grow says that a claim of spec.storage asks for as much as Source needs, where what is asked for is less.
 	Grow bool
 	// Labels come from the source: what instance type and preference suit the disk.
@@ -60,7 +62,7 @@ func buildClaim(in claimInput) (*corev1.PersistentVolumeClaim, error) {
 	delete(claim.Labels, keep.LabelFor) // it is the DataVolume that is kept; what is copied from the claim is not
 	setAll(&claim.Labels, in.Labels)
 	setAll(&claim.Labels, map[string]string{labelApp: labelAppValue})
-	for _, name := range []string{annotationLastApplied, AnnotationPodPhase, AnnotationFailure, AnnotationRestarts, names.AnnotationDigest, annotationBroughtFrom, AnnotationSnapshotOf, AnnotationCopiedFrom, annotationFallback, upload.AnnotationReady, population.AnnotationUse, population.AnnotationFilledBy} {
+	for _, name := range []string{annotationLastApplied, AnnotationPodPhase, AnnotationFailure, AnnotationRestarts, AnnotationPreallocated, names.AnnotationDigest, annotationBroughtFrom, AnnotationSnapshotOf, AnnotationCopiedFrom, annotationFallback, upload.AnnotationReady, population.AnnotationUse, population.AnnotationFilledBy, AnnotationPopulatedFor, annotationVolumes, annotationCollected} {
 		delete(claim.Annotations, name) // what an earlier claim had reached, this one has not
 	}
 	setAll(&claim.Annotations, map[string]string{annotationFillingAlert: "disabled", AnnotationContentType: string(contentType(dv))})
@@ -80,6 +82,7 @@ func buildClaim(in claimInput) (*corev1.PersistentVolumeClaim, error) {
 			return nil, err
 		}
 	}
+	bindPrepared(in.Prepared, claim)
 	size := claim.Spec.Resources.Requests.Storage()
 	if size.Sign() <= 0 {
 		return nil, fmt.Errorf("no size is given; set resources.requests.storage")
@@ -93,17 +96,23 @@ func fromStorage(in claimInput) (corev1.PersistentVolumeClaimSpec, error) {
 		AccessModes: s.AccessModes, Selector: s.Selector, Resources: s.Resources, VolumeName: s.VolumeName,
 		StorageClassName: s.StorageClassName, VolumeMode: s.VolumeMode, DataSource: s.DataSource, DataSourceRef: s.DataSourceRef,
 	}
+	err := complete(&spec, in)
+	return spec, err
+}
+
+// complete sets in spec, which leaves it to the class's StorageProfile, what it does not say.
+func complete(spec *corev1.PersistentVolumeClaimSpec, in claimInput) error {
 	if spec.StorageClassName == nil && in.Class != nil {
 		spec.StorageClassName = new(in.Class.Name)
 	}
-	if err := chooseModes(&spec, in); err != nil {
-		return spec, err
+	if err := chooseModes(spec, in); err != nil {
+		return err
 	}
 	size := spec.Resources.Requests.Storage()
-	if size.Sign() > 0 && volumeMode(spec) == corev1.PersistentVolumeFilesystem {
+	if size.Sign() > 0 && volumeMode(*spec) == corev1.PersistentVolumeFilesystem {
 		spec.Resources.Requests[corev1.ResourceStorage] = inflate(*size, cdiconfig.Overhead(&in.Config, in.Class))
 	}
-	return spec, enlarge(&spec, in.Profile)
+	return enlarge(spec, in.Profile)
 }
 
 // inflate returns the size of a file system that holds a file of size bytes, in whole MiB.

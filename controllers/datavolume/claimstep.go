@@ -24,7 +24,14 @@ func (r *Reconciler) ensureClaim(ctx context.Context, s *scope) error {
 	if s.claim != nil || claimName(s.dv) != s.dv.Name {
 		return r.checkClaim(ctx, s)
 	}
+	if isRestored(s.dv) {
+		s.waiting = &obstacle{reasonPending, fmt.Sprintf("PVC %s, which has the disk by annotation %s, is not there yet", s.dv.Name, AnnotationPrePopulated)}
+		return steps.ErrDone
+	}
 	input := claimInput{DataVolume: s.dv, Class: s.class, Config: s.config}
+	if made, err := r.claimPrepared(ctx, s, input); err != nil || made {
+		return err
+	}
 	if s.plan.kind == kindClone {
 		if err := r.prepareClone(ctx, s, &input); err != nil {
 			return err
@@ -34,16 +41,8 @@ func (r *Reconciler) ensureClaim(ctx context.Context, s *scope) error {
 		return err
 	}
 	claim, err := buildClaim(input)
-	if unknown, ok := errors.AsType[*unknownModes](err); ok {
-		s.waiting = unknown.obstacle()
-		return steps.ErrDone
-	}
 	if err != nil {
-		s.failed = &obstacle{reasonInvalidClone, err.Error()}
-		if input.Source == nil {
-			s.failed.reason = reasonUnsupported
-		}
-		return steps.ErrDone
+		return cannotClaim(s, input, err)
 	}
 	if claim, err = r.bringAbout(ctx, s, &input, claim); err != nil {
 		return err
@@ -61,6 +60,19 @@ func (r *Reconciler) ensureClaim(ctx context.Context, s *scope) error {
 	}
 	r.tellFallback(s)
 	return r.recognizeCopy(ctx, s)
+}
+
+// cannotClaim ends the pass on what stands in the way of the claim.
+func cannotClaim(s *scope, input claimInput, err error) error {
+	if unknown, ok := errors.AsType[*unknownModes](err); ok {
+		s.waiting = unknown.obstacle()
+		return steps.ErrDone
+	}
+	s.failed = &obstacle{reasonInvalidClone, err.Error()}
+	if input.Source == nil {
+		s.failed.reason = reasonUnsupported
+	}
+	return steps.ErrDone
 }
 
 // bringAbout returns the claim to create when what it is cloned from stands: a snapshot of the source where clones
@@ -125,8 +137,7 @@ func (r *Reconciler) checkClaim(ctx context.Context, s *scope) error {
 			"Resource %q already exists and is yet to be filled by its %s; delete it, or take its disk over once it is whole", s.claim.Name, population.Source(s.claim))}
 		return steps.ErrDone
 	}
-	allowed := s.claim.Name == s.dv.Name && (s.claim.Annotations[AnnotationAdopt] == valueTrue || s.dv.Annotations[AnnotationAdopt] == valueTrue)
-	if metav1.GetControllerOf(s.claim) != nil || !allowed {
+	if metav1.GetControllerOf(s.claim) != nil || !s.mayAdopt() {
 		s.waiting = &obstacle{reasonExists, fmt.Sprintf(
 			"Resource %q already exists and is not managed by DataVolume; delete it, or annotate it with %s=true to take its disk over", s.claim.Name, AnnotationAdopt)}
 		return steps.ErrDone
@@ -142,6 +153,20 @@ func (r *Reconciler) checkClaim(ctx context.Context, s *scope) error {
 	s.claim.OwnerReferences = append(s.claim.OwnerReferences, owner(s.dv))
 	setAll(&s.claim.Annotations, map[string]string{AnnotationPodPhase: phaseSucceeded})
 	return nil
+}
+
+// mayAdopt reports whether the claim, which is not the DataVolume's own, may become that, with the disk in it.
+func (s *scope) mayAdopt() bool {
+	if s.claim.Name != s.dv.Name {
+		return false
+	}
+	if isPopulated(s.claim) || s.claim.Annotations[AnnotationAdopt] == valueTrue {
+		return true
+	}
+	if asked, said := s.dv.Annotations[AnnotationAdopt]; said { // whatever the gate says
+		return asked == valueTrue
+	}
+	return s.adopts
 }
 
 // cloneSource finds the claim or snapshot to clone and waits until it is filled.

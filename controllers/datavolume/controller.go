@@ -71,6 +71,7 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.copies.under)).
 		Watches(&cdiv1.DataSource{}, handler.EnqueueRequestsFromMapFunc(r.usersOf)).
 		Watches(&cdiv1.StorageProfile{}, handler.EnqueueRequestsFromMapFunc(r.undecided)).
+		Watches(&cdiv1.CDIConfig{}, handler.EnqueueRequestsFromMapFunc(r.configured)).
 		Watches(&storagev1.StorageClass{}, handler.EnqueueRequestsFromMapFunc(r.undecided)).
 		WatchesRawSource(source.Channel(r.listeners.changed, &handler.EnqueueRequestForObject{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4}).
@@ -86,7 +87,9 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 func (r *Reconciler) steps() []func(context.Context, *scope) error {
 	return []func(context.Context, *scope) error{
 		r.refuseStream,
+		r.collectLeft,
 		r.ensureClaim,
+		r.takePrepared,
 		r.settleVolume,
 		r.awaitSource,
 		r.noteEnd,

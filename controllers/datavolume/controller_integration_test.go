@@ -47,6 +47,13 @@ func TestController(t *testing.T) {
 		"a claim of another is not touched until it may be":    foreignClaim,
 		"a clone through a DataSource waits for its source":    cloneThroughDataSource,
 		"what is not supported says so":                        unsupportedSource,
+		"a volume that is prepared is not written over":        takesPreparedVolume,
+		"a clone on a volume that is prepared":                 takesPreparedClone,
+		"a volume that is prepared and does not fit":           passesUnfitVolume,
+		"a volume that was prepared goes":                      forgetsGoneVolume,
+		"a DataVolume of a backup waits for its claim":         waitsForRestoredClaim,
+		"a claim is taken over by the gate":                    adoptsByGate,
+		"a DataVolume goes after its time":                     goesAfterItsTime,
 		"a claim takes its modes from the StorageProfile":      modesOfTheProfile,
 		"a quota is told of":                                   quotaExceeded,
 		"an upload waits for its image":                        uploadSucceeds,
@@ -266,6 +273,7 @@ func condition(dv *cdiv1.DataVolume, kind cdiv1.DataVolumeConditionType) cdiv1.D
 func importSucceeds(t *testing.T, w *world) {
 	w.create("disk", "fast", http(), func(dv *cdiv1.DataVolume) {
 		dv.Labels = map[string]string{"instancetype.kubevirt.io/default-preference": "debian"}
+		dv.Spec.Preallocation = new(true)
 	})
 	w.phase("disk", cdiv1.ImportScheduled)
 	w.bind("disk")
@@ -280,6 +288,9 @@ func importSucceeds(t *testing.T, w *world) {
 		t.Errorf("the DataVolume is %+v", dv)
 	}
 	claim := w.claim("disk")
+	if claim.Annotations[datavolume.AnnotationPreallocated] != "true" {
+		t.Errorf("the claim does not say that its disk is preallocated: %v", claim.Annotations)
+	}
 	if claim.Annotations[names.AnnotationDigest] != "slipway1:00" || claim.Labels["instancetype.kubevirt.io/default-preference"] != "debian" {
 		t.Errorf("the claim is %+v", claim.ObjectMeta)
 	}

@@ -59,10 +59,12 @@ func (f *foreign) copyOf(namespace, class string, change func(*cdiv1.DataVolume)
 	})
 }
 
-// user makes a pod that has base.
+// user makes a pod that has base, and of which the controller hears.
 func (w *world) user(name string) *corev1.Pod {
 	w.t.Helper()
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}, Spec: corev1.PodSpec{
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: w.namespace, Name: name, Labels: map[string]string{names.LabelPod: "virt-launcher"},
+	}, Spec: corev1.PodSpec{
 		Containers: []corev1.Container{{Name: "user", Image: "user", VolumeMounts: []corev1.VolumeMount{{Name: "disk", MountPath: "/disk"}}}},
 		Volumes: []corev1.Volume{{Name: "disk", VolumeSource: corev1.VolumeSource{
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "base"},

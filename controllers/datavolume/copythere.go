@@ -94,7 +94,7 @@ func (r *Reconciler) createCopier(ctx context.Context, s *scope, source *origin,
 	if from == nil || now == nil || now.UID != there.UID || now.DeletionTimestamp != nil || now.Annotations[AnnotationPodPhase] != "" {
 		return errStale // it may be whole already
 	}
-	input := podInput{CopyFrom: from, Image: r.options.ImporterImage, Config: s.config, Token: rand.Text()}
+	input := podInput{CopyFrom: from, Image: r.options.ImporterImage, Workload: s.workload, Config: s.config, Token: rand.Text()}
 	if from.Spec.VolumeName == "" {
 		if input.Affinity, err = r.nodesOfSource(ctx, source.Claim); err != nil {
 			return err

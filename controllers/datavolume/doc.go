@@ -20,6 +20,9 @@ const (
 	AnnotationRestarts = "cdi.kubevirt.io/storage.pod.restarts"
 	// AnnotationFailure on a claim says why its filling has failed for good.
 	AnnotationFailure = "cdi.kubevirt.io/storage.condition.running.message"
+	// AnnotationPreallocated on a claim says that its disk was written with all of its size reserved, and that its guest
+	// is to give nothing of that back.
+	AnnotationPreallocated = "cdi.kubevirt.io/storage.preallocation"
 	// AnnotationRetain on a DataVolume keeps the importer pod after it is done.
 	AnnotationRetain = "cdi.kubevirt.io/storage.pod.retainAfterCompletion"
 	// AnnotationAdopt on a claim or DataVolume allows the DataVolume to take over a claim that holds its disk already.

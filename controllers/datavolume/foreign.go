@@ -162,7 +162,7 @@ func (r *Reconciler) bindThere(ctx context.Context, s *scope, source *origin, th
 		// Nothing of the DataVolume but its name comes into the other namespace.
 		stranger := &cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Name: there.Name, Namespace: there.Namespace}}
 		stranger.Spec.PVC = &there.Spec
-		pod = buildPod(podInput{DataVolume: stranger, Claim: there, Image: r.options.ImporterImage, Binder: true, Affinity: affinity})
+		pod = buildPod(podInput{DataVolume: stranger, Claim: there, Image: r.options.ImporterImage, Workload: s.workload, Binder: true, Affinity: affinity})
 		pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(there, corev1.SchemeGroupVersion.WithKind(kindClaim))}
 		pod.Labels[LabelCloneFor] = string(s.dv.UID)
 		if err := r.createThere(ctx, s, pod); err != nil {

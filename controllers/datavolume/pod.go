@@ -1,12 +1,14 @@
 package datavolume
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -37,6 +39,8 @@ type podInput struct {
 	Image      string
 	// Config is what holds for all DataVolumes: what the pod asks for and may have, and preallocation.
 	Config cdiv1.CDIConfigStatus
+	// Workload is where pods run, and how Slipway's own image is pulled.
+	Workload cdiconfig.Workload
 	// Places are where the image of a registry is looked for, in this order; none for other sources.
 	Places []registries.Place
 	// Proxy is how servers are reached; of no effect on other sources. ProxySecret names the Secret that the pod
@@ -102,12 +106,13 @@ func buildPod(in podInput) *corev1.Pod {
 		addSource(in, pod, &container)
 	}
 	pod.Spec.Containers = []corev1.Container{container}
+	in.Workload.Place(&pod.Spec)
 	return pod
 }
 
 func importerContainer(in podInput) corev1.Container {
 	return corev1.Container{
-		Name: containerImporter, Image: in.Image, ImagePullPolicy: corev1.PullIfNotPresent,
+		Name: containerImporter, Image: in.Image, ImagePullPolicy: cmp.Or(in.Workload.PullPolicy, corev1.PullIfNotPresent),
 		Command: []string{"/slipway", "import"},
 		Args: []string{
 			"--size=" + strconv.FormatInt(diskSize(in.DataVolume), 10),
@@ -145,16 +150,27 @@ func addData(in podInput, pod *corev1.Pod, container *corev1.Container) {
 	})
 	if volumeMode(in.Claim.Spec) == corev1.PersistentVolumeBlock {
 		container.VolumeDevices = []corev1.VolumeDevice{{Name: volumeData, DevicePath: blockDevice}}
-		addVolume(pod, "scratch", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})
+		addVolume(pod, "scratch", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: scratchLimit(in)}})
 		mount(container, "scratch", scratchDir, false)
 		container.Args = append(container.Args, "--target="+blockDevice, "--scratch="+scratchDir)
 	} else {
 		mount(container, volumeData, dataDir, false)
 		container.Args = append(container.Args, targetInDirectory(in.DataVolume)...)
 	}
-	if ptr.Deref(in.DataVolume.Spec.Preallocation, in.Config.Preallocation) && contentType(in.DataVolume) != cdiv1.DataVolumeArchive {
+	if preallocates(in.DataVolume, &in.Config) {
 		container.Args = append(container.Args, "--preallocate")
 	}
+}
+
+// preallocates says whether what fills dv's claim reserves all of the disk's size.
+func preallocates(dv *cdiv1.DataVolume, config *cdiv1.CDIConfigStatus) bool {
+	return ptr.Deref(dv.Spec.Preallocation, config.Preallocation) && contentType(dv) != cdiv1.DataVolumeArchive
+}
+
+// scratchLimit is more than the importer takes before it gives up, also of a device that was rounded up.
+func scratchLimit(in podInput) *resource.Quantity {
+	size := max(diskSize(in.DataVolume), in.Claim.Spec.Resources.Requests.Storage().Value(), in.Claim.Status.Capacity.Storage().Value())
+	return resource.NewQuantity(transfer.Scratch(size+32<<20), resource.BinarySI)
 }
 
 func addVolume(pod *corev1.Pod, name string, source corev1.VolumeSource) {

@@ -66,14 +66,7 @@ func (r *Reconciler) cloned(ctx context.Context, s *scope) transfer.Result {
 
 // record writes onto the claim how its filling has ended, and the content's name onto both.
 func (r *Reconciler) record(ctx context.Context, s *scope, result transfer.Result) error {
-	notes := map[string]string{AnnotationPodPhase: phaseSucceeded, AnnotationRestarts: strconv.Itoa(int(s.restarts()))}
-	if result.Reason != "" {
-		notes[AnnotationPodPhase] = phaseFailed
-		notes[AnnotationFailure] = failureText(result)
-	}
-	if result.Digest != "" {
-		notes[names.AnnotationDigest] = result.Digest
-	}
+	notes := outcome(s, result)
 	labels := asked(s.claim.Labels, result.Labels)
 	log.FromContext(ctx).Info("Recording how the claim's filling ended", "phase", notes[AnnotationPodPhase], "digest", result.Digest, "reason", result.Reason)
 	setAll(&s.claim.Labels, labels)
@@ -90,6 +83,23 @@ func (r *Reconciler) record(ctx context.Context, s *scope, result transfer.Resul
 	}
 	setAll(&s.claim.Annotations, notes)
 	return nil
+}
+
+// outcome is what is written onto the claim of how its filling has ended.
+func outcome(s *scope, result transfer.Result) map[string]string {
+	notes := map[string]string{AnnotationPodPhase: phaseSucceeded, AnnotationRestarts: strconv.Itoa(int(s.restarts()))}
+	if result.Reason != "" {
+		notes[AnnotationPodPhase] = phaseFailed
+		notes[AnnotationFailure] = failureText(result)
+	}
+	// A driver's clone takes what its driver gives it.
+	if written := s.plan.pods() || isCopy(s.claim); written && result.Reason == "" && preallocates(s.dv, &s.config) {
+		notes[AnnotationPreallocated] = valueTrue
+	}
+	if result.Digest != "" {
+		notes[names.AnnotationDigest] = result.Digest
+	}
+	return notes
 }
 
 // asked returns the labels that an image asks for and nobody has set otherwise.
@@ -139,6 +149,9 @@ func (r *Reconciler) cleanUp(ctx context.Context, s *scope) error {
 		if err := r.removeRestored(ctx, s); err != nil {
 			return err
 		}
+		if err := r.collect(ctx, s); err != nil {
+			return err
+		}
 	}
 	return steps.ErrDone
 }
@@ -149,7 +162,7 @@ func (r *Reconciler) ensurePod(ctx context.Context, s *scope) error {
 	if s.pod != nil || s.waitsForConsumer() || s.claim.Status.Phase == corev1.ClaimLost {
 		return nil
 	}
-	input := podInput{DataVolume: s.dv, Claim: s.claim, Image: r.options.ImporterImage, Config: s.config, Token: rand.Text()}
+	input := podInput{DataVolume: s.dv, Claim: s.claim, Image: r.options.ImporterImage, Workload: s.workload, Config: s.config, Token: rand.Text()}
 	if !s.plan.pods() {
 		if s.claim.Status.Phase == corev1.ClaimBound || s.claim.Spec.VolumeName != "" || !s.immediate() {
 			return nil // its provisioner works, or its volume is there

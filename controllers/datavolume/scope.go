@@ -28,7 +28,10 @@ type scope struct {
 	pod   *corev1.Pod                   // by read, or created by ensurePod; nil while there is none
 	// config is what holds for all DataVolumes. By read.
 	config   cdiv1.CDIConfigStatus
+	workload cdiconfig.Workload     // by read: where pods run
 	insecure []string               // by read: the registries whose certificates are not checked
+	ttl      *int32                 // by read: after how many seconds DataVolumes go that have succeeded; nil for never
+	adopts   bool                   // by read: whether claims that are there are taken over where nothing else is said
 	proxy    *cdiconfig.ImportProxy // by readProxy: how servers are reached; nil where nobody asked
 	// waiting says why the pass ended early, and failed why it can never succeed.
 	waiting, failed *obstacle
@@ -79,7 +82,7 @@ func (r *Reconciler) read(ctx context.Context, dv *cdiv1.DataVolume) (*scope, er
 	if s.class, err = r.classOf(ctx, s); err != nil {
 		return nil, err
 	}
-	if s.config, s.insecure, err = r.config(ctx); err != nil {
+	if err = r.readConfig(ctx, s); err != nil {
 		return nil, err
 	}
 	s.last = lastResult(s.pod)
@@ -119,13 +122,18 @@ func (r *Reconciler) classOf(ctx context.Context, s *scope) (*storagev1.StorageC
 	return defaultClass(classes.Items), nil
 }
 
-// defaultClass prefers the default for virtual machines to the default for all.
+// defaultClass prefers the default for virtual machines to the default for all, and of several the newest, as Kubernetes does.
 func defaultClass(classes []storagev1.StorageClass) *storagev1.StorageClass {
 	for _, annotation := range []string{names.AnnotationDefaultVirtClass, names.AnnotationDefaultClass} {
+		var newest *storagev1.StorageClass
 		for n := range classes {
-			if classes[n].Annotations[annotation] == valueTrue {
-				return &classes[n]
+			class := &classes[n]
+			if class.Annotations[annotation] == valueTrue && (newest == nil || newest.CreationTimestamp.Before(&class.CreationTimestamp)) {
+				newest = class
 			}
+		}
+		if newest != nil {
+			return newest
 		}
 	}
 	return nil

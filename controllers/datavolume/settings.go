@@ -35,17 +35,26 @@ func (u *unknownModes) obstacle() *obstacle {
 	return &obstacle{reasonClaimNotValid, u.message}
 }
 
-// config returns what holds for all DataVolumes: the CDIConfig's status, or the defaults while there
-// is none; and the registries whose certificates are not checked.
-func (r *Reconciler) config(ctx context.Context) (cdiv1.CDIConfigStatus, []string, error) {
+// readConfig reads what holds for all DataVolumes: the CDIConfig, or the defaults while there is none, and what the CDI object
+// says of pods.
+func (r *Reconciler) readConfig(ctx context.Context, s *scope) error {
 	config, err := get(ctx, r.Client, types.NamespacedName{Name: names.CDIConfigName}, &cdiv1.CDIConfig{})
 	if err != nil {
-		return cdiv1.CDIConfigStatus{}, nil, err
+		return err
 	}
+	cdi, err := cdiconfig.Installed(ctx, r.Client)
+	if err != nil {
+		return err
+	}
+	s.workload = cdiconfig.WorkloadOf(cdi)
 	if config == nil {
-		return cdiconfig.Status(&cdiv1.CDIConfigSpec{}, nil), nil, nil
+		s.config = cdiconfig.Status(&cdiv1.CDIConfigSpec{}, nil)
+		return nil
 	}
-	return config.Status, config.Spec.InsecureRegistries, nil
+	s.config, s.insecure = config.Status, config.Spec.InsecureRegistries
+	s.ttl = config.Spec.DataVolumeTTLSeconds
+	s.adopts = slices.Contains(config.Spec.FeatureGates, cdiconfig.GateClaimAdoption)
+	return nil
 }
 
 // profile reads the StorageProfile of the class that the claim will have, where it is asked.

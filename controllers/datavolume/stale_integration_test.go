@@ -26,6 +26,7 @@ func TestAPassWithAStaleCache(t *testing.T) {
 		"a filled claim":         filledClaim,
 		"an unseen pod":          unseenPod,
 		"an ending namespace":    endingNamespace,
+		"a collection goes on":   endsCollecting,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, newWorld(t, c)) })
 	}

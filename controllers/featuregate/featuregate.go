@@ -19,10 +19,13 @@ const (
 	VSOCK = "VSOCK"
 	// DownwardMetrics is the gate of what tells guests of their nodes.
 	DownwardMetrics = "DownwardMetrics"
+	// ImageVolume is the gate of container disks as image volumes of their pods, which nodes must have. It
+	// closes no field.
+	ImageVolume = "ImageVolume"
 )
 
 // Known are the gates that Slipway acts on.
-func Known() []string { return []string{HostDisk, VSOCK, DownwardMetrics} }
+func Known() []string { return []string{HostDisk, VSOCK, DownwardMetrics, ImageVolume} }
 
 // On says whether kv turns gate on. One that it also turns off is off.
 func On(kv *virtv1.KubeVirt, gate string) bool {

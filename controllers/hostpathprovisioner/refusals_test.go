@@ -56,9 +56,15 @@ func refusals(t *testing.T, c client.Client) {
 		"two pools in one directory": {func(s *hppv1beta1.HostPathProvisionerSpec) {
 			s.StoragePools = append(s.StoragePools, hppv1beta1.StoragePool{Name: "twin", Path: s.StoragePools[0].Path})
 		}, []string{"spec.storagePools", "same path"}},
-		"no pool":   {func(s *hppv1beta1.HostPathProvisionerSpec) { s.StoragePools = nil }, []string{"spec", "storagePools is empty"}},
-		"affinity":  {func(s *hppv1beta1.HostPathProvisionerSpec) { s.Workload.Affinity = &corev1.Affinity{} }, []string{"spec.workload.affinity", "nodeSelector"}},
-		"gates":     {func(s *hppv1beta1.HostPathProvisionerSpec) { s.FeatureGates = []string{"Snapshotting"} }, []string{"spec.featureGates", "not supported yet"}},
+		"no pool":  {func(s *hppv1beta1.HostPathProvisionerSpec) { s.StoragePools = nil }, []string{"spec", "storagePools is empty"}},
+		"affinity": {func(s *hppv1beta1.HostPathProvisionerSpec) { s.Workload.Affinity = &corev1.Affinity{} }, []string{"spec.workload.affinity", "nodeSelector"}},
+		"gates":    {func(s *hppv1beta1.HostPathProvisionerSpec) { s.FeatureGates = []string{"Snapshotting", "Flying"} }, []string{"spec.featureGates", "the only feature gate is Snapshotting"}},
+		"another way of snapshots": {func(s *hppv1beta1.HostPathProvisionerSpec) {
+			s.StoragePools[0].SnapshotProvider = "rsync"
+		}, []string{"spec.storagePools[0].snapshotProvider", "name reflink"}},
+		"a pool that nodes share": {func(s *hppv1beta1.HostPathProvisionerSpec) {
+			s.StoragePools[0].OverlayClassName = "shared"
+		}, []string{"spec.storagePools[0].overlayClassName", "not supported yet"}},
 		"long name": {func(s *hppv1beta1.HostPathProvisionerSpec) { s.StoragePools[0].Name = strings.Repeat("x", 51) }, []string{"spec.storagePools[0].name", "50"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -71,6 +77,11 @@ func refusals(t *testing.T, c client.Client) {
 				}
 			}
 		})
+	}
+	fields := object("fields", pool("fast"))
+	fields.Spec.FeatureGates, fields.Spec.StoragePools[0].SnapshotProvider = []string{"Snapshotting"}, "reflink"
+	if err := c.Create(t.Context(), fields, client.DryRunAll); err != nil {
+		t.Errorf("what the field's objects have is refused: %v", err)
 	}
 	moved := create(t, c, "hpp", pool("fast"))
 	moved = read(t, c, moved)

@@ -9,17 +9,20 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	controllerconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/slipway-vm/slipway/controllers/cached"
 	"github.com/slipway-vm/slipway/controllers/cdiconfig"
 	"github.com/slipway-vm/slipway/controllers/dataimportcron"
 	"github.com/slipway-vm/slipway/controllers/hyperconverged/components"
@@ -77,6 +80,16 @@ func TestVirtControllerMayKeepWhatHoldsForData(t *testing.T) {
 	}
 	until(t, "the CDIConfig follows", func() bool {
 		return jane.Get(t.Context(), client.ObjectKey{Name: names.CDIConfigName}, made) == nil && !made.Status.Preallocation
+	})
+	create(&networkingv1.Ingress{
+		ObjectMeta: metav1.ObjectMeta{Namespace: options.Namespace, Name: "uploads"},
+		Spec: networkingv1.IngressSpec{
+			DefaultBackend: &networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: "cdi-uploadproxy", Port: networkingv1.ServiceBackendPort{Number: 443}}},
+			Rules:          []networkingv1.IngressRule{{Host: "uploads.example.com"}},
+		},
+	})
+	until(t, "the CDIConfig names where uploads go", func() bool {
+		return jane.Get(t.Context(), client.ObjectKey{Name: names.CDIConfigName}, made) == nil && ptr.Deref(made.Status.UploadProxyURL, "") == "uploads.example.com"
 	})
 	until(t, "everyone reads the StorageProfile", func() bool {
 		profile := &cdiv1.StorageProfile{}
@@ -184,7 +197,7 @@ func run(t *testing.T, config *rest.Config, user string) {
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"},
-		Controller: controllerconfig.Controller{SkipNameValidation: new(true)},
+		Controller: controllerconfig.Controller{SkipNameValidation: new(true)}, Cache: cached.Options(testOptions().Namespace),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -192,7 +205,8 @@ func run(t *testing.T, config *rest.Config, user string) {
 	crons := func(mgr ctrl.Manager) error {
 		return dataimportcron.SetupWithManager(mgr, testOptions().Namespace, testOptions().SlipwayImage)
 	}
-	for _, setup := range []func(ctrl.Manager) error{cdiconfig.SetupWithManager, storageprofile.SetupWithManager, crons, populator.SetupWithManager} {
+	configs := func(mgr ctrl.Manager) error { return cdiconfig.SetupWithManager(mgr, testOptions().Namespace) }
+	for _, setup := range []func(ctrl.Manager) error{configs, storageprofile.SetupWithManager, crons, populator.SetupWithManager} {
 		if err := setup(mgr); err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	sdkapi "kubevirt.io/controller-lifecycle-operator-sdk/api"
 
 	"github.com/slipway-vm/slipway/controllers/cdiconfig"
 	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
@@ -22,6 +23,31 @@ var actedOfCDI = []string{
 	"/spec/config/insecureRegistries", "/spec/config/filesystemOverhead/global", "/spec/config/filesystemOverhead/storageClass/",
 	"/spec/config/podResourceRequirements/requests/", "/spec/config/podResourceRequirements/limits/",
 	"/spec/config/importProxy/HTTPProxy", "/spec/config/importProxy/HTTPSProxy", "/spec/config/importProxy/noProxy", "/spec/config/importProxy/trustedCAProxy",
+	"/spec/config/dataVolumeTTLSeconds", "/spec/config/webhookPvcRendering", "/spec/config/imagePullSecrets", "/spec/imagePullPolicy", "/spec/workload/",
+}
+
+// cdiSpec is the spec of the CDI object: pods that fill disks run where workloads do.
+func cdiSpec(hco *hcov1.HyperConverged) (map[string]any, error) {
+	config, err := dataConfig(hco)
+	if err != nil {
+		return nil, err
+	}
+	spec := map[string]any{
+		"imagePullPolicy":   "IfNotPresent",
+		"uninstallStrategy": string(hcov1.BlockUninstall),
+		"config":            config,
+		"workload":          map[string]any{},
+	}
+	placements := hco.Spec.Deployment.NodePlacements
+	for name, placement := range map[string]*sdkapi.NodePlacement{"infra": placements.Infra, "workload": placements.Workload} {
+		if placement == nil {
+			continue
+		}
+		if spec[name], err = asMap(placement); err != nil {
+			return nil, fmt.Errorf("encoding %s of nodePlacements of HyperConverged %s: %w", name, hco.Name, err)
+		}
+	}
+	return spec, nil
 }
 
 // dataConfig is what the HyperConverged object says of the disks of virtual machines, in the CDI
@@ -29,7 +55,7 @@ var actedOfCDI = []string{
 func dataConfig(hco *hcov1.HyperConverged) (map[string]any, error) {
 	asked := hco.Spec.Storage
 	config := map[string]any{
-		"featureGates":            []any{"HonorWaitForFirstConsumer"}, // it always is; clients look for it
+		"featureGates":            []any{cdiconfig.GateWaitForConsumer, cdiconfig.GateClaimAdoption},
 		"filesystemOverhead":      map[string]any{"global": string(cdiconfig.DefaultOverhead), "storageClass": map[string]any{}},
 		"podResourceRequirements": map[string]any{"requests": map[string]any{}, "limits": map[string]any{}},
 		"importProxy":             map[string]any{},

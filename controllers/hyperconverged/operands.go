@@ -42,7 +42,7 @@ func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Un
 	if err != nil {
 		return nil, err
 	}
-	config, err := dataConfig(hco)
+	cdi, err := cdiSpec(hco)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Un
 			annotation: hcov1.AnnotationKubeVirtPatch,
 			acted: []string{
 				"/spec/configuration/developerConfiguration/useEmulation", "/spec/configuration/commonInstancetypesDeployment/enabled",
-				"/spec/configuration/vmStateStorageClass", featureGates,
+				"/spec/configuration/vmStateStorageClass", "/spec/configuration/evictionStrategy", featureGates,
 				logVerbosity + "/virtAPI", logVerbosity + "/virtController", logVerbosity + "/virtHandler",
 				logVerbosity + "/virtLauncher", logVerbosity + "/virtOperator",
 				"/spec/workloadUpdateStrategy/workloadUpdateMethods",
@@ -68,11 +68,7 @@ func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Un
 			},
 		},
 		{
-			object: object(cdiKind.GroupVersion().String(), "CDI", "", names.CDIName, map[string]any{
-				"imagePullPolicy":   "IfNotPresent",
-				"uninstallStrategy": string(hcov1.BlockUninstall),
-				"config":            config,
-			}),
+			object:     object(cdiKind.GroupVersion().String(), "CDI", "", names.CDIName, cdi),
 			annotation: hcov1.AnnotationCDIPatch,
 			acted:      actedOfCDI,
 		},
@@ -94,6 +90,9 @@ func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Un
 		objects = append(objects, patched)
 	}
 	if err := checkUpdates(objects[0]); err != nil {
+		return nil, fmt.Errorf("HyperConverged %s: %w", hco.Name, err)
+	}
+	if err := checkEviction(objects[0]); err != nil {
 		return nil, fmt.Errorf("HyperConverged %s: %w", hco.Name, err)
 	}
 	dropEmpty(objects[1].Object["spec"])

@@ -23,12 +23,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
 	"github.com/slipway-vm/slipway/internal/await"
+	"github.com/slipway-vm/slipway/internal/metric"
 	"github.com/slipway-vm/slipway/internal/scheme"
 )
 
@@ -53,6 +53,9 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 	}
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = 50, 400 // an installation is some four hundred requests at once, then silence
+	if err := metric.CountRequests(config); err != nil {
+		return err
+	}
 	direct, err := client.NewWithWatch(config, client.Options{Scheme: scheme.New()})
 	if err != nil {
 		return fmt.Errorf("connecting to the API server: %w", err)
@@ -218,7 +221,7 @@ func newManager(config *rest.Config, options Options, hooks *webhooks, known ser
 		LeaderElection: true, LeaderElectionID: "virt-operator", LeaderElectionNamespace: options.Namespace,
 		LeaderElectionReleaseOnCancel: true, LeaseDuration: &lease, RenewDeadline: &renew, RetryPeriod: &retry,
 		HealthProbeBindAddress: options.HealthAddress,
-		Metrics:                metricsserver.Options{BindAddress: options.MetricsAddress},
+		Metrics:                metric.Server(options.MetricsAddress),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the manager: %w", err)
@@ -228,7 +231,7 @@ func newManager(config *rest.Config, options Options, hooks *webhooks, known ser
 			return nil, fmt.Errorf("adding the health check: %w", err)
 		}
 	}
-	return mgr, nil
+	return mgr, metric.Register(metric.Component{Name: "virt_operator", Ready: healthz.Ping, Elected: mgr.Elected()})
 }
 
 // SetupWithManager watches the HyperConverged object, definitions, and what namespaces and

@@ -65,8 +65,9 @@ func TestAHandlerWritesWhatIsItsNodes(t *testing.T) {
 
 	handler := asHandler(t, config, options.Namespace, "a")
 	mine, others := objectsOf("a"), objectsOf("b")
-	others = append(others, volumeOn("a", "another.driver"))
+	others = append(others, volumeOn("a", "another.driver"), machineOn("b"))
 	awaitRestriction(t, handler)
+	handlerWritesStatusAlone(t, handler)
 	for _, object := range mine {
 		if err := touch(t, handler, object); err != nil {
 			t.Errorf("%T %s is not its own: %v", object, object.GetName(), err)
@@ -116,10 +117,32 @@ func TestAHandlerWritesWhatIsItsNodes(t *testing.T) {
 	}
 }
 
+func machineOn(node string) *virtv1.VirtualMachineInstance {
+	return &virtv1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "on-" + node}}
+}
+
+// handlerWritesStatusAlone changes the machine of node a: its status it may, but for the node, and nothing else.
+func handlerWritesStatusAlone(t *testing.T, handler client.Client) {
+	t.Helper()
+	for change, allowed := range map[string]bool{
+		`{"status":{"phase":"Running"}}`:                       true,
+		`{"status":{"nodeName":"b"}}`:                          false,
+		`{"status":{"nodeName":null}}`:                         false,
+		`{"metadata":{"labels":{"kubevirt.io/nodeName":"b"}}}`: false,
+		`{"metadata":{"annotations":{"touched":"yes"}}}`:       false,
+		`{"metadata":{"finalizers":["example.org/stays"]}}`:    false,
+		`{"spec":{"terminationGracePeriodSeconds":7}}`:         false,
+	} {
+		err := handler.Patch(t.Context(), machineOn("a"), client.RawPatch("application/merge-patch+json", []byte(change)))
+		if allowed && err != nil || !allowed && !refusedByPolicy(err) {
+			t.Errorf("%s of its own machine: %v", change, err)
+		}
+	}
+}
+
 func objectsOf(node string) []client.Object {
 	return []client.Object{
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}},
-		&virtv1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "on-" + node}},
 		claimOn(node), volumeOn(node, names.HostPathDriver), legacyVolumeOn(node), snapshotOn(node),
 	}
 }

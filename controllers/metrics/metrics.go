@@ -1,5 +1,5 @@
 // Package metrics tells Prometheus of the cluster's virtual machines: which there are, how they
-// are, what they ask for and how long they take. Only the virt-controller that leads tells.
+// are, what they ask for and how long they take, and of the data that they are made from. Only the virt-controller that leads tells.
 package metrics
 
 import (
@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 	virtv1 "kubevirt.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -16,9 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/pod"
 	"github.com/slipway-vm/slipway/internal/metric"
-	"github.com/slipway-vm/slipway/internal/names"
 )
 
 // listPatience bounds the look into the cache, which waits for nothing once it is filled.
@@ -29,14 +26,15 @@ var leading = metric.Metric{
 	Help: "1 for the virt-controller that does the work, 0 for one that waits to.",
 }
 
-// SetupWithManager makes mgr's metrics tell of virtual machines until ctx is done.
-func SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+// SetupWithManager makes mgr's metrics tell of virtual machines and their data until ctx is done. The ConfigMap that says which labels
+// are told is in namespace.
+func SetupWithManager(ctx context.Context, mgr ctrl.Manager, namespace string) error {
 	c := &collector{
 		transitions: newTransitions(), elected: mgr.Elected(),
 		list: func() (*world, error) {
 			ctx, cancel := context.WithTimeout(ctx, listPatience)
 			defer cancel()
-			return listWorld(ctx, mgr.GetClient())
+			return listWorld(ctx, mgr.GetClient(), mgr.GetAPIReader(), namespace)
 		},
 		failed: func(err error) { log.FromContext(ctx).Error(err, "Collecting metrics failed") },
 	}
@@ -49,6 +47,11 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 		}
 		if _, err := informer.AddEventHandler(handler); err != nil {
 			return fmt.Errorf("watching %T for metrics: %w", object, err)
+		}
+	}
+	for _, list := range (&lists{}).all() {
+		if _, err := mgr.GetCache().GetInformer(ctx, elementOf(list)); err != nil {
+			return fmt.Errorf("watching %T for metrics: %w", list, err)
 		}
 	}
 	if err := ctrlmetrics.Registry.Register(c); err != nil {
@@ -66,43 +69,6 @@ type collector struct {
 	failed  func(error)
 }
 
-// world is what there is at one moment. Its objects are the cache's own: they are only read.
-type world struct {
-	vms    []virtv1.VirtualMachine
-	vmis   []virtv1.VirtualMachineInstance
-	named  map[client.ObjectKey]*virtv1.VirtualMachineInstance // vmis by name
-	pods   map[string]*corev1.Pod                              // running launcher pods by their VMI's uid
-	claims map[client.ObjectKey]*corev1.PersistentVolumeClaim  // by name
-}
-
-func (w *world) nameInstances() {
-	w.named = make(map[client.ObjectKey]*virtv1.VirtualMachineInstance, len(w.vmis))
-	for i := range w.vmis {
-		w.named[client.ObjectKeyFromObject(&w.vmis[i])] = &w.vmis[i]
-	}
-}
-
-func listWorld(ctx context.Context, reader client.Reader) (*world, error) {
-	vms, vmis, pods, claims := &virtv1.VirtualMachineList{}, &virtv1.VirtualMachineInstanceList{}, &corev1.PodList{}, &corev1.PersistentVolumeClaimList{}
-	for _, list := range []client.ObjectList{vms, vmis, pods, claims} {
-		if err := reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-			return nil, fmt.Errorf("listing %T for metrics: %w", list, err)
-		}
-	}
-	w := &world{vms: vms.Items, vmis: vmis.Items, pods: map[string]*corev1.Pod{}, claims: map[client.ObjectKey]*corev1.PersistentVolumeClaim{}}
-	w.nameInstances()
-	for i := range pods.Items {
-		one := &pods.Items[i]
-		if one.Labels[names.LabelPod] == pod.KindLauncher && one.Status.Phase == corev1.PodRunning {
-			w.pods[one.Labels[virtv1.CreatedByLabel]] = one
-		}
-	}
-	for i := range claims.Items {
-		w.claims[client.ObjectKeyFromObject(&claims.Items[i])] = &claims.Items[i]
-	}
-	return w, nil
-}
-
 // leads says whether this process does the controllers' work. Before that the caches may not be filled.
 func (c *collector) leads() bool {
 	select {
@@ -113,10 +79,12 @@ func (c *collector) leads() bool {
 	}
 }
 
-// Describe implements prometheus.Collector.
+// Describe implements prometheus.Collector. It is silent of the labels of VMs, which are known when they are told.
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, m := range All() {
-		out <- prometheus.NewDesc(m.Name, m.Help, m.Labels, nil)
+		if m.Name != vmLabels.Name {
+			out <- prometheus.NewDesc(m.Name, m.Help, m.Labels, nil)
+		}
 	}
 }
 
@@ -144,6 +112,9 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		w.tellVMI(tell, &w.vmis[i])
 	}
 	counts.tell(tell)
+	w.tellSettings(tell)
+	w.tellSnapshots(tell)
+	w.tellData(tell)
 }
 
 // teller passes a value on; labels are in the order of the metric's.
@@ -152,7 +123,7 @@ type teller func(m metric.Metric, value float64, labels ...string)
 // All lists what virt-controller exports of virtual machines.
 func All() []metric.Metric {
 	all := []metric.Metric{leading}
-	for _, group := range [][]metric.Metric{vmMetrics, lastTransitions(), vmiMetrics, countMetrics, transitionMetrics} {
+	for _, group := range [][]metric.Metric{vmMetrics, lastTransitions(), vmiMetrics, countMetrics, transitionMetrics, otherMetrics, dataMetrics} {
 		all = append(all, group...)
 	}
 	return all

@@ -37,7 +37,7 @@ var (
 		Name: "kubevirt_vm_vnic_info", Kind: metric.Gauge, Help: "An interface of a VM, with its network and how it is bound; always 1.",
 		Labels: []string{"name", "namespace", "vnic_name", "binding_type", "network", "binding_name"},
 	}
-	vmMetrics = []metric.Metric{vmInfo, vmCreated, vmRequests, vmLimits, vmDisk, vmNIC}
+	vmMetrics = []metric.Metric{vmInfo, vmCreated, vmRequests, vmLimits, vmDisk, vmNIC, vmLabels}
 )
 
 // groups of printable statuses, each with the metric of when a VM entered it.
@@ -98,6 +98,9 @@ func (w *world) tellVM(tell teller, vm *virtv1.VirtualMachine) {
 		tell(one.since, since, vm.Name, vm.Namespace)
 	}
 	tell(vmCreated, float64(vm.CreationTimestamp.Unix()), vm.Name, vm.Namespace)
+	if labels := w.labels.labelsOf(vm); len(labels) > 0 {
+		tell(vmLabels.With(labels), 1, vm.Name, vm.Namespace)
+	}
 	if vm.Spec.Template == nil {
 		return
 	}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	virtv1 "kubevirt.io/api/core/v1"
 
+	"github.com/slipway-vm/slipway/controllers/eviction"
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/pod"
 	"github.com/slipway-vm/slipway/internal/metric"
 	"github.com/slipway-vm/slipway/internal/names"
@@ -56,9 +57,9 @@ func (w *world) tellVMI(tell teller, vmi *virtv1.VirtualMachineInstance) {
 	_, outdated := vmi.Labels[virtv1.OutdatedLauncherImageLabel]
 	k := kindOf(vmi)
 	tell(vmiInfo, 1, node, vmi.Namespace, vmi.Name, k.phase, k.os, k.workload, k.flavor, k.instancetype, k.preference,
-		k.kernel, k.machine, k.arch, k.system, k.version, strconv.FormatBool(evictable(vmi)), strconv.FormatBool(outdated), podName)
+		k.kernel, k.machine, k.arch, k.system, k.version, strconv.FormatBool(w.evictable(vmi)), strconv.FormatBool(outdated), podName)
 	stuck := float64(1)
-	if evictable(vmi) {
+	if w.evictable(vmi) {
 		stuck = 0
 	}
 	tell(vmiNonEvictable, stuck, node, vmi.Namespace, vmi.Name)
@@ -90,10 +91,9 @@ func kindOf(vmi *virtv1.VirtualMachineInstance) kind {
 }
 
 // evictable says whether an eviction leads somewhere: one that asks for a migration does so
-// only when the VMI can migrate.
-func evictable(vmi *virtv1.VirtualMachineInstance) bool {
-	strategy := vmi.Spec.EvictionStrategy
-	if strategy == nil || *strategy != virtv1.EvictionStrategyLiveMigrate {
+// only when the VMI can migrate. What a VMI does not say the KubeVirt object does.
+func (w *world) evictable(vmi *virtv1.VirtualMachineInstance) bool {
+	if eviction.Of(vmi, w.kubevirts) != virtv1.EvictionStrategyLiveMigrate {
 		return true
 	}
 	return slices.ContainsFunc(vmi.Status.Conditions, func(c virtv1.VirtualMachineInstanceCondition) bool {

@@ -58,6 +58,7 @@ func SetupWithManager(mgr ctrl.Manager) error {
 		// A VM's status says all that a pool must know of its instance in time.
 		Owns(&virtv1.VirtualMachine{}).
 		Watches(&cdiv1.DataVolume{}, handler.EnqueueRequestsFromMapFunc(poolFor), builder.WithPredicates(ends)).
+		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(poolFor), builder.WithPredicates(ends)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4}).
 		Complete(r)
 	if err != nil {

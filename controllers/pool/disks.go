@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	virtv1 "kubevirt.io/api/core/v1"
@@ -16,40 +17,51 @@ import (
 	"github.com/slipway-vm/slipway/internal/names"
 )
 
-// keepDisks makes the DataVolumes of a VM that is to be deleted nobody's, so that they do
-// not go with it. The next VM of its name finds its disks filled.
+// keepDisks makes the disks of a VM that is to be deleted nobody's, so that they do not go with it. The next VM of its name
+// finds them filled.
 func (r *Reconciler) keepDisks(ctx context.Context, vm *virtv1.VirtualMachine) error {
 	for i := range vm.Spec.DataVolumeTemplates {
-		dv := &cdiv1.DataVolume{}
-		key := client.ObjectKey{Namespace: vm.Namespace, Name: vm.Spec.DataVolumeTemplates[i].Name}
-		err := r.live.Get(ctx, key, dv)
-		if apierrors.IsNotFound(err) || err == nil && !metav1.IsControlledBy(dv, vm) {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("reading DataVolume %s: %w", key, err)
-		}
-		changed := dv.DeepCopy()
-		changed.OwnerReferences = slices.DeleteFunc(changed.OwnerReferences, func(owner metav1.OwnerReference) bool { return owner.UID == vm.UID })
-		patch := client.MergeFromWithOptions(dv, client.MergeFromWithOptimisticLock{})
-		if err := r.Patch(ctx, changed, patch, client.FieldOwner(names.ManagerController)); err != nil {
-			return fmt.Errorf("keeping DataVolume %s of VirtualMachine %s: %w", key, vm.Name, err)
+		for _, disk := range disksOf(vm.Namespace, vm.Spec.DataVolumeTemplates[i].Name) {
+			key := client.ObjectKeyFromObject(disk)
+			err := r.live.Get(ctx, key, disk)
+			if apierrors.IsNotFound(err) || err == nil && !metav1.IsControlledBy(disk, vm) {
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("reading %T %s: %w", disk, key, err)
+			}
+			before, ok := disk.DeepCopyObject().(client.Object)
+			if !ok {
+				return fmt.Errorf("copying %T %s failed", disk, key)
+			}
+			disk.SetOwnerReferences(slices.DeleteFunc(disk.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return owner.UID == vm.UID }))
+			patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+			if err := r.Patch(ctx, disk, patch, client.FieldOwner(names.ManagerController)); err != nil {
+				return fmt.Errorf("keeping %T %s of VirtualMachine %s: %w", disk, key, vm.Name, err)
+			}
 		}
 	}
 	return nil
+}
+
+// disksOf are what may hold the disk of a template: a DataVolume, or where that has gone after its success its claim.
+func disksOf(namespace, name string) []client.Object {
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: name}
+	return []client.Object{&cdiv1.DataVolume{ObjectMeta: meta}, &corev1.PersistentVolumeClaim{ObjectMeta: meta}}
 }
 
 // disksGoing says whether a disk of an earlier VM of vm's name is still there. It is about
 // to be collected, and vm would take it for its own.
 func (r *Reconciler) disksGoing(ctx context.Context, vm *virtv1.VirtualMachine) (bool, error) {
 	for i := range vm.Spec.DataVolumeTemplates {
-		dv := &cdiv1.DataVolume{}
-		key := client.ObjectKey{Namespace: vm.Namespace, Name: vm.Spec.DataVolumeTemplates[i].Name}
-		if err := r.Get(ctx, key, dv); client.IgnoreNotFound(err) != nil {
-			return false, fmt.Errorf("reading DataVolume %s: %w", key, err)
-		}
-		if machineOf(dv) == vm.Name {
-			return true, nil
+		for _, disk := range disksOf(vm.Namespace, vm.Spec.DataVolumeTemplates[i].Name) {
+			key := client.ObjectKeyFromObject(disk)
+			if err := r.Get(ctx, key, disk); client.IgnoreNotFound(err) != nil {
+				return false, fmt.Errorf("reading %T %s: %w", disk, key, err)
+			}
+			if machineOf(disk) == vm.Name {
+				return true, nil
+			}
 		}
 	}
 	return false, nil

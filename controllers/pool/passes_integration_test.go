@@ -9,7 +9,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	virtv1 "kubevirt.io/api/core/v1"
 	poolv1 "kubevirt.io/api/pool/v1beta1"
@@ -111,6 +113,7 @@ func keepsDisks(t *testing.T, w *world) {
 			Namespace: vm.Namespace, Name: vm.Spec.DataVolumeTemplates[0].Name,
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(&vm, virtv1.VirtualMachineGroupVersionKind)},
 		}}))
+		w.must(w.Create(t.Context(), ownClaim(&vm, vm.Spec.DataVolumeTemplates[0].Name)))
 	}
 	w.change(replicas(2))
 	w.pass(&lagging.Client{})
@@ -121,6 +124,25 @@ func keepsDisks(t *testing.T, w *world) {
 		if len(dv.OwnerReferences) != owners {
 			t.Errorf("the owners of %s are %v", name, dv.OwnerReferences)
 		}
+		claim := &corev1.PersistentVolumeClaim{}
+		w.must(w.Get(t.Context(), client.ObjectKey{Namespace: w.pool.Namespace, Name: name}, claim))
+		if len(claim.OwnerReferences) != owners {
+			t.Errorf("the owners of claim %s are %v", name, claim.OwnerReferences)
+		}
+	}
+}
+
+// ownClaim is the claim of a VM's disk, whose DataVolume has gone after its success.
+func ownClaim(vm *virtv1.VirtualMachine, name string) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: vm.Namespace, Name: name,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(vm, virtv1.VirtualMachineGroupVersionKind)},
+		},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		},
 	}
 }
 
@@ -134,13 +156,24 @@ func waitsForDisks(t *testing.T, w *world) {
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(vm, virtv1.VirtualMachineGroupVersionKind)},
 	}}
 	w.must(w.Create(t.Context(), dv))
+	claim := ownClaim(vm, "root-2")
+	other := &w.wantMachines("web-0", "web-1", "web-2")[2]
+	claim.OwnerReferences[0].Name, claim.OwnerReferences[0].UID = other.Name, other.UID
+	w.must(w.Create(t.Context(), claim))
+	w.must(w.Delete(t.Context(), other))
 	w.must(w.Delete(t.Context(), vm))
 	w.pass(&lagging.Client{})
-	w.wantMachines("web-0", "web-2")
-	if got := poolFor(t.Context(), dv); len(got) != 1 || got[0].Name != "web" {
-		t.Errorf("the end of the disk wakes %v", got)
+	w.wantMachines("web-0")
+	for _, disk := range []client.Object{dv, claim} {
+		if got := poolFor(t.Context(), disk); len(got) != 1 || got[0].Name != "web" {
+			t.Errorf("the end of the disk %T wakes %v", disk, got)
+		}
 	}
 	w.must(w.Delete(t.Context(), dv))
+	w.pass(&lagging.Client{})
+	w.wantMachines("web-0", "web-1")
+	w.must(w.Delete(t.Context(), claim))
+	w.must(client.IgnoreNotFound(w.Patch(t.Context(), claim, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))) // storage's protection
 	w.pass(&lagging.Client{})
 	w.wantMachines("web-0", "web-1", "web-2")
 }

@@ -103,7 +103,7 @@ func withoutRecord(annotations map[string]string) map[string]string {
 		kept = map[string]string{}
 	}
 	for _, name := range []string{
-		datavolume.AnnotationPodPhase, datavolume.AnnotationRestarts, datavolume.AnnotationFailure, names.AnnotationDigest,
+		datavolume.AnnotationPodPhase, datavolume.AnnotationRestarts, datavolume.AnnotationFailure, datavolume.AnnotationPreallocated, names.AnnotationDigest,
 		upload.AnnotationReady, population.AnnotationPrime, population.AnnotationProgress, population.AnnotationRefused, annotationRunning, annotationRunningReason, annotationClonePhase, annotationCloneType,
 	} {
 		delete(kept, name)

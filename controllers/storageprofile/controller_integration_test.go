@@ -45,7 +45,7 @@ func start(t *testing.T) *world {
 	w.must(err)
 	w.must(storageprofile.SetupWithManager(mgr))
 	w.must(storageprofile.SetupSnapshotClasses(mgr))
-	w.must(cdiconfig.SetupWithManager(mgr))
+	w.must(cdiconfig.SetupWithManager(mgr, "slipway"))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()

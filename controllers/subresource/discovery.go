@@ -110,3 +110,13 @@ func (s *Server) version(w http.ResponseWriter, r *http.Request) error {
 	})
 	return nil
 }
+
+// guestfs names the image of the guestfs tools, which virtctl's verb of that name runs, in the form in which the field
+// does: parts of a name, which are empty where it is given whole.
+func (s *Server) guestfs(w http.ResponseWriter, r *http.Request) error {
+	if s.options.GuestfsImage == "" {
+		return notImplemented(noGuestfs)
+	}
+	write(w, r, http.StatusOK, map[string]string{"registry": "", "tag": "", "digest": "", "imagePrefix": "", "gsImage": s.options.GuestfsImage})
+	return nil
+}

@@ -3,7 +3,6 @@ package subresource
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 
@@ -12,8 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	virtv1 "kubevirt.io/api/core/v1"
 
-	"github.com/slipway-vm/slipway/controllers/instancetype"
-	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/defaults"
 	"github.com/slipway-vm/slipway/internal/supported"
 )
 
@@ -74,36 +71,8 @@ func invalid(errs field.ErrorList) error {
 	return refuse(status)
 }
 
-// expand puts what vm's instance type and preference say into its template, and takes the
-// references to them out, so that the result can be used as it is.
+// expand puts what vm's instance type and preference say into its template.
 func (s *Server) expand(ctx context.Context, vm *virtv1.VirtualMachine) error {
 	vm.TypeMeta = metav1.TypeMeta{APIVersion: virtv1.GroupVersion.String(), Kind: virtv1.VirtualMachineGroupVersionKind.Kind}
-	if vm.Spec.Instancetype == nil && vm.Spec.Preference == nil {
-		return nil
-	}
-	it, preference, err := s.resolver.References(ctx, vm)
-	if err != nil {
-		return fmt.Errorf("finding what the virtual machine refers to: %w", err)
-	}
-	itSpec, err := s.resolver.Instancetype(ctx, vm.Namespace, it)
-	if err != nil {
-		return fmt.Errorf("finding the instance type: %w", err)
-	}
-	preferenceSpec, err := s.resolver.Preference(ctx, vm.Namespace, preference)
-	if err != nil {
-		return fmt.Errorf("finding the preference: %w", err)
-	}
-	vmi := &virtv1.VirtualMachineInstance{
-		ObjectMeta: metav1.ObjectMeta{Annotations: vm.Spec.Template.ObjectMeta.Annotations, Labels: vm.Spec.Template.ObjectMeta.Labels},
-		Spec:       vm.Spec.Template.Spec,
-	}
-	defaults.Disks(&vmi.Spec)
-	defaults.Interface(&vmi.Spec)
-	if errs := instancetype.Apply(vmi, itSpec, preferenceSpec, field.NewPath("spec", "template", "spec")); len(errs) > 0 {
-		return fmt.Errorf("cannot expand instancetype to VM: %w", errs.ToAggregate())
-	}
-	vm.Spec.Template.ObjectMeta.Annotations, vm.Spec.Template.ObjectMeta.Labels = vmi.Annotations, vmi.Labels
-	vm.Spec.Template.Spec = vmi.Spec
-	vm.Spec.Instancetype, vm.Spec.Preference = nil, nil
-	return nil
+	return s.resolver.Expand(ctx, vm)
 }

@@ -15,6 +15,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/slipway-vm/slipway/internal/metric"
 )
 
 // subprotocol is what the field's web sockets speak: bytes in binary messages.
@@ -23,6 +25,9 @@ const subprotocol = "plain.kubevirt.io"
 // maxDatagram is the largest message that goes on as one datagram, and the size of one
 // message to the client, in bytes.
 const maxDatagram = 64 << 10
+
+// tunnels counts the ports that this process forwards.
+var tunnels = metric.NewConnections(metric.Tunnel)
 
 // forwardPort connects the client's web socket with a port of the guest.
 func forwardPort(find finder) answer {
@@ -47,7 +52,7 @@ func forwardPort(find finder) answer {
 			return fmt.Errorf("dialing VM: %w", err)
 		}
 		defer closeQuietly(guest)
-		return tunnel(w, r, guest)
+		return tunnel(w, r, vmi, guest)
 	}
 }
 
@@ -92,7 +97,7 @@ func (s *Server) addressOf(ctx context.Context, vmi *virtv1.VirtualMachineInstan
 
 // tunnel carries bytes between the client and guest until either ends. A client that is gone is
 // known by TCP, for one that only stands still may take as long as it likes.
-func tunnel(w http.ResponseWriter, r *http.Request, guest net.Conn) error {
+func tunnel(w http.ResponseWriter, r *http.Request, vmi *virtv1.VirtualMachineInstance, guest net.Conn) error {
 	upgrader := websocket.Upgrader{
 		HandshakeTimeout: dialTimeout, Subprotocols: []string{subprotocol},
 		CheckOrigin: func(*http.Request) bool { return true }, // the API server has let him in
@@ -106,6 +111,7 @@ func tunnel(w http.ResponseWriter, r *http.Request, guest net.Conn) error {
 		return nil // the upgrader has answered
 	}
 	defer closeQuietly(socket)
+	defer tunnels.Begin(metric.Tunnel, vmi.Namespace, vmi.Name)()
 	ended := make(chan error, 2)
 	go func() { ended <- toGuest(guest, socket) }()
 	go func() { ended <- toClient(socket, guest) }()

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/gorilla/websocket"
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -38,6 +40,9 @@ func echo(t *testing.T) net.Listener {
 	return listener
 }
 
+// forwarded is whose port tunnels lead to.
+var forwarded = &virtv1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "forwarded"}}
+
 // tunnelTo serves a tunnel to address, and returns the URL of its web socket.
 func tunnelTo(t *testing.T, network, address string) string {
 	t.Helper()
@@ -48,7 +53,7 @@ func tunnelTo(t *testing.T, network, address string) string {
 			return
 		}
 		defer func() { _ = guest.Close() }()
-		if err := tunnel(w, r, guest); err != nil {
+		if err := tunnel(w, r, forwarded, guest); err != nil {
 			t.Error(err)
 		}
 	}))
@@ -145,7 +150,7 @@ func TestATunnelIsForWebSocketsAlone(t *testing.T) {
 	recorder := httptest.NewRecorder()
 	client, guest := net.Pipe()
 	defer func() { _, _ = client.Close(), guest.Close() }()
-	if err := tunnel(recorder, httptest.NewRequest(http.MethodGet, "/", nil), guest); err != nil {
+	if err := tunnel(recorder, httptest.NewRequest(http.MethodGet, "/", nil), forwarded, guest); err != nil {
 		t.Fatal(err)
 	}
 	if recorder.Code != http.StatusBadRequest || !strings.Contains(recorder.Body.String(), `"kind":"Status"`) {
@@ -185,4 +190,26 @@ func TestAGuestThatCannotAnswerIsNotForwardedTo(t *testing.T) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
+}
+
+func TestATunnelIsCountedWhileItIsOpen(t *testing.T) {
+	socket := open(t, tunnelTo(t, "tcp", echo(t).Addr().String()))
+	if err := socket.WriteMessage(websocket.BinaryMessage, []byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := socket.ReadMessage(); err != nil { // it is open now
+		t.Fatal(err)
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(tunnels)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == "kubevirt_portforward_active_tunnels" && family.Metric[0].GetGauge().GetValue() >= 1 {
+			return
+		}
+	}
+	t.Errorf("no tunnel is counted: %v", families)
 }

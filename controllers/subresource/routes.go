@@ -80,10 +80,10 @@ var routes = []route{
 // Why something is not served.
 const (
 	noMigration  = "live migration is not built yet; stop the virtual machine and start it on another node"
-	noEvacuation = "an eviction cannot be taken back: live migration is not built yet, so it shuts the guest down at once"
+	noEvacuation = "an eviction cannot be taken back yet; what says that a guest is to leave its node goes when it is stopped"
 	noBackup     = "backups of virtual machines are not built yet; take a VirtualMachineSnapshot"
 	noSEV        = "launch security is not built yet"
-	noGuestfs    = "the image of the guestfs tools is not told; the tasks disk-virt-customize and disk-virt-sysprep run them in the cluster"
+	noGuestfs    = "virt-api was started without the image of the guestfs tools; name one: virtctl guestfs --image"
 	noProfiler   = "the cluster profiler is not built yet; /metrics of each component has its use of processor and memory"
 )
 
@@ -99,7 +99,7 @@ var pages = []route{
 	{method: http.MethodGet, path: "/healthz", serve: (*Server).healthy},
 	{method: http.MethodGet, path: versionPath + "/healthz", serve: (*Server).connected},
 	{method: http.MethodGet, path: versionPath + "/version", serve: (*Server).version},
-	{method: http.MethodGet, path: versionPath + "/guestfs", missing: noGuestfs},
+	{method: http.MethodGet, path: versionPath + "/guestfs", serve: (*Server).guestfs},
 	{method: http.MethodGet, path: versionPath + "/start-cluster-profiler", missing: noProfiler},
 	{method: http.MethodGet, path: versionPath + "/stop-cluster-profiler", missing: noProfiler},
 	{method: http.MethodGet, path: versionPath + "/dump-cluster-profiler", missing: noProfiler},

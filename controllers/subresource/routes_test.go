@@ -28,8 +28,13 @@ func unconnected() *Server {
 
 func get(t *testing.T, method, path string) *httptest.ResponseRecorder {
 	t.Helper()
+	return ask(t, unconnected(), method, path)
+}
+
+func ask(t *testing.T, server *Server, method, path string) *httptest.ResponseRecorder {
+	t.Helper()
 	recorder := httptest.NewRecorder()
-	unconnected().ServeHTTP(recorder, httptest.NewRequest(method, path, nil))
+	server.ServeHTTP(recorder, httptest.NewRequest(method, path, nil))
 	return recorder
 }
 
@@ -87,7 +92,7 @@ func TestWhatIsNotThereIsAStatus(t *testing.T) {
 		"another method":                     {http.MethodPost, object + "start", http.StatusMethodNotAllowed, "virtualmachines/start"},
 		"somebody whom nobody vouches for":   {http.MethodPut, object + "start", http.StatusServiceUnavailable, "front proxy"},
 		"nor is what is missing told to him": {http.MethodPut, object + "migrate", http.StatusServiceUnavailable, "front proxy"},
-		"the image of the guestfs tools":     {http.MethodGet, groupPath + "/v1/guestfs", http.StatusNotImplemented, "disk-virt-customize"},
+		"the image of tools that none is of": {http.MethodGet, groupPath + "/v1/guestfs", http.StatusNotImplemented, "virtctl guestfs --image"},
 		"reading tokens":                     {http.MethodGet, uploadVersionPath + "/namespaces/prod/uploadtokenrequests", http.StatusMethodNotAllowed, "uploadtokenrequests"},
 		"a token for a stranger":             {http.MethodPost, uploadVersionPath + "/namespaces/prod/uploadtokenrequests", http.StatusServiceUnavailable, "front proxy"},
 		"a group that there is not":          {http.MethodGet, "/apis/clone.cdi.kubevirt.io", http.StatusNotFound, "there is no"},
@@ -112,6 +117,15 @@ func TestHealthAndVersion(t *testing.T) {
 	}
 	if answer := get(t, http.MethodGet, groupPath+"/v1/version"); !strings.Contains(answer.Body.String(), `"gitVersion":"v0.0.0-test"`) {
 		t.Errorf("got %s", answer.Body)
+	}
+}
+
+func TestTheImageOfTheGuestfsTools(t *testing.T) {
+	server := unconnected()
+	server.options.GuestfsImage = "registry.example/slipway-guestfs:v1"
+	answer := ask(t, server, http.MethodGet, groupPath+"/v1/guestfs")
+	if want := `{"digest":"","gsImage":"registry.example/slipway-guestfs:v1","imagePrefix":"","registry":"","tag":""}`; strings.TrimSpace(answer.Body.String()) != want {
+		t.Errorf("got %d %s, want %s", answer.Code, answer.Body, want)
 	}
 }
 

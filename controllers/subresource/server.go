@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/controllers/instancetype"
+	"github.com/slipway-vm/slipway/internal/metric"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/upload"
 )
@@ -34,6 +35,8 @@ type Options struct {
 	Namespace string
 	// Version is what users are told that runs here.
 	Version string
+	// GuestfsImage holds the guestfs tools; "" where users must name one.
+	GuestfsImage string
 	// TokenFile is read for every request that is handed on to virt-handler.
 	TokenFile string
 	// HandlerPort is where virt-handler serves.
@@ -55,6 +58,9 @@ type Server struct {
 // Setup serves the API with mgr's webhook server, at every path that no webhook has, and
 // follows the configuration of the front proxy while mgr runs.
 func Setup(mgr ctrl.Manager, options Options) error {
+	if err := metric.Register(tunnels); err != nil {
+		return err
+	}
 	config := mgr.GetConfig()
 	core, err := corev1client.NewForConfigAndClient(config, mgr.GetHTTPClient())
 	if err != nil {

@@ -44,6 +44,7 @@ func TestSubresources(t *testing.T) {
 		{"virt-api asks for itself whether somebody may", asksForItself},
 		{"a VM is started by its spec or by its status", starts},
 		{"a VM is stopped", stops},
+		{"a stop that is refused changes nothing", refusesStops},
 		{"a VM is restarted", restarts},
 		{"an attempt changes nothing", tries},
 		{"a stopped VM is renamed", renames},
@@ -53,6 +54,7 @@ func TestSubresources(t *testing.T) {
 		{"virt-handler answers for its node", handsOn},
 		{"a console is a web socket to virt-handler", consoles},
 		{"a port is a web socket to the guest", forwards},
+		{"the former version answers, too", formerVersion},
 		{"what is not built says so", saysWhatIsMissing},
 		{"the API server always knows whom to trust", keepsTrust},
 	} {
@@ -380,6 +382,40 @@ func forwards(t *testing.T, c *cluster) {
 	must(t, listener.Close())
 	c.wants(t, c.Config, http.MethodGet, fmt.Sprintf("virtualmachines/web/portforward/%d", port), "", http.StatusInternalServerError, "dialing VM")
 	c.wants(t, c.Config, http.MethodGet, "virtualmachines/web/portforward/22/unix", "", http.StatusBadRequest, "is not forwarded")
+}
+
+// formerVersion asks as clients of v1alpha3 do: of virt-api itself, of virt-handler, and where it is said what cannot be.
+func formerVersion(t *testing.T, c *cluster) {
+	t.Helper()
+	former := strings.Replace(objects, "/v1/", "/v1alpha3/", 1)
+	ask := func(method, path, body string, wantCode int, wantWords string) {
+		t.Helper()
+		if code, said := c.ask(t, c.Config, method, former+path, body); code != wantCode || !strings.Contains(said, wantWords) {
+			t.Errorf("%s %s: got %d %s, want %d with %q", method, path, code, said, wantCode, wantWords)
+		}
+	}
+	if former == objects {
+		t.Fatalf("there is no version in %s", objects)
+	}
+	c.vmi(t, c.vm(t, "former", virtv1.RunStrategyAlways))
+	ask(http.MethodGet, "virtualmachines/former/expand-spec", "", http.StatusOK, `"name":"former"`)
+	c.handler.asked()
+	ask(http.MethodPut, "virtualmachineinstances/former/pause", "", http.StatusOK, "")
+	if asked := c.handler.asked(); len(asked) != 1 {
+		t.Errorf("virt-handler was asked %q", asked)
+	}
+	ask(http.MethodPut, "virtualmachines/former/stop", "", http.StatusAccepted, "")
+	c.wantStored(t, "former", "Halted")
+	ask(http.MethodPut, "virtualmachines/nowhere/start", "", http.StatusNotFound, `virtualmachine.kubevirt.io \"nowhere\" not found`)
+	asked, err := discovery.NewDiscoveryClientForConfig(c.Config)
+	must(t, err)
+	list, err := asked.ServerResourcesForGroupVersion("subresources.kubevirt.io/v1alpha3")
+	must(t, err)
+	current, err := asked.ServerResourcesForGroupVersion("subresources.kubevirt.io/v1")
+	must(t, err)
+	if len(list.APIResources) == 0 || len(list.APIResources) != len(current.APIResources) {
+		t.Errorf("%d resources are discovered, and %d of v1", len(list.APIResources), len(current.APIResources))
+	}
 }
 
 func saysWhatIsMissing(t *testing.T, c *cluster) {

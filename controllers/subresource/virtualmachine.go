@@ -145,63 +145,6 @@ func stopOf(vmi *virtv1.VirtualMachineInstance) virtv1.VirtualMachineStateChange
 	return virtv1.VirtualMachineStateChangeRequest{Action: virtv1.StopRequest, UID: &vmi.UID}
 }
 
-// stop ends a VM's run.
-func (s *Server) stop(w http.ResponseWriter, r *http.Request) error {
-	options := &virtv1.StopOptions{}
-	if err := decode(r, options); err != nil {
-		return err
-	}
-	vm, err := s.virtualMachine(r.Context(), key(r))
-	if err != nil {
-		return err
-	}
-	strategy, err := vm.RunStrategy()
-	if err != nil {
-		return fmt.Errorf("reading the run strategy: %w", err)
-	}
-	vmi, err := s.instanceIfAny(r.Context(), key(r))
-	if err != nil {
-		return err
-	}
-	runs := vmi != nil && !vmi.IsFinal()
-	bySpec := strategy == virtv1.RunStrategyAlways || strategy == virtv1.RunStrategyOnce
-	switch {
-	case !runs && !bySpec:
-		return conflict(kindVM, vm.Name, vmNotRunning)
-	case strategy == virtv1.RunStrategyHalted && !shorter(vmi, options.GracePeriod):
-		return conflict(kindVM, vm.Name, "%v only supports manual stop requests with a shorter graceperiod", strategy)
-	}
-	if runs && options.GracePeriod != nil {
-		if err := s.setGracePeriod(r.Context(), vmi, options); err != nil {
-			return err
-		}
-	}
-	if bySpec {
-		return accepted(w, s.patchSpec(r.Context(), vm, options.DryRun, runningPatch(vm, false)))
-	}
-	return accepted(w, s.request(r.Context(), vm, options.DryRun, stopOf(vmi)))
-}
-
-// shorter says whether grace ends vmi's run sooner than it would end anyway.
-func shorter(vmi *virtv1.VirtualMachineInstance, grace *int64) bool {
-	before := vmi.Spec.TerminationGracePeriodSeconds
-	return grace != nil && (before == nil || *grace < *before)
-}
-
-// setGracePeriod gives a running guest another time to shut down in.
-func (s *Server) setGracePeriod(ctx context.Context, vmi *virtv1.VirtualMachineInstance, options *virtv1.StopOptions) error {
-	const path = "/spec/terminationGracePeriodSeconds"
-	if *options.GracePeriod < 0 {
-		return badRequest("gracePeriod has to be greater or equal to 0")
-	}
-	content, err := patch{}.test(path, vmi.Spec.TerminationGracePeriodSeconds).add(path, *options.GracePeriod).encode()
-	if err != nil {
-		return err
-	}
-	err = s.client.Patch(ctx, vmi, client.RawPatch(types.JSONPatchType, content), &client.PatchOptions{DryRun: options.DryRun, FieldManager: names.ManagerAPI})
-	return patched(kindVMI, vmi.Name, err)
-}
-
 // restart ends a VM's run and begins another.
 func (s *Server) restart(w http.ResponseWriter, r *http.Request) error {
 	options := &virtv1.RestartOptions{}

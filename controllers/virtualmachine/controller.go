@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
 	virtv1 "kubevirt.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -37,6 +38,12 @@ type Reconciler struct {
 	now      func() time.Time
 }
 
+// What failed is tried again after firstRetry, then after twice that, and so on up to lastRetry.
+const (
+	firstRetry = 5 * time.Millisecond
+	lastRetry  = 15 * time.Second
+)
+
 // SetupWithManager adds the controller to mgr.
 func SetupWithManager(mgr ctrl.Manager) error {
 	r := &Reconciler{
@@ -54,7 +61,11 @@ func SetupWithManager(mgr ctrl.Manager) error {
 		Owns(&cdiv1.DataVolume{}).
 		Watches(&cdiv1.DataVolume{}, handler.EnqueueRequestsFromMapFunc(r.namers)).
 		Watches(&virtv1.VirtualMachine{}, handler.EnqueueRequestsFromMapFunc(counterparts)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 4}).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: 4,
+			// A start may wait for what is not watched: an instance type, or the DataSource of a disk.
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, lastRetry),
+		}).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("setting up the VirtualMachine controller: %w", err)
@@ -70,6 +81,7 @@ func SetupWithManager(mgr ctrl.Manager) error {
 func (r *Reconciler) steps() []func(context.Context, *scope) error {
 	return []func(context.Context, *scope) error{
 		r.addFinalizer,
+		r.adopt,
 		r.takeKept,
 		r.createDataVolumes,
 		r.keepVolumes,

@@ -2,6 +2,7 @@ package virtualmachine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 
@@ -12,6 +13,7 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/slipway-vm/slipway/controllers/instancetype"
 	"github.com/slipway-vm/slipway/internal/keep"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/namespace"
@@ -36,7 +38,13 @@ func (r *Reconciler) createDataVolumes(ctx context.Context, s *scope) error {
 		if exists {
 			continue
 		}
+		class, err := r.preferredClass(ctx, s.vm, &template.Spec)
+		if err != nil {
+			r.warnOnce(s.vm, reasonDataVolumeFailed, "Error creating DataVolume "+template.Name+": %v", err)
+			return fmt.Errorf("creating DataVolume %s/%s: %w", s.vm.Namespace, template.Name, err)
+		}
 		dv := dataVolume(s.vm, template)
+		instancetype.FillClass(&dv.Spec, class)
 		err = r.Create(ctx, dv, client.FieldOwner(names.ManagerController))
 		if apierrors.IsAlreadyExists(err) {
 			continue
@@ -45,13 +53,33 @@ func (r *Reconciler) createDataVolumes(ctx context.Context, s *scope) error {
 			return nil
 		}
 		if err != nil {
-			r.warning(s.vm, reasonDataVolumeFailed, "Error creating DataVolume %s: %v", dv.Name, err)
+			r.warnOnce(s.vm, reasonDataVolumeFailed, "Error creating DataVolume "+dv.Name+": %v", err)
 			return fmt.Errorf("creating DataVolume %s/%s: %w", dv.Namespace, dv.Name, err)
 		}
 		s.dataVolumes[dv.Name] = dv
 		r.normal(s.vm, reasonDataVolume, "Created DataVolume %s", dv.Name)
 	}
 	return nil
+}
+
+// preferredClass is the storage class that vm's preference has for a DataVolume that names none; empty for the cluster's default. A preference that
+// is inferred from the disk is not known before that, and then says nothing of the disk.
+func (r *Reconciler) preferredClass(ctx context.Context, vm *virtv1.VirtualMachine, spec *cdiv1.DataVolumeSpec) (string, error) {
+	if vm.Spec.Preference == nil || !instancetype.LacksClass(spec) {
+		return "", nil
+	}
+	ref, err := r.resolver.PreferenceOf(ctx, vm)
+	if errors.Is(err, instancetype.ErrNothingInferred) || errors.Is(err, instancetype.ErrNotYet) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	preference, _, err := r.resolver.Preference(ctx, vm.Namespace, ref)
+	if err != nil {
+		return "", err
+	}
+	return instancetype.PreferredClass(preference), nil
 }
 
 func (r *Reconciler) claimExists(ctx context.Context, namespace, name string) (bool, error) {

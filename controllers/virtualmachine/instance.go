@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	virtv1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/instancetype/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/controllers/hotplug"
 	"github.com/slipway-vm/slipway/controllers/instancetype"
@@ -34,6 +35,8 @@ type parts struct {
 	instancetypeRef, preferenceRef instancetype.Reference
 	instancetype                   *v1beta1.VirtualMachineInstancetypeSpec
 	preference                     *v1beta1.VirtualMachinePreferenceSpec
+	// instancetypeObject and preferenceObject are what these were read from; nil where a revision holds them.
+	instancetypeObject, preferenceObject client.Object
 	// paused: the guest is to stand still until it is unpaused.
 	paused bool
 }

@@ -11,10 +11,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	virtv1 "kubevirt.io/api/core/v1"
+	api "kubevirt.io/api/instancetype"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"github.com/slipway-vm/slipway/controllers/instancetype"
 	"github.com/slipway-vm/slipway/internal/keep"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/namespace"
@@ -22,7 +24,7 @@ import (
 )
 
 // The volumes of a VM that asks for it belong to nobody, so that no garbage collector takes them, whichever way the VM is deleted: a
-// label says whose they are. Its definition is recorded when it is deleted, and one that is made of the record takes them.
+// label says whose they are, and so it is with the revisions of its instance type and preference. Its definition is recorded when it is deleted, and one that is made of the record takes them.
 
 // keepVolumes takes the volumes from a VM that asks for it.
 func (r *Reconciler) keepVolumes(ctx context.Context, s *scope) error {
@@ -81,15 +83,34 @@ func (r *Reconciler) giveKept(ctx context.Context, vm *virtv1.VirtualMachine, wa
 	})
 }
 
-// changeVolumes changes those DataVolumes and claims in vm's namespace that are chosen.
+// keptParts are the revisions of instance types and preferences in vm's namespace; none where vm has neither.
+func (r *Reconciler) keptParts(ctx context.Context, vm *virtv1.VirtualMachine) ([]client.Object, error) {
+	if vm.Spec.Instancetype == nil && vm.Spec.Preference == nil {
+		return nil, nil
+	}
+	list := &appsv1.ControllerRevisionList{}
+	if err := r.live.List(ctx, list, client.InNamespace(vm.Namespace), client.HasLabels{api.ControllerRevisionObjectKindLabel}); err != nil {
+		return nil, fmt.Errorf("listing the revisions of instance types in %s: %w", vm.Namespace, err)
+	}
+	var all []client.Object
+	for i := range list.Items {
+		all = append(all, &list.Items[i])
+	}
+	return all, nil
+}
+
+// changeVolumes changes those DataVolumes, claims, and revisions of instance types in vm's namespace that are chosen.
 func (r *Reconciler) changeVolumes(ctx context.Context, from client.Reader, vm *virtv1.VirtualMachine, chosen func(client.Object) bool, change func(client.Object)) error {
+	volumes, err := r.keptParts(ctx, vm)
+	if err != nil {
+		return err
+	}
 	dataVolumes, claims := &cdiv1.DataVolumeList{}, &corev1.PersistentVolumeClaimList{}
 	for _, list := range []client.ObjectList{dataVolumes, claims} {
 		if err := from.List(ctx, list, client.InNamespace(vm.Namespace)); err != nil {
 			return fmt.Errorf("listing the volumes of VirtualMachine %s/%s: %w", vm.Namespace, vm.Name, err)
 		}
 	}
-	var volumes []client.Object
 	for i := range dataVolumes.Items {
 		volumes = append(volumes, &dataVolumes.Items[i])
 	}
@@ -125,6 +146,7 @@ func (r *Reconciler) recordDeleted(ctx context.Context, s *scope) error {
 		}
 	}
 	vm := s.vm.DeepCopy()
+	instancetype.Pin(&vm.Spec, &vm.Status)
 	if vm.Spec.Template != nil {
 		vm.Spec.Template.Spec.Domain.Firmware = firmwareOf(vm.Spec.Template.Spec.Domain.Firmware, vm)
 	}

@@ -22,9 +22,9 @@ func (r *Reconciler) followChanges(ctx context.Context, s *scope) error {
 	}
 	if !Outdated(s.vm, s.vmi) {
 		s.restart = refusedByNode(s.vmi)
-		return nil
+		return r.keepNamed(ctx, s)
 	}
-	change, err := r.compare(ctx, s)
+	change, is, err := r.compare(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -32,51 +32,52 @@ func (r *Reconciler) followChanges(ctx context.Context, s *scope) error {
 	if change.wait || change.restart != "" {
 		return nil
 	}
+	if err := r.keepParts(ctx, s, is); err != nil {
+		return err
+	}
 	return r.handOver(ctx, s, change)
 }
 
-// compare finds out what a change of the VM means for its running instance.
-func (r *Reconciler) compare(ctx context.Context, s *scope) (change, error) {
+// compare finds out what a change of the VM means for its running instance, and returns what the VM is made from now.
+func (r *Reconciler) compare(ctx context.Context, s *scope) (change, parts, error) {
 	config, err := r.readSettings(ctx)
 	if err != nil {
-		return change{}, err
+		return change{}, parts{}, err
 	}
 	started, err := r.startedWith(ctx, s)
 	if err != nil {
-		return change{}, err
+		return change{}, parts{}, err
 	}
 	if started == nil {
-		return change{restart: messageRestartNeeded}, nil
+		return change{restart: messageRestartNeeded}, parts{}, nil
 	}
-	before := s.vm.DeepCopy()
-	before.Spec = *started
-	was, errWas := r.expanded(ctx, before)
-	is, errIs := r.expanded(ctx, s.vm)
+	was, _, errWas := r.expanded(ctx, started)
+	is, p, errIs := r.expanded(ctx, s.vm)
 	if errWas != nil || errIs != nil {
 		// What an instance type means cannot be told now. The start will say why.
-		was, is = &started.Template.Spec, &s.vm.Spec.Template.Spec
-		if equality.Semantic.DeepEqual(was, is) && equality.Semantic.DeepEqual(started.Instancetype, s.vm.Spec.Instancetype) &&
-			equality.Semantic.DeepEqual(started.Preference, s.vm.Spec.Preference) {
-			return change{wait: true}, nil
+		was, is := &started.Spec, &s.vm.Spec
+		if equality.Semantic.DeepEqual(was.Template.Spec, is.Template.Spec) && equality.Semantic.DeepEqual(was.Instancetype, is.Instancetype) &&
+			equality.Semantic.DeepEqual(was.Preference, is.Preference) {
+			return change{wait: true}, parts{}, nil
 		}
-		return change{restart: messageRestartNeeded}, nil
+		return change{restart: messageRestartNeeded}, parts{}, nil
 	}
-	return changeOf(comparison{was: was, is: is, vmi: s.vmi, stage: config.stage}), nil
+	return changeOf(comparison{was: was, is: is, vmi: s.vmi, stage: config.stage}), p, nil
 }
 
 // expanded is the spec of the instance that vm would be started with, complete but for what
-// only a start decides.
-func (r *Reconciler) expanded(ctx context.Context, vm *virtv1.VirtualMachine) (*virtv1.VirtualMachineInstanceSpec, error) {
+// only a start decides, and what it is made from.
+func (r *Reconciler) expanded(ctx context.Context, vm *virtv1.VirtualMachine) (*virtv1.VirtualMachineInstanceSpec, parts, error) {
 	p, err := r.parts(ctx, vm)
 	if err != nil {
-		return nil, err
+		return nil, p, err
 	}
 	vmi, err := instance(p)
 	if err != nil {
-		return nil, err
+		return nil, p, err
 	}
 	defaults.Set(vmi)
-	return &vmi.Spec, nil
+	return &vmi.Spec, p, nil
 }
 
 // handOver writes to the instance what its guest is to take up, and that it is by now what

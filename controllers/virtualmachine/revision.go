@@ -26,13 +26,20 @@ func revisionName(vm *virtv1.VirtualMachine) string {
 
 // revisionData is what a revision holds.
 type revisionData struct {
-	Spec virtv1.VirtualMachineSpec `json:"spec"`
+	Spec   virtv1.VirtualMachineSpec `json:"spec"`
+	Status startedStatus             `json:"status"`
+}
+
+// startedStatus is which instance type and preference the spec meant.
+type startedStatus struct {
+	InstancetypeRef *virtv1.InstancetypeStatusRef `json:"instancetypeRef,omitempty"`
+	PreferenceRef   *virtv1.InstancetypeStatusRef `json:"preferenceRef,omitempty"`
 }
 
 // recordRevision writes down what the VM is about to be started with, and removes what it
 // was started with before: nothing runs with that any more. It returns the revision's name.
-func (r *Reconciler) recordRevision(ctx context.Context, vm *virtv1.VirtualMachine) (string, error) {
-	name := revisionName(vm)
+func (r *Reconciler) recordRevision(ctx context.Context, s *scope) (string, error) {
+	vm, name := s.vm, revisionName(s.vm)
 	// Only names and owners are needed, and what the API server has now.
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("ControllerRevisionList"))
@@ -56,11 +63,14 @@ func (r *Reconciler) recordRevision(ctx context.Context, vm *virtv1.VirtualMachi
 	if found {
 		return name, nil
 	}
-	return name, r.writeRevision(ctx, vm, name)
+	return name, r.writeRevision(ctx, s, name)
 }
 
-func (r *Reconciler) writeRevision(ctx context.Context, vm *virtv1.VirtualMachine, name string) error {
-	data, err := controllerrevision.Data(&revisionData{Spec: vm.Spec})
+func (r *Reconciler) writeRevision(ctx context.Context, s *scope, name string) error {
+	vm := s.vm
+	data, err := controllerrevision.Data(&revisionData{Spec: vm.Spec, Status: startedStatus{
+		InstancetypeRef: refOf(vm.Spec.Instancetype != nil, s.instancetype), PreferenceRef: refOf(vm.Spec.Preference != nil, s.preference),
+	}})
 	if err != nil {
 		return fmt.Errorf("encoding the spec of VirtualMachine %s/%s: %w", vm.Namespace, vm.Name, err)
 	}
@@ -78,9 +88,9 @@ func (r *Reconciler) writeRevision(ctx context.Context, vm *virtv1.VirtualMachin
 	return nil
 }
 
-// startedWith returns the spec that the VM's instance was started with; nil where that is
-// not known, as of instances that an earlier version started.
-func (r *Reconciler) startedWith(ctx context.Context, s *scope) (*virtv1.VirtualMachineSpec, error) {
+// startedWith returns the VM as its instance was started with it; nil where that is not known, as of instances that an
+// earlier version started. One that did not write down which instance type that was means the VM's own.
+func (r *Reconciler) startedWith(ctx context.Context, s *scope) (*virtv1.VirtualMachine, error) {
 	name := s.vmi.Status.VirtualMachineRevisionName
 	if name == "" {
 		return nil, nil
@@ -97,5 +107,13 @@ func (r *Reconciler) startedWith(ctx context.Context, s *scope) (*virtv1.Virtual
 	if err := json.Unmarshal(revision.Data.Raw, &data); err != nil {
 		return nil, fmt.Errorf("reading ControllerRevision %s/%s: %w", s.vm.Namespace, name, err)
 	}
-	return &data.Spec, nil
+	vm := s.vm.DeepCopy()
+	vm.Spec = data.Spec
+	if was := data.Status.InstancetypeRef; was != nil {
+		vm.Status.InstancetypeRef = was
+	}
+	if was := data.Status.PreferenceRef; was != nil {
+		vm.Status.PreferenceRef = was
+	}
+	return vm, nil
 }

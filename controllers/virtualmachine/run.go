@@ -3,6 +3,7 @@ package virtualmachine
 import (
 	"context"
 	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	virtv1 "kubevirt.io/api/core/v1"
@@ -44,7 +45,7 @@ func (r *Reconciler) start(ctx context.Context, s *scope) error {
 		return nil // the VM is deleted next
 	}
 	if err != nil {
-		r.warning(s.vm, reasonCreateFailed, "Error creating virtual machine instance: %v", err)
+		r.warnOnce(s.vm, reasonCreateFailed, "Error creating virtual machine instance: %v", err)
 		return fmt.Errorf("starting VirtualMachine %s/%s: %w", s.vm.Namespace, s.vm.Name, err)
 	}
 	err = r.Create(ctx, vmi, client.FieldOwner(names.ManagerController))
@@ -55,7 +56,7 @@ func (r *Reconciler) start(ctx context.Context, s *scope) error {
 		return nil // the VM is deleted next
 	}
 	if err != nil {
-		r.warning(s.vm, reasonCreateFailed, "Error creating virtual machine instance: %v", err)
+		r.warnOnce(s.vm, reasonCreateFailed, "Error creating virtual machine instance: %v", err)
 		return fmt.Errorf("creating VirtualMachineInstance %s/%s: %w", vmi.Namespace, vmi.Name, err)
 	}
 	s.vmi = vmi
@@ -74,10 +75,14 @@ func (r *Reconciler) checkOwner(ctx context.Context, s *scope) error {
 			return nil
 		}
 	}
+	if isOrphan(vmi) {
+		s.requeueAfter(time.Second) // the next pass sees it
+		return nil
+	}
 	return fmt.Errorf("VirtualMachineInstance %s/%s exists and is not this VirtualMachine's; delete it, or rename one of them", vmi.Namespace, vmi.Name)
 }
 
-// newInstance makes the VMI, with what the VM's instance type and preference say now.
+// newInstance makes the VMI, with what the VM's instance type and preference say, or said when the VM first started with them.
 func (r *Reconciler) newInstance(ctx context.Context, s *scope) (*virtv1.VirtualMachineInstance, error) {
 	p, err := r.parts(ctx, s.vm)
 	if err != nil {
@@ -91,6 +96,9 @@ func (r *Reconciler) newInstance(ctx context.Context, s *scope) (*virtv1.Virtual
 	if err != nil {
 		return nil, err
 	}
+	if err := r.keepParts(ctx, s, p); err != nil {
+		return nil, err
+	}
 	config, err := r.readSettings(ctx)
 	if err != nil {
 		return nil, err
@@ -98,7 +106,7 @@ func (r *Reconciler) newInstance(ctx context.Context, s *scope) (*virtv1.Virtual
 	defaults.CPU(&vmi.Spec.Domain)
 	setMaxSockets(&vmi.Spec, config)
 	setMaxGuest(&vmi.Spec, config)
-	vmi.Status.VirtualMachineRevisionName, err = r.recordRevision(ctx, s.vm)
+	vmi.Status.VirtualMachineRevisionName, err = r.recordRevision(ctx, s)
 	return vmi, err
 }
 
@@ -109,10 +117,10 @@ func (r *Reconciler) parts(ctx context.Context, vm *virtv1.VirtualMachine) (part
 		return parts{}, err
 	}
 	p := parts{vm: vm, instancetypeRef: it, preferenceRef: preference}
-	if p.instancetype, err = r.resolver.Instancetype(ctx, vm.Namespace, it); err != nil {
+	if p.instancetype, p.instancetypeObject, err = r.resolver.Instancetype(ctx, vm.Namespace, it); err != nil {
 		return parts{}, err
 	}
-	if p.preference, err = r.resolver.Preference(ctx, vm.Namespace, preference); err != nil {
+	if p.preference, p.preferenceObject, err = r.resolver.Preference(ctx, vm.Namespace, preference); err != nil {
 		return parts{}, err
 	}
 	return p, nil

@@ -21,6 +21,8 @@ type scope struct {
 	now time.Time
 	// vmi is the VM's instance; nil when there is none.
 	vmi *virtv1.VirtualMachineInstance
+	// orphan is the instance that an earlier VM of the name left running; adopt makes it the VM's.
+	orphan *virtv1.VirtualMachineInstance
 	// strategy is the VM's run strategy; strategyError says why there is none.
 	strategy      strategy
 	strategyError error
@@ -32,7 +34,7 @@ type scope struct {
 	startFailure *virtv1.VirtualMachineStartFailure
 	// restart says why the running VMI cannot take up what the VM says now; set by followChanges.
 	restart string
-	// instancetype and preference are set by start, and are what the status keeps.
+	// instancetype and preference are what the VM has, as the status keeps it; set by start and followChanges.
 	instancetype, preference instancetype.Reference
 	// failure is the error that ended the pass.
 	failure error
@@ -61,8 +63,13 @@ func (r *Reconciler) newScope(ctx context.Context, vm *virtv1.VirtualMachine) (*
 		return nil, fmt.Errorf("reading VirtualMachineInstance %s/%s: %w", vm.Namespace, vm.Name, err)
 	case metav1.IsControlledBy(vmi, vm):
 		s.vmi = vmi
+	case isOrphan(vmi) && vm.DeletionTimestamp == nil:
+		s.orphan = vmi
 	default:
 		s.failure = fmt.Errorf("VirtualMachineInstance %s exists and is not this VirtualMachine's; delete it, or rename one of them", vmi.Name)
+	}
+	if s.vmi == nil {
+		s.forgetUnasked()
 	}
 	for _, template := range vm.Spec.DataVolumeTemplates {
 		dv := &cdiv1.DataVolume{}
@@ -80,7 +87,21 @@ func referenceOf(ref *virtv1.InstancetypeStatusRef) instancetype.Reference {
 	if ref == nil {
 		return instancetype.Reference{}
 	}
-	return instancetype.Reference{Kind: ref.Kind, Name: ref.Name, InferredFrom: ref.InferFromVolume}
+	found := instancetype.Reference{Kind: ref.Kind, Name: ref.Name, InferredFrom: ref.InferFromVolume}
+	if ref.ControllerRevisionRef != nil {
+		found.Revision = ref.ControllerRevisionRef.Name
+	}
+	return found
+}
+
+// forgetUnasked drops what the VM does not ask for any more. A VM that runs has it until it is restarted, or takes up the change.
+func (s *scope) forgetUnasked() {
+	if m, was := s.vm.Spec.Instancetype, s.vm.Status.InstancetypeRef; m != nil && was != nil && !instancetype.StillAsked(m, was) {
+		s.instancetype = instancetype.Reference{}
+	}
+	if m, was := s.vm.Spec.Preference, s.vm.Status.PreferenceRef; m != nil && was != nil && !instancetype.StillAsked(m, was) {
+		s.preference = instancetype.Reference{}
+	}
 }
 
 // requeueAfter asks for another pass after d, or sooner when one was asked for.

@@ -35,10 +35,16 @@ func TestAPass(t *testing.T) {
 		"a deleted VM whose VMI the cache lacks":     unseenInstance,
 		"a VM that went since it was read":           goneVM,
 		"a VMI of the VM's own that the cache lacks": ownInstance,
+		"a VMI that an earlier VM left":              leftInstance,
 		"a stop of a VMI that the cache lacks":       unseenStop,
 		"a request that came since the VM was read":  unseenRequest,
 		"changes of a VM that runs":                  followedChanges,
 		"a change of who has its revision":           revisionsOwners,
+		"an instance type that changes and goes":     keptType,
+		"a revision that is nobody's":                foreignRevision,
+		"an instance type that a disk names":         inferredType,
+		"a start that fails again and again":         toldOnce,
+		"a storage class that is preferred":          preferredClass,
 		"a dump of the guest's memory":               memoryDumped,
 		"a dump of the guest's memory that fails":    memoryDumpFailed,
 	} {
@@ -160,6 +166,36 @@ func ownInstance(t *testing.T, w *world) {
 	}
 	if len(told) != 2 {
 		t.Errorf("events\n%s\nwant one for the DataVolume and one for the instance", strings.Join(told, "\n"))
+	}
+}
+
+// The guest of a VM that was deleted without it is the next VM's of that name, also when the cache does not show it at first; one
+// that nobody made for a VM is left alone.
+func leftInstance(t *testing.T, w *world) {
+	w.pass(&lagging.Client{})
+	vmi := w.vmi()
+	vmi.OwnerReferences = nil
+	w.must(w.Update(t.Context(), vmi))
+	if result := w.pass(&lagging.Client{Unseen: []client.Object{vmi}}); result.RequeueAfter == 0 {
+		t.Error("no other pass follows")
+	}
+	w.pass(&lagging.Client{})
+	again := w.vmi()
+	if again.UID != vmi.UID || !metav1.IsControlledBy(again, w.vm) {
+		t.Errorf("the instance is %+v", again.ObjectMeta)
+	}
+	w.must(w.Get(t.Context(), client.ObjectKeyFromObject(w.vm), w.vm))
+	if !w.vm.Status.Created {
+		t.Errorf("the VM says %+v", w.vm.Status)
+	}
+
+	again.OwnerReferences = nil
+	delete(again.Annotations, AnnotationTemplate)
+	w.must(w.Update(t.Context(), again))
+	r := &Reconciler{Client: w.Client, live: w.Client, resolver: instancetype.Resolver{Reader: w.Client}, events: w.recorder, now: time.Now}
+	_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.vm)})
+	if err == nil || !strings.Contains(err.Error(), "is not this VirtualMachine's") || metav1.IsControlledBy(w.vmi(), w.vm) {
+		t.Errorf("another's instance was taken over: %v", err)
 	}
 }
 

@@ -2,8 +2,11 @@ package virtualmachine
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 	"strconv"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,7 +19,8 @@ import (
 )
 
 // writeStatus writes the VM's status when it has changed: what is requested first, so that
-// who reads the rest reads it, too.
+// who reads the rest reads it, too. A pass that the cache has shown an older VM writes nothing: what the pass before has found, such as
+// the instance type that a disk's label named at the start, would be lost with it.
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	if err := r.writeRequests(ctx, s); err != nil {
 		return err
@@ -25,7 +29,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	if reflect.DeepEqual(wanted, owned(&s.vm.Status)) {
 		return nil
 	}
-	err := apply.Status(ctx, r.Client, s.vm, names.ManagerController, wanted)
+	err := apply.StatusAsRead(ctx, r.Client, s.vm, names.ManagerController, wanted)
 	if apierrors.IsNotFound(err) {
 		return nil // gone since it was read
 	}
@@ -72,7 +76,11 @@ func refOf(named bool, ref instancetype.Reference) *virtv1.InstancetypeStatusRef
 	if !named || ref.Name == "" {
 		return nil
 	}
-	return &virtv1.InstancetypeStatusRef{Name: ref.Name, Kind: ref.Kind, InferFromVolume: ref.InferredFrom}
+	status := &virtv1.InstancetypeStatusRef{Name: ref.Name, Kind: ref.Kind, InferFromVolume: ref.InferredFrom}
+	if ref.Revision != "" {
+		status.ControllerRevisionRef = &virtv1.ControllerRevisionRef{Name: ref.Revision}
+	}
+	return status
 }
 
 // observed is the generation of the VM that its VMI runs.
@@ -144,6 +152,12 @@ func readiness(s *scope) virtv1.VirtualMachineCondition {
 	c := virtv1.VirtualMachineCondition{Type: virtv1.VirtualMachineReady, Status: corev1.ConditionFalse}
 	if s.vmi == nil {
 		c.Reason, c.Message = reasonNoVMI, messageNoVMI
+		if crashLooping(s) {
+			c.Message = fmt.Sprintf("%s: its last %d starts failed; it is started again at %s", messageNoVMI, s.startFailure.ConsecutiveFailCount, retryTime(s.startFailure))
+			if why := lastFailure(s); why != "" {
+				c.Message += ". " + why
+			}
+		}
 		return c
 	}
 	ready := vmiCondition(s.vmi, virtv1.VirtualMachineInstanceReady)
@@ -153,6 +167,32 @@ func readiness(s *scope) virtv1.VirtualMachineCondition {
 	}
 	c.Status, c.Reason, c.Message, c.LastTransitionTime = ready.Status, ready.Reason, ready.Message, ready.LastTransitionTime
 	return c
+}
+
+// lastFailurePrefix begins what a VM in its back-off tells of its last VMI.
+const lastFailurePrefix = "The last one: "
+
+// lastFailure is what the VM said of its last VMI, which is gone.
+func lastFailure(s *scope) string {
+	for _, old := range s.vm.Status.Conditions {
+		if old.Type != virtv1.VirtualMachineReady {
+			continue
+		}
+		if old.Reason != reasonNoVMI && old.Status == corev1.ConditionFalse {
+			return strings.TrimSuffix(fmt.Sprintf("%s%s: %s", lastFailurePrefix, old.Reason, old.Message), ": ")
+		}
+		if at := strings.Index(old.Message, lastFailurePrefix); at >= 0 {
+			return old.Message[at:]
+		}
+	}
+	return ""
+}
+
+func retryTime(failure *virtv1.VirtualMachineStartFailure) string {
+	if failure.RetryAfterTimestamp == nil {
+		return "once"
+	}
+	return failure.RetryAfterTimestamp.UTC().Format(time.RFC3339)
 }
 
 // keepTransition gives c the time of its last change.

@@ -13,16 +13,13 @@ import (
 	"strings"
 	"time"
 
-	routev1 "github.com/openshift/api/route/v1"
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	exportv1 "kubevirt.io/api/export/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/slipway-vm/slipway/controllers/outside"
 	"github.com/slipway-vm/slipway/internal/vmexport"
 )
 
@@ -63,10 +60,10 @@ func (r *Reconciler) findPublished(ctx context.Context, s *scope) error {
 // publication finds the Ingress or else the Route to virt-exportproxy. Whom to trust there an administrator says; of Routes the
 // cluster does, too. No Secret is read for it: one may have other keys in it.
 func (r *Reconciler) publication(ctx context.Context, now time.Time) (published, error) {
-	host, err := r.hostByIngress(ctx)
+	host, err := outside.ByIngress(ctx, r.Client, r.options.Namespace, vmexport.ProxyName)
 	byRoute := err == nil && host == ""
 	if byRoute {
-		host, err = r.hostByRoute(ctx)
+		host, err = outside.ByRoute(ctx, r.live, r.options.Namespace, vmexport.ProxyName)
 	}
 	if err != nil || host == "" {
 		return published{}, err
@@ -93,40 +90,6 @@ func (r *Reconciler) told() ([]byte, error) {
 	return told, nil
 }
 
-// hostByIngress is the host of the first Ingress by name of the installation's namespace that leads to virt-exportproxy, "" when none does.
-func (r *Reconciler) hostByIngress(ctx context.Context) (string, error) {
-	all := &networkingv1.IngressList{}
-	if err := r.List(ctx, all, client.InNamespace(r.options.Namespace)); err != nil {
-		return "", fmt.Errorf("looking for an Ingress to %s: %w", vmexport.ProxyName, err)
-	}
-	slices.SortFunc(all.Items, func(a, b networkingv1.Ingress) int { return strings.Compare(a.Name, b.Name) })
-	for i := range all.Items {
-		if host := hostOfIngress(&all.Items[i]); host != "" {
-			return host, nil
-		}
-	}
-	return "", nil
-}
-
-// hostByRoute is the host of the first Route by name, in a cluster that has them.
-func (r *Reconciler) hostByRoute(ctx context.Context) (string, error) {
-	all := &routev1.RouteList{}
-	err := r.live.List(ctx, all, client.InNamespace(r.options.Namespace))
-	switch {
-	case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
-		return "", nil
-	case err != nil:
-		return "", fmt.Errorf("looking for a Route to %s: %w", vmexport.ProxyName, err)
-	}
-	slices.SortFunc(all.Items, func(a, b routev1.Route) int { return strings.Compare(a.Name, b.Name) })
-	for i := range all.Items {
-		if host := hostOfRoute(&all.Items[i]); host != "" {
-			return host, nil
-		}
-	}
-	return "", nil
-}
-
 // toldByCluster is whom to trust as a cluster with Routes says for all of them, nil when it says nothing.
 func (r *Reconciler) toldByCluster(ctx context.Context) ([]byte, error) {
 	authorities := &corev1.ConfigMap{}
@@ -135,31 +98,6 @@ func (r *Reconciler) toldByCluster(ctx context.Context) ([]byte, error) {
 		return nil, fmt.Errorf("reading the authorities of Routes: %w", err)
 	}
 	return []byte(authorities.Data[keyAuthorities]), nil
-}
-
-// hostOfIngress is the name at which ingress leads to virt-exportproxy, "" when it does not, or at any name.
-func hostOfIngress(ingress *networkingv1.Ingress) string {
-	leads := func(to *networkingv1.IngressBackend) bool {
-		return to != nil && to.Service != nil && to.Service.Name == vmexport.ProxyName
-	}
-	byDefault := leads(ingress.Spec.DefaultBackend)
-	for _, rule := range ingress.Spec.Rules {
-		if rule.Host == "" || strings.HasPrefix(rule.Host, "*") { // which no client could ask for
-			continue
-		}
-		if byDefault || rule.HTTP != nil && slices.ContainsFunc(rule.HTTP.Paths, func(path networkingv1.HTTPIngressPath) bool { return leads(&path.Backend) }) {
-			return rule.Host
-		}
-	}
-	return ""
-}
-
-// hostOfRoute is the name at which route leads to virt-exportproxy, "" when it does not, or not yet.
-func hostOfRoute(route *routev1.Route) string {
-	if route.Spec.To.Name != vmexport.ProxyName || len(route.Status.Ingress) == 0 {
-		return ""
-	}
-	return route.Status.Ingress[0].Host
 }
 
 // certificatesFor returns, in PEM, of the certificates in data the one that is for host and those that vouch for it; or all, where

@@ -13,9 +13,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/slipway-vm/slipway/controllers/instancetype"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/namespace"
 	"github.com/slipway-vm/slipway/internal/steps"
@@ -116,13 +118,33 @@ func (r *Reconciler) makeDefinition(ctx context.Context, s *scope) (string, erro
 	if s.vm == nil {
 		return "", nil
 	}
-	data, err := encodeManifest(manifestInput{Export: s.export, VM: s.vm, Volumes: s.volumes, Authority: s.known.Authority})
+	vm := s.vm.DeepCopy()
+	if err := (instancetype.Resolver{Reader: r.live}).Expand(ctx, vm); err != nil {
+		if why := apierrors.ReasonForError(err); why != metav1.StatusReasonUnknown && why != metav1.StatusReasonNotFound {
+			return "", fmt.Errorf("reading what VirtualMachine %s is made of: %w", vm.Name, err) // which passes
+		}
+		// It is named then, and need not be here: the definition is applied elsewhere.
+		log.FromContext(ctx).Info("The definition names the instance type and the preference, instead of having what they say", "reason", err.Error())
+		vm = s.vm.DeepCopy()
+		forgetRevisions(&vm.Spec)
+	}
+	data, err := encodeManifest(manifestInput{Export: s.export, VM: vm, Volumes: s.volumes, Authority: s.known.Authority})
 	if err != nil {
 		return "", err
 	}
 	sum := sha256.Sum256(append([]byte(s.export.UID), data...))
 	name := s.serverName() + "-" + hex.EncodeToString(sum[:8])
 	return name, r.create(ctx, buildSecret(s.export, name, map[string][]byte{vmexport.KeyManifest: data}))
+}
+
+// forgetRevisions drops the revisions of instance type and preference, which are of this cluster.
+func forgetRevisions(spec *virtv1.VirtualMachineSpec) {
+	if spec.Instancetype != nil {
+		spec.Instancetype.RevisionName = ""
+	}
+	if spec.Preference != nil {
+		spec.Preference.RevisionName = ""
+	}
 }
 
 // create creates object, unless it is there.

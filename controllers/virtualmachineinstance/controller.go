@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	virtv1 "kubevirt.io/api/core/v1"
@@ -17,8 +18,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/slipway-vm/slipway/controllers/node"
+	"github.com/slipway-vm/slipway/internal/metric"
 	"github.com/slipway-vm/slipway/internal/steps"
 )
 
@@ -56,11 +59,12 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) er
 		Named("virtualmachineinstance").
 		For(&virtv1.VirtualMachineInstance{}).
 		Owns(&corev1.Pod{}).
+		Owns(&policyv1.PodDisruptionBudget{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.usersOfClaim)).
 		Watches(&cdiv1.DataVolume{}, handler.EnqueueRequestsFromMapFunc(r.usersOfClaim)).
 		Watches(&virtv1.VirtualMachineInstance{}, handler.EnqueueRequestsFromMapFunc(r.rivalsOf)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.affectedByNode), builder.WithPredicates(node.Changed())).
-		Watches(&virtv1.KubeVirt{}, handler.EnqueueRequestsFromMapFunc(r.waitingForNode)).
+		Watches(&virtv1.KubeVirt{}, handler.EnqueueRequestsFromMapFunc(r.affectedByKubeVirt), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4}).
 		Complete(r)
 	if err != nil {
@@ -91,10 +95,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	vmi := &virtv1.VirtualMachineInstance{}
 	if err := r.Get(ctx, req.NamespacedName, vmi); err != nil {
 		if apierrors.IsNotFound(err) {
+			metric.ForgetSyncs(req.Namespace, req.Name)
 			return ctrl.Result{}, nil
 		}
 		return ctrl.Result{}, fmt.Errorf("reading VirtualMachineInstance %s: %w", req.NamespacedName, err)
 	}
+	metric.Synced(req.Namespace, req.Name)
 	s, err := r.newScope(ctx, vmi)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -102,7 +108,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if vmi.DeletionTimestamp != nil {
 		return s.result, again(ctx, r.finalize(ctx, s))
 	}
-	failure := steps.Run(ctx, s, r.steps())
+	failure := errors.Join(steps.Run(ctx, s, r.steps()), r.guard(ctx, s))
 	return s.result, again(ctx, errors.Join(failure, r.writeStatus(ctx, s)))
 }
 

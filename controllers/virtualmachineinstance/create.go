@@ -59,12 +59,18 @@ func (r *Reconciler) podInput(ctx context.Context, s *scope) (pod.Input, error) 
 	if err != nil {
 		return pod.Input{}, err
 	}
+	vhost, err := r.useVhostNet(ctx, s.vmi)
+	if err != nil {
+		return pod.Input{}, err
+	}
 	in := pod.Input{
 		VMI:              s.vmi,
 		LauncherImage:    r.options.LauncherImage,
 		ProvisionerImage: r.options.ProvisionerImage,
 		PullPolicy:       settings.pullPolicy,
 		KVM:              kvm,
+		VhostNet:         vhost,
+		ImageVolumes:     settings.imageVolumes,
 		CPURatio:         settings.cpuRatio,
 		MemoryOvercommit: settings.memoryOvercommit,
 		Claims:           claims(s.volumes),

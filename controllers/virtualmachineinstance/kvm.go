@@ -3,11 +3,13 @@ package virtualmachineinstance
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/slipway-vm/slipway/controllers/featuregate"
 	"github.com/slipway-vm/slipway/internal/names"
 )
 
@@ -21,6 +23,8 @@ type settings struct {
 	stateClass string
 	// launcherVerbosity is how much launchers log; 0 when nothing is said.
 	launcherVerbosity uint
+	// imageVolumes says that the cluster has images as volumes of pods.
+	imageVolumes bool
 }
 
 // defaultCPURatio is KubeVirt's cpuAllocationRatio where the object names none.
@@ -39,6 +43,7 @@ func (r *Reconciler) readSettings(ctx context.Context) (settings, error) {
 
 func settingsOf(kv *virtv1.KubeVirt) settings {
 	s := settings{cpuRatio: defaultCPURatio, memoryOvercommit: 100, pullPolicy: corev1.PullIfNotPresent}
+	s.imageVolumes = featuregate.On(kv, featuregate.ImageVolume)
 	config := kv.Spec.Configuration
 	s.stateClass = config.VMStateStorageClass
 	if config.ImagePullPolicy != "" {
@@ -89,9 +94,41 @@ func offersKVM(node *corev1.Node) bool {
 	return !kvm.IsZero()
 }
 
-func wantsKVM(pod *corev1.Pod) bool {
+// useVhostNet decides whether a new launcher pod may ask for /dev/vhost-net: where every node with
+// KVM that the VMI's own selector leaves has it. It only makes the network faster, so it keeps no
+// pod from a node; without it libvirt has QEMU itself carry the packets.
+func (r *Reconciler) useVhostNet(ctx context.Context, vmi *virtv1.VirtualMachineInstance) (bool, error) {
+	wanted := client.MatchingLabels{}
+	maps.Copy(wanted, vmi.Spec.NodeSelector)
+	wanted[virtv1.NodeSchedulable] = "true"
+	nodes := &corev1.NodeList{}
+	if err := r.List(ctx, nodes, wanted); err != nil {
+		return false, fmt.Errorf("listing the nodes with /dev/vhost-net: %w", err)
+	}
+	return allOfferVhostNet(nodes.Items), nil
+}
+
+// allOfferVhostNet says whether each of the nodes that has KVM has /dev/vhost-net, and there is one.
+func allOfferVhostNet(nodes []corev1.Node) bool {
+	offered := false
+	for i := range nodes {
+		if !offersKVM(&nodes[i]) {
+			continue
+		}
+		if vhost := nodes[i].Status.Capacity[names.DeviceVhostNet]; vhost.IsZero() {
+			return false
+		}
+		offered = true
+	}
+	return offered
+}
+
+func wantsKVM(pod *corev1.Pod) bool { return wants(pod, names.DeviceKVM) }
+
+// wants says whether pod asks for the device.
+func wants(pod *corev1.Pod, device corev1.ResourceName) bool {
 	for _, c := range pod.Spec.Containers {
-		if kvm, ok := c.Resources.Requests[names.DeviceKVM]; ok && !kvm.IsZero() {
+		if count, ok := c.Resources.Requests[device]; ok && !count.IsZero() {
 			return true
 		}
 	}

@@ -17,8 +17,8 @@ func TestSettingsOf(t *testing.T) {
 	}
 	kv := &virtv1.KubeVirt{}
 	kv.Spec.Configuration.ImagePullPolicy = corev1.PullAlways
-	kv.Spec.Configuration.DeveloperConfiguration = &virtv1.DeveloperConfiguration{UseEmulation: true, CPUAllocationRatio: 4, MemoryOvercommit: 150}
-	want := settings{useEmulation: true, cpuRatio: 4, memoryOvercommit: 150, pullPolicy: corev1.PullAlways}
+	kv.Spec.Configuration.DeveloperConfiguration = &virtv1.DeveloperConfiguration{UseEmulation: true, CPUAllocationRatio: 4, MemoryOvercommit: 150, FeatureGates: []string{"ImageVolume"}}
+	want := settings{useEmulation: true, cpuRatio: 4, memoryOvercommit: 150, pullPolicy: corev1.PullAlways, imageVolumes: true}
 	if got := settingsOf(kv); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -34,5 +34,31 @@ func TestANodeWhoseHandlerRestartsStillOffersKVM(t *testing.T) {
 	node.Status.Allocatable = corev1.ResourceList{names.DeviceKVM: resource.MustParse("0")}
 	if !offersKVM(node) {
 		t.Error("a node whose KVM is not allocatable just now does not offer it")
+	}
+}
+
+func TestAllOfferVhostNet(t *testing.T) {
+	node := func(devices ...corev1.ResourceName) corev1.Node {
+		n := corev1.Node{Status: corev1.NodeStatus{Capacity: corev1.ResourceList{}}}
+		for _, device := range devices {
+			n.Status.Capacity[device] = resource.MustParse("1000")
+		}
+		return n
+	}
+	for name, c := range map[string]struct {
+		nodes []corev1.Node
+		want  bool
+	}{
+		"no node":                           {nil, false},
+		"a node with both":                  {[]corev1.Node{node(names.DeviceKVM, names.DeviceVhostNet)}, true},
+		"a node with KVM alone":             {[]corev1.Node{node(names.DeviceKVM, names.DeviceVhostNet), node(names.DeviceKVM)}, false},
+		"a node without KVM takes no guest": {[]corev1.Node{node(), node(names.DeviceKVM, names.DeviceVhostNet)}, true},
+		"no node has KVM":                   {[]corev1.Node{node(names.DeviceVhostNet)}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := allOfferVhostNet(c.nodes); got != c.want {
+				t.Errorf("got %t, want %t", got, c.want)
+			}
+		})
 	}
 }

@@ -69,6 +69,12 @@ func (r *Reconciler) waitingForNode(ctx context.Context, _ client.Object) []reco
 	return r.requests(ctx, unplaced)
 }
 
+// affectedByKubeVirt are the VMIs whose pod has no node yet, and those that leave to the KubeVirt
+// object what becomes of them when their pod is evicted.
+func (r *Reconciler) affectedByKubeVirt(ctx context.Context, _ client.Object) []reconcile.Request {
+	return r.requests(ctx, func(vmi *virtv1.VirtualMachineInstance) bool { return unplaced(vmi) || saysNoStrategy(vmi) })
+}
+
 // affectedByNode are the VMIs on a node that is lost or not ready, and those without one.
 func (r *Reconciler) affectedByNode(ctx context.Context, obj client.Object) []reconcile.Request {
 	waiting := r.waitingForNode(ctx, obj)

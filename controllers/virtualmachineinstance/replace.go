@@ -7,18 +7,23 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	virtv1 "kubevirt.io/api/core/v1"
 
+	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/steps"
 )
 
 // replaceUnfit deletes a launcher pod that no node took and that would be built another
-// way now, because KVM has come or emulation was allowed since.
+// way now, because KVM has come or emulation was allowed since, or a node with KVM has no /dev/vhost-net.
 func (r *Reconciler) replaceUnfit(ctx context.Context, s *scope) (bool, error) {
 	current, err := r.readSettings(ctx)
 	if err != nil {
 		return false, err
 	}
 	kvm, err := r.useKVM(ctx, current)
-	if err != nil || kvm == wantsKVM(s.pod) {
+	if err != nil {
+		return false, err
+	}
+	vhost, err := r.useVhostNet(ctx, s.vmi)
+	if err != nil || kvm == wantsKVM(s.pod) && (vhost || !wants(s.pod, names.DeviceVhostNet)) {
 		return false, err
 	}
 	return true, r.deletePod(ctx, s, s.pod, 0)

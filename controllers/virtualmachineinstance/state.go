@@ -88,7 +88,7 @@ func (r *Reconciler) createState(ctx context.Context, vmi *virtv1.VirtualMachine
 }
 
 // stateClass is the StorageClass of new state claims: the KubeVirt object's, else the
-// default for virtual machines; empty for the cluster's default.
+// newest default for virtual machines; empty for the cluster's default.
 func (r *Reconciler) stateClass(ctx context.Context) (string, error) {
 	settings, err := r.readSettings(ctx)
 	if err != nil || settings.stateClass != "" {
@@ -98,12 +98,14 @@ func (r *Reconciler) stateClass(ctx context.Context) (string, error) {
 	if err := r.List(ctx, classes); err != nil {
 		return "", fmt.Errorf("listing storage classes: %w", err)
 	}
+	newest := &storagev1.StorageClass{}
 	for i := range classes.Items {
-		if classes.Items[i].Annotations[names.AnnotationDefaultVirtClass] == "true" {
-			return classes.Items[i].Name, nil
+		class := &classes.Items[i]
+		if class.Annotations[names.AnnotationDefaultVirtClass] == "true" && !class.CreationTimestamp.Before(&newest.CreationTimestamp) {
+			newest = class
 		}
 	}
-	return "", nil
+	return newest.Name, nil
 }
 
 // stateUsers are the VMIs whose state claim obj may be.

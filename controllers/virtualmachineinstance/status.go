@@ -19,17 +19,18 @@ import (
 // Condition types of a VMI that virt-controller owns. PodScheduled is the pod's own,
 // copied while it is false.
 const (
-	conditionPodScheduled virtv1.VirtualMachineInstanceConditionType = "PodScheduled"
-	conditionSynchronized                                            = virtv1.VirtualMachineInstanceSynchronized
-	conditionProvisioning                                            = virtv1.VirtualMachineInstanceProvisioning
-	conditionDataVolumes                                             = virtv1.VirtualMachineInstanceDataVolumesReady
-	conditionVCPUChange                                              = virtv1.VirtualMachineInstanceVCPUChange
-	conditionMemoryChange                                            = virtv1.VirtualMachineInstanceMemoryChange
+	conditionPodScheduled      virtv1.VirtualMachineInstanceConditionType = "PodScheduled"
+	conditionSynchronized                                                 = virtv1.VirtualMachineInstanceSynchronized
+	conditionProvisioning                                                 = virtv1.VirtualMachineInstanceProvisioning
+	conditionDataVolumes                                                  = virtv1.VirtualMachineInstanceDataVolumesReady
+	conditionVCPUChange                                                   = virtv1.VirtualMachineInstanceVCPUChange
+	conditionMemoryChange                                                 = virtv1.VirtualMachineInstanceMemoryChange
+	conditionEvictionRequested                                            = virtv1.VirtualMachineInstanceEvictionRequested
 )
 
 var ownedConditions = []virtv1.VirtualMachineInstanceConditionType{
 	conditionPodScheduled, conditionSynchronized, conditionProvisioning, conditionDataVolumes,
-	conditionVCPUChange, conditionMemoryChange,
+	conditionVCPUChange, conditionMemoryChange, conditionEvictionRequested,
 }
 
 // status is the part of a VMI's status that virt-controller writes.

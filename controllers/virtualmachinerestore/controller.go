@@ -113,9 +113,9 @@ func (r *Reconciler) those(ctx context.Context, namespace string, chosen func(*s
 // goes after that. A restore that is deleted too early takes back what it made.
 func (r *Reconciler) todo(s *scope) []func(context.Context, *scope) error {
 	begin := []func(context.Context, *scope) error{
-		r.protect, r.findSnapshot, r.checkTarget, r.stopTarget, r.lock, r.recordVolumes, r.createClaims, r.holdSnapshot, r.writeMachine,
+		r.protect, r.findSnapshot, r.checkTarget, r.stopTarget, r.lock, r.recordVolumes, r.createClaims, r.holdSnapshot, r.createTypes, r.writeMachine,
 	}
-	finish := []func(context.Context, *scope) error{r.ownVolumes, r.removeObsolete, r.unlock, r.finish}
+	finish := []func(context.Context, *scope) error{r.ownVolumes, r.ownTypes, r.removeObsolete, r.unlock, r.finish}
 	switch {
 	case s.restore.DeletionTimestamp != nil && s.restored() && !completed(s.restore):
 		return append(finish, r.removeFinalizer)

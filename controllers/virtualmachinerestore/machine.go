@@ -48,9 +48,12 @@ func newMachine(restore *snapshotv1.VirtualMachineRestore, content *snapshotv1.V
 	if vm.Name == was.Name && source != nil {
 		keepFirmware(vm, *source)
 	}
+	keepTypes(&vm.Spec, content, vm.Name)
+	pinned := vm.Spec.DeepCopy()
 	if err := patch(vm, restore.Spec.Patches); err != nil {
 		return nil, err
 	}
+	unpin(pinned, &vm.Spec)
 	vm.Annotations[AnnotationLast] = mark(restore)
 	return vm, nil
 }
@@ -85,6 +88,7 @@ func keepFirmware(vm *virtv1.VirtualMachine, uid types.UID) {
 func restoredMachine(vm *virtv1.VirtualMachine, restore *snapshotv1.VirtualMachineRestore, content *snapshotv1.VirtualMachineSnapshotContent, restores []snapshotv1.VolumeRestore) *virtv1.VirtualMachine {
 	next := vm.DeepCopy()
 	next.Spec = restoredSpec(content, restores)
+	keepTypes(&next.Spec, content, vm.Name)
 	next.Spec.Running, next.Spec.RunStrategy = vm.Spec.Running, vm.Spec.RunStrategy
 	if next.Annotations == nil {
 		next.Annotations = map[string]string{}

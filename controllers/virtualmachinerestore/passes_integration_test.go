@@ -56,6 +56,7 @@ func TestARestore(t *testing.T) {
 		"names its claims as asked":                  named,
 		"to a VM that keeps its volumes":             toAKeeper,
 		"keeps what claims without volumes need":     ofAClone,
+		"of a VM of an instance type":                ofAType,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, c) })
 	}

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"github.com/slipway-vm/slipway/controllers/instancetype"
 	"github.com/slipway-vm/slipway/internal/names"
 )
 
@@ -114,8 +115,11 @@ func newContent(snapshot *snapshotv1.VirtualMachineSnapshot, vm *virtv1.VirtualM
 			VirtualMachineSnapshotName: &snapshot.Name,
 			Source: snapshotv1.SourceSpec{VirtualMachine: &snapshotv1.VirtualMachine{
 				ObjectMeta: simplified(&vm.ObjectMeta), Spec: *spec,
-				// What was inferred from disks stays what it was.
-				Status: virtv1.VirtualMachineStatus{InstancetypeRef: vm.Status.InstancetypeRef, PreferenceRef: vm.Status.PreferenceRef},
+				// What was inferred from disks stays what it was, and as it was.
+				Status: virtv1.VirtualMachineStatus{
+					InstancetypeRef: instancetype.Moved(vm.Status.InstancetypeRef, vm.Name, ContentName(snapshot)),
+					PreferenceRef:   instancetype.Moved(vm.Status.PreferenceRef, vm.Name, ContentName(snapshot)),
+				},
 			}},
 		},
 	}

@@ -123,7 +123,7 @@ func (r *Reconciler) todo(s *scope) []func(context.Context, *scope) error {
 		return []func(context.Context, *scope) error{r.protect, r.readVolumes, r.writeContentStatus, r.unlock}
 	}
 	return []func(context.Context, *scope) error{
-		r.protect, r.lock, r.announce, r.makeContent, r.readVolumes, r.takeVolumes, r.settle, r.writeContentStatus, r.unlock,
+		r.protect, r.lock, r.announce, r.makeContent, r.keepTypes, r.readVolumes, r.takeVolumes, r.settle, r.writeContentStatus, r.unlock,
 	}
 }
 

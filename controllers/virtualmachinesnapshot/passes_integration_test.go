@@ -52,6 +52,7 @@ func TestASnapshot(t *testing.T) {
 		"goes with its content, or leaves it":                    removed,
 		"has what a guest runs with, not what its VM says since": ofOlderSpec,
 		"of a VM that keeps a state is refused":                  ofState,
+		"of a VM of an instance type has a copy of that":         ofAType,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, c) })
 	}

@@ -1,9 +1,11 @@
 package virtualmachinesnapshot
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	csiv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -96,11 +98,28 @@ func (r *Reconciler) holdStill(ctx context.Context, s *scope) error {
 	if !s.quiesced() || s.vmi.Status.FSFreezeStatus == frozen {
 		return nil
 	}
-	if err := r.guests.Freeze(ctx, client.ObjectKeyFromObject(s.vmi), s.deadline()); err != nil {
+	if err := r.guests.Freeze(ctx, client.ObjectKeyFromObject(s.vmi), s.standstill()); err != nil {
 		return fail("%v", err)
 	}
 	s.vmi.Status.FSFreezeStatus = frozen
 	return nil
+}
+
+// standstill is how long the guest's file systems stand still at the most.
+func (s *scope) standstill() time.Duration { return cmp.Or(s.deadline(), longestFreeze) }
+
+// wentOn says whether the guest went on before the last of its disks was taken.
+func (s *scope) wentOn() bool {
+	var first, last time.Time
+	for _, snapshot := range s.volumes {
+		if asked := snapshot.CreationTimestamp.Time; first.IsZero() || asked.Before(first) {
+			first = asked
+		}
+		if taken := snapshot.Status.CreationTime; taken.After(last) {
+			last = taken.Time
+		}
+	}
+	return last.Sub(first) >= s.standstill()
 }
 
 // settle lets the guest go on when all disks are taken; until then the pass ends here.
@@ -114,7 +133,7 @@ func (r *Reconciler) settle(ctx context.Context, s *scope) error {
 	if s.quiesced() {
 		err := r.guests.Unfreeze(ctx, client.ObjectKeyFromObject(s.vmi))
 		switch {
-		case err != nil && strings.Contains(err.Error(), vssLimit):
+		case err == nil && s.wentOn(), err != nil && strings.Contains(err.Error(), vssLimit):
 			s.cut = true
 			if err := r.announce(ctx, s); err != nil { // before the content counts as made
 				return err

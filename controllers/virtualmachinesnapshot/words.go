@@ -53,6 +53,9 @@ const (
 // vssLimit is in what the agent of a Windows guest answers when the guest did not stand still for long enough.
 const vssLimit = "fsfreeze is limited"
 
+// longestFreeze is how long a guest stands still for a snapshot that may take for ever.
+const longestFreeze = 5 * time.Minute
+
 // retry is the time between tries of what no event tells of: that others let go of a stopped VM's claims,
 // that an agent that failed can be asked again.
 const retry = 5 * time.Second

@@ -70,5 +70,6 @@ func supportedFields() string {
 	for _, kind := range supported.Kinds() {
 		b.WriteString("\n" + supported.Markdown(kind))
 	}
+	b.WriteString("\n" + supported.AnnotationsMarkdown())
 	return b.String()
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io/fs"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -14,7 +15,7 @@ import (
 const applianceFolder = "usr/lib/guestfs-appliance"
 
 // guestfsRecipe is the image of the tasks that change what is in a disk: virt-customize and virt-sysprep with QEMU, qemu-img, the
-// appliance that libguestfs boots, and our slipway. It needs no root, no network and no KVM.
+// appliance that libguestfs boots, and our slipway. It needs no root, no network and no KVM. virtctl guestfs opens a shell in it.
 func guestfsRecipe() recipe {
 	return recipe{
 		name: "slipway-guestfs",
@@ -31,7 +32,7 @@ func guestfsRecipe() recipe {
 			if err != nil {
 				return nil, err
 			}
-			return append(fieldPrograms("/usr/bin/slipway"), binary("usr/bin/slipway", slipway)), nil
+			return append(append(fieldPrograms("/usr/bin/slipway"), guestfsShell()...), binary("usr/bin/slipway", slipway)), nil
 		},
 		config: v1.Config{
 			User: "107:107", WorkingDir: "/", Entrypoint: []string{"/usr/bin/slipway"},
@@ -57,6 +58,14 @@ var guestfsSkip = []string{
 	"usr/lib/x86_64-linux-gnu/perl", "usr/lib/x86_64-linux-gnu/perl5", "usr/share/perl*", "usr/share/fonts", "usr/share/grub", "usr/lib/grub", "usr/share/X11", "usr/lib/syslinux", "usr/lib/SYSLINUX",
 	"usr/share/ghostscript", "usr/share/GConf", "usr/share/glib-2.0", "var/lib/dhcp*", "etc/ssh", "etc/lvm", "etc/perl", "etc/initramfs-tools", "etc/kernel", "etc/grub.d", "etc/mdadm",
 	"etc/X11", "etc/udev", "etc/dhcp*", "var/lib/initramfs-tools", "initrd.img*", "vmlinuz*", "var/lib/pam", "var/lib/ucf", "var/lib/sgml-base", "var/lib/xml-core",
+}
+
+// guestfsShell is what virtctl's verb guestfs, KubeVirt's and ours, has its pods start, and where it has them look for the appliance.
+func guestfsShell() []tree.Entry {
+	return []tree.Entry{
+		file("entrypoint.sh", 0o755, "#!/bin/sh\nexec /bin/bash\n"),
+		{Path: "usr/local/lib/guestfs/appliance", Mode: fs.ModeSymlink | 0o777, Data: "/" + applianceFolder},
+	}
 }
 
 func guestfsFiles() []tree.Entry {

@@ -43,7 +43,7 @@ func (a *Archive) Disk() (content io.Reader, size int64, plain bool, err error) 
 		return nil, 0, false, err
 	}
 	a.name = header.Name
-	return &decoder{Reader: a.reader, format: Tar}, header.Size, !sparse(header), nil
+	return &decoder{Reader: a.reader, packed: &packed{format: Tar}}, header.Size, !sparse(header), nil
 }
 
 // Finish refuses an archive that has a second disk.

@@ -246,6 +246,13 @@ func TestLyingHeadersCostNoMemory(t *testing.T) {
 		VMDK: put(made(t, disk, "vmdk"), 12, le64(1<<37)),
 	}
 	mendVHD(huge[VHD])
+	vhdx := made(t, disk, "vhdx", "-o", "block_size=1M,log_size=1M")
+	items := region(vhdx, vhdxMetadata)
+	at := items + bytes.Index(vhdx[items:items+vhdxTableSize], vhdxDiskSize[:])
+	vhdx = put(vhdx, items+int(binary.LittleEndian.Uint32(vhdx[at+16:])), le64(vhdxMaxSize))
+	table := vhdxRegions1 + bytes.Index(vhdx[vhdxRegions1:], vhdxBAT[:])
+	huge[VHDX] = put(vhdx, table+24, le32(1<<31)) // and a table for it
+	mendVHDX(huge[VHDX])
 	for format, file := range huge {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)

@@ -23,11 +23,11 @@ const (
 // open. It belongs to one goroutine.
 type Cursor struct {
 	source *HTTP
-	open   func(off, length int64) (io.ReadCloser, error)
+	open   func(off, length int64) (body io.ReadCloser, end int64, err error)
 	retry  func(since time.Time, attempt func() error) error
 	body   io.ReadCloser
 	pos    int64 // offset of the body's next byte
-	end    int64 // where the body ends
+	end    int64 // where what is wanted of the body ends
 	window int64
 	tail   []byte // the bytes before pos
 }
@@ -36,7 +36,7 @@ type Cursor struct {
 func (h *HTTP) Cursor(ctx context.Context) *Cursor {
 	return &Cursor{
 		source: h,
-		open:   func(off, length int64) (io.ReadCloser, error) { return h.body(ctx, off, length) },
+		open:   func(off, length int64) (io.ReadCloser, int64, error) { return h.body(ctx, off, length) },
 		retry: func(since time.Time, attempt func() error) error {
 			return h.retry(ctx, since, attempt)
 		},
@@ -117,8 +117,8 @@ func (c *Cursor) read(p []byte, off int64) (int, error) {
 		return n, c.source.broken(err, off+int64(n))
 	}
 	if c.pos == c.end {
-		_, _ = io.Copy(io.Discard, c.body) // reaches the end mark, so that the connection is used again
-		c.drop()
+		c.source.leave(c.body, 0)
+		c.body = nil
 	}
 	return n, nil
 }
@@ -145,11 +145,11 @@ func (c *Cursor) seek(off, need int64) error {
 		c.window = minWindow
 	}
 	length := min(max(c.window, need), c.source.size-off)
-	body, err := c.open(off, length)
+	body, end, err := c.open(off, length)
 	if err != nil {
 		return err
 	}
-	c.body, c.pos, c.end = body, off, off+length
+	c.body, c.pos, c.end = body, off, min(off+length, end) // a server may send less than was asked for, or more
 	return nil
 }
 
@@ -160,20 +160,21 @@ func (c *Cursor) drop() {
 	}
 }
 
-// body requests length bytes at off of the very file that Open saw, and watches that bytes come.
-func (h *HTTP) body(ctx context.Context, off, length int64) (io.ReadCloser, error) {
+// body requests length bytes at off of the very file that Open saw, and watches that bytes come. They end at end, as
+// the server says.
+func (h *HTTP) body(ctx context.Context, off, length int64) (body io.ReadCloser, end int64, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	response, err := h.get(ctx, off, length)
 	if err != nil {
 		cancel(nil)
-		return nil, err
+		return nil, 0, err
 	}
-	if err := h.same(response, off); err != nil {
+	if end, err = h.same(response, off); err != nil {
 		cancel(nil)
 		response.Body.Close()
-		return nil, err
+		return nil, 0, err
 	}
-	return watch(ctx, response.Body, cancel, h.options.IdleTimeout, h.limit), nil
+	return watch(ctx, response.Body, cancel, h.options.IdleTimeout, h.limit), end, nil
 }
 
 // broken is the error of a body that ended before its time at off.

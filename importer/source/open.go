@@ -53,29 +53,7 @@ func (h *HTTP) probe(ctx context.Context) error {
 	h.identity = identity{etag: response.Header.Get("Etag"), modified: response.Header.Get("Last-Modified"), size: -1}
 	switch response.StatusCode {
 	case http.StatusPartialContent:
-		_, total, err := contentRange(response)
-		if err != nil {
-			response.Body.Close()
-			return err
-		}
-		h.ranged = total >= 0
-		h.size = total
-		h.identity.size = total
-		h.validator = validator(response)
-		if !h.ranged {
-			// Ranges of a file of unknown size: ask again, for the whole.
-			response.Body.Close()
-			if response, err = h.get(ctx, 0, -1); err != nil {
-				return err
-			}
-			h.first = response
-			return nil
-		}
-		_, _ = io.Copy(io.Discard, response.Body) // keeps the connection; a failure only costs a new one
-		if err := response.Body.Close(); err != nil {
-			return h.classify(err)
-		}
-		return nil
+		return h.probed(ctx, response)
 	case http.StatusRequestedRangeNotSatisfiable:
 		response.Body.Close()
 		h.size = 0
@@ -85,6 +63,52 @@ func (h *HTTP) probe(ctx context.Context) error {
 		h.first = response
 		return nil
 	}
+}
+
+// probed learns from the first bytes of a server that knows ranges.
+func (h *HTTP) probed(ctx context.Context, response *http.Response) error {
+	span, err := contentRange(response)
+	if err == nil && span.start != 0 {
+		err = h.misplaced(0, span.start)
+	}
+	if err != nil {
+		response.Body.Close()
+		return err
+	}
+	h.ranged = span.total >= 0
+	h.size = span.total
+	h.identity.size = span.total
+	h.validator = validator(response)
+	if h.ranged {
+		h.leave(response.Body, probeSize)
+		return nil
+	}
+	// Ranges of a file of unknown size: ask again, for the whole.
+	response.Body.Close()
+	h.first, err = h.whole(ctx)
+	return err
+}
+
+// drainLimit is how much is read of a body behind what is wanted of it.
+const drainLimit = 64 << 10
+
+// leave closes a body of which length bytes were asked for and are not wanted. It is read to its end, so that its
+// connection is used again, unless that is far or does not come soon.
+func (h *HTTP) leave(body io.ReadCloser, length int64) {
+	late := time.AfterFunc(h.options.IdleTimeout, func() { _ = body.Close() })
+	defer late.Stop()
+	_, _ = io.CopyN(io.Discard, body, length+drainLimit) // a failure only costs a new connection
+	_ = body.Close()                                     // likewise
+}
+
+// whole requests the whole file. The caller closes the body.
+func (h *HTTP) whole(ctx context.Context) (*http.Response, error) {
+	response, err := h.get(ctx, 0, -1)
+	if err == nil && response.StatusCode != http.StatusOK {
+		response.Body.Close()
+		return nil, transfer.Errorf(transfer.SourceFailed, "%s was asked for the whole file and answers %s; look into the server's log", h.Name(), response.Status)
+	}
+	return response, err
 }
 
 // validator returns what If-Range takes: a strong ETag, else the date of the last change.
@@ -175,58 +199,70 @@ func (h *HTTP) refusal(code int, status string) error {
 	return transfer.Errorf(transfer.SourceFailed, "%s answers %s, not a file; check the URL", h.Name(), status)
 }
 
-// same checks that response is of the file that Open saw, from off on.
-func (h *HTTP) same(response *http.Response, off int64) error {
+// same checks that response is of the file that Open saw, from off on, and returns where its part of the file ends.
+func (h *HTTP) same(response *http.Response, off int64) (end int64, err error) {
 	switch response.StatusCode {
 	case http.StatusOK:
-		return h.changed("the server sends the whole of another version")
+		return 0, h.changed("the server sends the whole of another version")
 	case http.StatusRequestedRangeNotSatisfiable:
-		return h.changed("it is shorter now")
+		return 0, h.changed("it is shorter now")
 	}
-	start, total, err := contentRange(response)
+	span, err := contentRange(response)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	switch {
-	case total >= 0 && total != h.identity.size:
-		return h.changed(fmt.Sprintf("it had %d bytes, now %d", h.identity.size, total))
+	case span.total >= 0 && span.total != h.identity.size:
+		return 0, h.changed(fmt.Sprintf("it had %d bytes, now %d", h.identity.size, span.total))
 	case h.identity.etag != "" && response.Header.Get("Etag") != h.identity.etag:
-		return h.changed("its ETag is another one")
+		return 0, h.changed("its ETag is another one")
 	case h.identity.etag == "" && response.Header.Get("Last-Modified") != h.identity.modified:
-		return h.changed("its Last-Modified is another one")
-	case start != off:
-		return transfer.Errorf(transfer.SourceFailed, "%s was asked for bytes at %d and sends those at %d", h.Name(), off, start)
+		return 0, h.changed("its Last-Modified is another one")
+	case span.start != off:
+		return 0, h.misplaced(off, span.start)
 	}
-	return nil
+	return span.end, nil
 }
 
 func (h *HTTP) changed(how string) error {
 	return transfer.Errorf(transfer.SourceChanged, "the file at %s changed while it was read: %s; the import begins anew", h.Name(), how)
 }
 
-// contentRange reads "bytes 0-99/1000"; total is -1 when it is "*".
-func contentRange(response *http.Response) (start, total int64, err error) {
+// misplaced is the error of a server that sends bytes that nobody asked for.
+func (h *HTTP) misplaced(asked, sent int64) error {
+	return transfer.Errorf(transfer.SourceFailed, "%s was asked for bytes at %d and sends those at %d; its server must answer range requests rightly or not at all", h.Name(), asked, sent)
+}
+
+// span is what a Content-Range says: where the body's first byte stands in the file, where its last one ends, and the
+// file's size, -1 when the server does not say it.
+type span struct{ start, end, total int64 }
+
+// contentRange reads "bytes 0-99/1000" and "bytes 0-99/*".
+func contentRange(response *http.Response) (span, error) {
 	text := response.Header.Get("Content-Range")
-	bad := transfer.Errorf(transfer.SourceFailed, "the server's Content-Range %q cannot be read", text)
+	bad := transfer.Errorf(transfer.SourceFailed, "the server's Content-Range %q cannot be read; it must answer range requests rightly or not at all", text)
 	rest, ok := strings.CutPrefix(text, "bytes ")
-	if !ok {
-		return 0, 0, bad
+	part, size, ok2 := strings.Cut(rest, "/")
+	first, last, ok3 := strings.Cut(part, "-")
+	if !ok || !ok2 || !ok3 {
+		return span{}, bad
 	}
-	span, size, ok := strings.Cut(rest, "/")
-	first, _, ok2 := strings.Cut(span, "-")
-	if !ok || !ok2 {
-		return 0, 0, bad
+	start, err := offset(first)
+	end, err2 := offset(last)
+	total, err3 := int64(-1), error(nil)
+	if size != "*" {
+		total, err3 = offset(size)
 	}
-	if start, err = strconv.ParseInt(first, 10, 64); err != nil {
-		return 0, 0, bad
+	if errors.Join(err, err2, err3) != nil || end < start || total >= 0 && end >= total {
+		return span{}, bad
 	}
-	if size == "*" {
-		return start, -1, nil
-	}
-	if total, err = strconv.ParseInt(size, 10, 64); err != nil || total < 0 {
-		return 0, 0, bad
-	}
-	return start, total, nil
+	return span{start, end + 1, total}, nil
+}
+
+// offset reads the digits of a place in a file.
+func offset(digits string) (int64, error) {
+	n, err := strconv.ParseUint(digits, 10, 62) // which takes no sign
+	return int64(n), err                        //nolint:wrapcheck // the caller shows the whole
 }
 
 // temporary marks an error after which the same request may succeed.

@@ -30,7 +30,7 @@ func (h *HTTP) Stream(ctx context.Context) (io.ReadCloser, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	if response == nil {
 		var err error
-		if response, err = h.get(ctx, 0, -1); err != nil {
+		if response, err = h.whole(ctx); err != nil {
 			cancel(nil)
 			return nil, err
 		}

@@ -33,7 +33,7 @@ type Options struct {
 	Path string
 	// Size is the size asked for in bytes; 0 is that of the image, or of the whole device.
 	Size int64
-	// Preallocate reserves the disk's full size.
+	// Preallocate reserves the disk's full size, of a device by zeros where nothing is written.
 	Preallocate bool
 }
 
@@ -113,13 +113,19 @@ func (d *Disk) Begin(virtual int64) error {
 	if d.block {
 		return nil
 	}
+	return d.resize()
+}
+
+// resize gives the file its size, and all of its room where that is asked for.
+func (d *Disk) resize() error {
 	if err := d.buffered.Truncate(d.size); err != nil {
-		return failed(err, "making %s %s large", name, bytesText(d.size))
+		return failed(err, "making %s %s large", d.path, bytesText(d.size))
 	}
-	if d.options.Preallocate {
-		if err := unix.Fallocate(int(d.buffered.Fd()), 0, 0, d.size); err != nil {
-			return failed(err, "reserving %s for %s", bytesText(d.size), name)
-		}
+	if !d.options.Preallocate || d.size == 0 { // of a stream whose end will tell its size
+		return nil
+	}
+	if err := unix.Fallocate(int(d.buffered.Fd()), 0, 0, d.size); err != nil {
+		return failed(err, "reserving %s for %s", bytesText(d.size), d.path)
 	}
 	return nil
 }
@@ -145,10 +151,7 @@ func (d *Disk) Grow(virtual int64) error {
 		return nil
 	}
 	d.size = size
-	if err := d.buffered.Truncate(size); err != nil {
-		return failed(err, "making %s %s large", d.path, bytesText(size))
-	}
-	return nil
+	return d.resize()
 }
 
 // Check refuses an image of virtual bytes that the volume cannot hold.

@@ -104,19 +104,15 @@ func aligned(p []byte) bool {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(p)))&(Alignment-1) == 0
 }
 
-// zeroDevice clears a stretch of a block device: by its own command, else by writing zeros.
+// zeroDevice clears a stretch of a block device by its own command, else by writing zeros. What lies under a thin
+// device is given back, unless all of it is to be reserved.
 func (d *Disk) zeroDevice(off, length int64) error {
 	length = min(length, d.capacity-off)
 	if length <= 0 {
 		return nil
 	}
-	if off%sector == 0 && length%sector == 0 {
-		span := [2]uint64{uint64(off), uint64(length)}
-		_, _, errno := unix.Syscall(unix.SYS_IOCTL, d.buffered.Fd(), unix.BLKZEROOUT, uintptr(unsafe.Pointer(&span)))
-		runtime.KeepAlive(&span)
-		if errno == 0 {
-			return nil
-		}
+	if off%sector == 0 && length%sector == 0 && (d.punch(off, length) || d.zeroOut(off, length)) {
+		return nil
 	}
 	zeros := Buffer(digest.BlockSize)
 	for length > 0 {
@@ -127,6 +123,20 @@ func (d *Disk) zeroDevice(off, length int64) error {
 		off, length = off+n, length-n
 	}
 	return nil
+}
+
+// punch makes a stretch of a device read as zeros and take no room, and says whether the device can do that and may.
+func (d *Disk) punch(off, length int64) bool {
+	return !d.options.Preallocate &&
+		unix.Fallocate(int(d.buffered.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, off, length) == nil
+}
+
+// zeroOut makes a stretch of a device zeros that have their room, and says whether the kernel does that.
+func (d *Disk) zeroOut(off, length int64) bool {
+	span := [2]uint64{uint64(off), uint64(length)}
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, d.buffered.Fd(), unix.BLKZEROOUT, uintptr(unsafe.Pointer(&span)))
+	runtime.KeepAlive(&span)
+	return errno == 0
 }
 
 // deviceSize is the size of the block device at path in bytes.

@@ -24,11 +24,16 @@ type Metric struct {
 	Help string
 	// Labels tell the series apart, in the order in which Value takes them.
 	Labels []string
+
+	further prometheus.Labels // by With
 }
 
 // Value is one value, with labels in the order of the metric's own and further ones. What does
 // not fit becomes an error of the scrape.
 func (m Metric) Value(value float64, labels []string, further prometheus.Labels) prometheus.Metric {
+	if further == nil {
+		further = m.further
+	}
 	description := prometheus.NewDesc(m.Name, m.Help, m.Labels, further)
 	kind := prometheus.GaugeValue
 	if m.Kind == Counter {
@@ -49,4 +54,10 @@ func (m Metric) HistogramVec(bounds []float64) *prometheus.HistogramVec {
 // CounterVec makes the counter.
 func (m Metric) CounterVec() *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: m.Name, Help: m.Help}, m.Labels)
+}
+
+// With is the metric with labels more, of which each value has its own.
+func (m Metric) With(labels map[string]string) Metric {
+	m.further = labels
+	return m
 }

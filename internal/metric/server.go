@@ -9,6 +9,7 @@ import (
 // Server is how /metrics is served at address, as the field does: to everybody in the cluster,
 // with TLS by a certificate that the program makes for itself. "0" serves nothing.
 func Server(address string) metricsserver.Options {
+	nameQueues()
 	return metricsserver.Options{
 		BindAddress: address, SecureServing: true,
 		TLSOpts: []func(*tls.Config){func(c *tls.Config) {

@@ -55,20 +55,22 @@ const (
 
 // Labels and annotations of the field that kubevirt.io/api does not export.
 const (
-	LabelVMName      = "vm.kubevirt.io/name"
-	LabelState       = "persistent-state-for" // on a claim: the VM whose TPM's and firmware's state is there
-	LabelComponent   = "app.kubernetes.io/component"
-	LabelManagedBy   = "app.kubernetes.io/managed-by"
-	LabelPartOf      = "app.kubernetes.io/part-of"
-	LabelVersion     = "app.kubernetes.io/version"
-	AnnotationBind   = "cdi.kubevirt.io/storage.bind.immediate.requested"
-	AnnotationTemp   = "kubevirt.io/ephemeral-provisioning"
-	DeviceKVM        = "devices.kubevirt.io/kvm"
-	DeviceTUN        = "devices.kubevirt.io/tun"
-	DeviceVhostNet   = "devices.kubevirt.io/vhost-net"
-	DeviceVhostVSOCK = "devices.kubevirt.io/vhost-vsock"
-	TopologyNode     = "topology.hostpath.csi/node"
-	HostPathDriver   = "kubevirt.io.hostpath-provisioner"
+	LabelVMName    = "vm.kubevirt.io/name"
+	LabelState     = "persistent-state-for" // on a claim: the VM whose TPM's and firmware's state is there
+	LabelComponent = "app.kubernetes.io/component"
+	LabelManagedBy = "app.kubernetes.io/managed-by"
+	LabelPartOf    = "app.kubernetes.io/part-of"
+	LabelVersion   = "app.kubernetes.io/version"
+	AnnotationBind = "cdi.kubevirt.io/storage.bind.immediate.requested"
+	// AnnotationCollect on a DataVolume is true when it goes some time after it has succeeded, and false when it stays.
+	AnnotationCollect = "cdi.kubevirt.io/storage.deleteAfterCompletion"
+	AnnotationTemp    = "kubevirt.io/ephemeral-provisioning"
+	DeviceKVM         = "devices.kubevirt.io/kvm"
+	DeviceTUN         = "devices.kubevirt.io/tun"
+	DeviceVhostNet    = "devices.kubevirt.io/vhost-net"
+	DeviceVhostVSOCK  = "devices.kubevirt.io/vhost-vsock"
+	TopologyNode      = "topology.hostpath.csi/node"
+	HostPathDriver    = "kubevirt.io.hostpath-provisioner"
 	// LegacyHostPathDriver is the provisioner of hostPath volumes that the field had before the driver,
 	// AnnotationProvisionOnNode names the node of such a volume, on its claim and on itself.
 	LegacyHostPathDriver      = "kubevirt.io/hostpath-provisioner"
@@ -142,6 +144,10 @@ const (
 	// LauncherProbeSocket is in the VMI's folder of LauncherPrivateDir: virt-probe asks there.
 	LauncherProbeSocket = "probe.sock"
 	LauncherBlockDir    = "/dev" // <volume> of Block claims
+	// LauncherImagesDir has the files of images that are volumes of the pod: <volume>/ of container disks, and
+	// that of the kernel under a name that no volume of a VMI has.
+	LauncherImagesDir   = "/var/run/kubevirt/image-volumes"
+	LauncherKernelImage = "kernel_boot"
 	// LauncherLentDir is by what QEMU finds devices that it has only open, each by a number; the files
 	// there are empty.
 	LauncherLentDir = LauncherBlockDir + "/fdset"
@@ -155,6 +161,8 @@ const (
 	VolumeLibvirt = "libvirt"
 	VolumeAccess  = "access-credential-" // and the credential's place in the list
 	VolumeState   = "vm-state"           // the claim of what a VM keeps beside its disks
+	// VolumeKernel is the image with the kernel that a VM boots, where images are volumes of the pod.
+	VolumeKernel = "kernel-boot-image"
 	// VolumeHugepages is of the medium HugePages.
 	VolumeHugepages = "hugepages"
 )

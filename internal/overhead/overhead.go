@@ -59,12 +59,18 @@ type Machine struct {
 
 // Bytes is the overhead of all processes of the machine's pod.
 func (m Machine) Bytes() int64 {
-	bytes := Launcher + m.QEMUBytes() + AgentProbe*m.AgentProbes
-	if m.TPM {
-		bytes += TPM
-	}
+	bytes := m.QEMUBytes() + m.BesideQEMUBytes()
 	if m.Limited {
 		bytes += Limited
+	}
+	return bytes
+}
+
+// BesideQEMUBytes is what the pod's processes need that are not QEMU.
+func (m Machine) BesideQEMUBytes() int64 {
+	bytes := Launcher + AgentProbe*m.AgentProbes
+	if m.TPM {
+		bytes += TPM
 	}
 	return bytes
 }

@@ -154,8 +154,8 @@ func buildEntry(f filling) *cdiv1.DataVolume {
 				names.LabelManagedBy: names.ManagedBy, names.LabelComponent: "step-cache",
 			},
 			Annotations: map[string]string{
-				names.AnnotationBind: "true",
-				AnnotationKey:        string(f.key), AnnotationStep: f.step, AnnotationDigest: f.digest,
+				names.AnnotationBind: "true", names.AnnotationCollect: "false",
+				AnnotationKey: string(f.key), AnnotationStep: f.step, AnnotationDigest: f.digest,
 				AnnotationFilled: FormatTime(f.now), AnnotationUsed: FormatTime(f.now),
 				AnnotationRun: f.run.Namespace + "/" + f.run.Name, AnnotationRunUID: string(f.run.UID),
 			},

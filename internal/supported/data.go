@@ -26,10 +26,17 @@ var transferFields = []Field{
 
 // cdiFields are those of the CDI object's spec.
 var cdiFields = []Field{
-	{Path: "imagePullPolicy", Only: []string{"IfNotPresent"}},
+	{Path: "imagePullPolicy", Only: []string{"Always", "IfNotPresent", "Never"}, Note: "Of Slipway's own image, in pods that fill disks."},
+	{Path: "workload", Note: "Where pods run that fill disks, or look for images: beside what a volume asks for."},
+	{Path: "infra.nodeSelector", Note: "HyperConverged writes it, and places the components itself."},
+	{Path: "infra.affinity", Note: "Likewise."},
+	{Path: "infra.tolerations", Note: "Likewise."},
+	{Path: "config.imagePullSecrets", Note: "Of Slipway's own image, in pods that fill disks; they must be in the DataVolume's namespace."},
 	{Path: "uninstallStrategy", Only: []string{"BlockUninstallIfWorkloadsExist"}},
 	{Path: "cloneStrategyOverride", Note: "Of all classes, in the place of what their StorageProfiles say."},
-	{Path: "config.featureGates[]", Only: []string{"HonorWaitForFirstConsumer"}, Note: "Always honoured."},
+	{Path: "config.featureGates[]", Only: []string{"HonorWaitForFirstConsumer", "DataVolumeClaimAdoption"}, Note: "The first is always honoured; with the second DataVolumes take over claims of their name that are there."},
+	{Path: "config.dataVolumeTTLSeconds", Note: "Deprecated in CDI. After how many seconds DataVolumes go that have succeeded, and leave their claims; negative, or left out, for never."},
+	{Path: "config.webhookPvcRendering", Only: []string{"Enabled", "Disabled"}, Note: "Enabled when left out: claims with the label cdi.kubevirt.io/applyStorageProfile: \"true\" are completed from their class's StorageProfile."},
 	{Path: "config.uploadProxyURLOverride"},
 	{Path: "config.scratchSpaceStorageClass", Note: "For clients that read it in the CDIConfig; what Slipway fills needs no scratch space."},
 	{Path: "config.podResourceRequirements", Note: "Of importer pods, in the place of the defaults; claims are refused."},

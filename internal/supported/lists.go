@@ -68,6 +68,10 @@ var vmFields = join(
 	},
 	each("instancetype.", "name kind inferFromVolume inferFromVolumeFailurePolicy"),
 	each("preference.", "name kind inferFromVolume inferFromVolumeFailurePolicy"),
+	[]Field{
+		{Path: "instancetype.revisionName", Note: "A ControllerRevision that holds the instance type as it is to be used; without it, the one in the VM's status."},
+		{Path: "preference.revisionName", Note: "As instancetype.revisionName."},
+	},
 )
 
 // replicaSetFields are those of a VirtualMachineInstanceReplicaSet's spec, but for its template's.

@@ -15,8 +15,9 @@ var podFields = join(
 	[]Field{
 		{Path: "serviceAccountName", Note: "Of the launcher pod; its token is mounted only for a serviceAccount volume."},
 		{Path: "terminationGracePeriodSeconds", Note: "30 when left out. The guest has so long to power off."},
-		{Path: "evictionStrategy", Only: []string{"None", "LiveMigrate", "LiveMigrateIfPossible"}, Note: "There is no live migration yet: " +
-			"condition LiveMigratable is False, and an eviction under any strategy shuts the guest down within its grace period; a VirtualMachine then starts it elsewhere."},
+		{Path: "evictionStrategy", Only: []string{"None", "LiveMigrate", "LiveMigrateIfPossible", "External"}, Note: "There is no live migration yet: " +
+			"condition LiveMigratable is False. LiveMigrate: evictions are refused until the machine is stopped; External: they are refused, and status.evacuationNodeName tells who is to move it; " +
+			"else the guest is shut down within its grace period, and a VirtualMachine starts it elsewhere. When left out: spec.configuration.evictionStrategy of the KubeVirt object, or else None."},
 		{Path: "startStrategy", Only: []string{"Paused"}, Note: "The guest is loaded and stands still until it is unpaused."},
 		{Path: "architecture", Only: []string{"amd64"}},
 	},
@@ -64,6 +65,8 @@ var cpuFields = join(
 		{Path: "domain.memory.guest", Note: "The memory request, or else its limit, when left out."},
 		{Path: "domain.memory.maxGuest", Note: "To how much memory a running VirtualMachine's guest can grow, by a virtio-mem device. When left out: " +
 			"spec.configuration.liveUpdateConfiguration.maxGuest of the KubeVirt object, or else none."},
+		{Path: "domain.memory.reservedOverhead.addedOverhead", Note: "Added to the overhead of the virtual machine."},
+		{Path: "domain.resources.overcommitGuestOverhead", Note: "The overhead is in a memory limit only, not in the request; not with dedicatedCpuPlacement or hugepages."},
 		{Path: "domain.resources.requests"},
 		{Path: "domain.resources.limits", Note: "The overhead of the virtual machine is added to a memory limit."},
 		{Path: "domain.rebootPolicy"},
@@ -92,7 +95,9 @@ var featureFields = join(
 	[]Field{
 		{Path: "domain.features.kvm.hidden", Note: kvmOnly},
 		{Path: "domain.features.pvspinlock.enabled", Note: kvmOnly},
-		{Path: "domain.features.hyperv", Note: kvmOnly},
+		{Path: "domain.features.hyperv", Note: kvmOnly + " A feature that another one needs, and of which nothing is said, is turned on: synic and vpindex for synictimer, " +
+			"vpindex for synic, tlbflush and ipi, vapic and the CPU feature vmx for evmcs."},
+		{Path: "domain.features.hypervPassthrough.enabled", Note: "All of hyperv's features that the node's KVM has. " + kvmOnly},
 	},
 )
 
@@ -131,9 +136,12 @@ var deviceFields = join(
 )
 
 var diskFields = join(
-	each("domain.devices.disks[].", "name disk.readonly cdrom.readonly bootOrder serial dedicatedIOThread cache io "+
+	each("domain.devices.disks[].", "name disk.readonly cdrom.readonly bootOrder serial dedicatedIOThread cache "+
 		"blockSize.custom.logical blockSize.custom.physical blockSize.custom.discardGranularity shareable errorPolicy"),
 	[]Field{
+		{Path: "domain.devices.disks[].blockSize.matchVolume.enabled", Note: "The blocks of the claim's device; on a file system, its blocks, of which the guest reads and writes at most 4096 bytes at once."},
+		{Path: "domain.devices.disks[].io", Only: []string{"native", "threads"}, Note: "native goes past the node's cache: cache is none when left out, and can be nothing else."},
+		{Path: "domain.devices.disks[].tag", Note: "As that of an interface, with the disk's serial."},
 		{Path: "domain.devices.disks[].cdrom.tray", Only: []string{"open", "closed"}},
 		{Path: "domain.devices.disks[].disk.pciAddress", Note: "Such as 0000:00:08.0; with the bus virtio. Slots 01 to 1e of bus 00, or, but for old devices, slot 00 of another bus up to 3f."},
 		{Path: "domain.devices.disks[].disk.bus", Only: []string{"virtio", "sata", "scsi", "usb"}, Note: "sata when left out; virtio is several times as fast."},
@@ -182,6 +190,7 @@ var volumeFields = join(
 		{Path: "volumes[].downwardMetrics", Note: "As the device of that name, as a disk that is only read, on the bus virtio."},
 		{Path: "volumes[].memoryDump.claimName", Note: "The guest's memory is dumped to the claim once, when it is there; see [memory dump](virtualmachine.md#memory-dump). " +
 			"In a VirtualMachine it says only that a dump was asked for."},
+		{Path: "volumes[].memoryDump.readOnly", Only: []string{"false"}},
 		{Path: "volumes[].memoryDump.hotpluggable", Only: []string{"true"}},
 		{Path: "volumes[].sysprep.configMap", Note: "All its keys are on the disc, labelled unattendCD; one is autounattend.xml or unattend.xml, in any case."},
 		{Path: "volumes[].sysprep.secret", Note: "As configMap."},

@@ -18,7 +18,7 @@ func balloon(in Input, domain *libvirtxml.Domain) error {
 		return nil
 	}
 	domain.Devices.MemBalloon = &libvirtxml.DomainMemBalloon{
-		Model: virtioModel(in.VMI), FreePageReporting: onOff(!ownsMemory(in.VMI)), Stats: &libvirtxml.DomainMemBalloonStats{Period: balloonPeriod},
+		Model: virtioModel(in.VMI), FreePageReporting: onOff(!ownsMemory(in.VMI) && in.VMI.Annotations[v1.FreePageReportingDisabledAnnotation] != "true"), Stats: &libvirtxml.DomainMemBalloonStats{Period: balloonPeriod},
 	}
 	return nil
 }

@@ -36,7 +36,14 @@ type Disk struct {
 	Shared bool
 	// ReadOnly disks are the guest's to read, whatever the VMI says.
 	ReadOnly bool
+	// Preallocated disks have all of their size, and keep it whatever the guest has no more use for.
+	Preallocated bool
+	// Blocks are the sizes of what is under the image, for a disk that is to have the same.
+	Blocks *BlockSizes
 }
+
+// BlockSizes are in bytes what a device is read and written in, and what it does that in best.
+type BlockSizes struct{ Logical, Physical uint }
 
 // AliasPrefix starts the libvirt alias of every device that bears a name of the VMI's.
 const AliasPrefix = "ua-"
@@ -112,10 +119,15 @@ func disk(vmi *v1.VirtualMachineInstance, spec *v1.Disk, source Disk) (*libvirtx
 			Source: imageSource(*source.Backing), BackingStore: &libvirtxml.DomainDiskBackingStore{},
 		}
 	}
-	return out, blockSize(spec, out)
+	return out, blockSize(spec, source, out)
 }
 
-func blockSize(spec *v1.Disk, out *libvirtxml.DomainDisk) error {
+// MatchesVolume says whether the disk is to have the block sizes of what its volume is on.
+func MatchesVolume(spec *v1.Disk) bool {
+	return spec.BlockSize != nil && spec.BlockSize.MatchVolume != nil && enabled(spec.BlockSize.MatchVolume.Enabled)
+}
+
+func blockSize(spec *v1.Disk, source Disk, out *libvirtxml.DomainDisk) error {
 	switch {
 	case spec.BlockSize == nil:
 	case spec.BlockSize.Custom != nil:
@@ -123,8 +135,11 @@ func blockSize(spec *v1.Disk, out *libvirtxml.DomainDisk) error {
 		out.BlockIO = &libvirtxml.DomainDiskBlockIO{
 			LogicalBlockSize: custom.Logical, PhysicalBlockSize: custom.Physical, DiscardGranularity: custom.DiscardGranularity,
 		}
-	case spec.BlockSize.MatchVolume != nil && enabled(spec.BlockSize.MatchVolume.Enabled):
-		return fmt.Errorf("disk %s: blockSize.matchVolume is not supported yet; give blockSize.custom", spec.Name)
+	case MatchesVolume(spec) && source.Format != "": // an empty drive has no volume to match
+		if source.Blocks == nil {
+			return fmt.Errorf("disk %s: the block sizes of its volume are not known; give blockSize.custom", spec.Name)
+		}
+		out.BlockIO = &libvirtxml.DomainDiskBlockIO{LogicalBlockSize: source.Blocks.Logical, PhysicalBlockSize: source.Blocks.Physical}
 	}
 	return nil
 }
@@ -137,8 +152,11 @@ func diskDriver(vmi *v1.VirtualMachineInstance, spec *v1.Disk, source Disk) *lib
 		Name: "qemu", Type: string(source.Format), Cache: string(spec.Cache), IO: string(spec.IO),
 		Discard: "unmap", ErrorPolicy: string(v1.DiskErrorPolicyStop),
 	}
+	if source.Preallocated {
+		driver.Discard = "" // what the guest gives back would be the volume's no more
+	}
 	if driver.Cache == "" {
-		driver.Cache = defaultCache(source)
+		driver.Cache = defaultCache(spec, source)
 	}
 	if driver.IO == "" && driver.Cache == string(v1.CacheNone) && source.Block {
 		driver.IO = string(v1.IONative)
@@ -153,8 +171,10 @@ func diskDriver(vmi *v1.VirtualMachineInstance, spec *v1.Disk, source Disk) *lib
 	return driver
 }
 
-func defaultCache(source Disk) string {
+func defaultCache(spec *v1.Disk, source Disk) string {
 	switch {
+	case spec.IO == v1.IONative:
+		return string(v1.CacheNone) // the kernel's own I/O is past the page cache or not at all
 	case source.Ephemeral:
 		return "unsafe"
 	case source.DirectIO:

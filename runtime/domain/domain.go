@@ -6,6 +6,7 @@ package domain
 
 import (
 	"fmt"
+	"time"
 
 	v1 "kubevirt.io/api/core/v1"
 	"libvirt.org/go/libvirtxml"
@@ -39,6 +40,8 @@ type Input struct {
 	CPUs []HostCPU
 	// SecretsDir has a folder for each volume that is a Secret.
 	SecretsDir string
+	// Now tells by how much a VMI's time zone differs from UTC.
+	Now time.Time
 	// StateDir is the folder of what outlives the pod, for a VMI that keeps such state.
 	StateDir string
 }

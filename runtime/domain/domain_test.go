@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/yaml"
@@ -37,6 +38,7 @@ func (f fixture) input() domain.Input {
 		VNCSocket:  private + "virt-vnc", USBSockets: private + "virt-usbredir-", MetricsSocket: private + "virt-downwardmetrics",
 		Firmware: domain.DebianFirmware(private + "nvram.fd"),
 		StateDir: "/var/run/kubevirt-private/vm-state",
+		Now:      time.Date(2026, time.January, 15, 12, 0, 0, 0, time.UTC),
 	}
 }
 

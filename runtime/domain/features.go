@@ -60,8 +60,11 @@ func kvmFeatures(spec *v1.Features, out *libvirtxml.DomainFeatureList) {
 		out.KVM = &libvirtxml.DomainFeatureKVM{Hidden: &libvirtxml.DomainFeatureState{State: "on"}}
 	}
 	out.PVSpinlock = state(spec.Pvspinlock)
-	if spec.Hyperv != nil {
+	switch pass := spec.HypervPassthrough; {
+	case spec.Hyperv != nil:
 		out.HyperV = hyperv(spec.Hyperv)
+	case pass != nil && requested(pass.Enabled):
+		out.HyperV = &libvirtxml.DomainFeatureHyperV{Mode: "passthrough"} // all that the host's KVM has
 	}
 }
 

@@ -16,7 +16,6 @@ func refuseUnbuilt(vmi *v1.VirtualMachineInstance) error {
 		path string
 		set  bool
 	}{
-		{"features.hypervPassthrough", spec.Features != nil && spec.Features.HypervPassthrough != nil && requested(spec.Features.HypervPassthrough.Enabled)},
 		{"launchSecurity", spec.LaunchSecurity != nil},
 		{"devices.gpus", len(devices.GPUs) > 0},
 		{"devices.hostDevices", len(devices.HostDevices) > 0},

@@ -61,6 +61,8 @@ type Options struct {
 	APIAddress string
 	// Namespace is the installation's.
 	Namespace string
+	// Version is the program's version.
+	Version string
 	// ProveKVM is the command that calls kvm.Run in a process of its own.
 	ProveKVM []string
 	// Extend adds what else virt-handler does to its manager, before that starts; nil for nothing.
@@ -130,7 +132,7 @@ func Run(ctx context.Context, options Options) error {
 	if err := vmis.SetupWithManager(mgr, changes); err != nil {
 		return err
 	}
-	if err := serveHealth(mgr, heartbeat); err != nil {
+	if err := serveHealth(mgr, heartbeat, options.Version); err != nil {
 		return err
 	}
 	if options.Extend != nil {
@@ -147,9 +149,13 @@ func Run(ctx context.Context, options Options) error {
 	return nil
 }
 
-// newManager makes a manager that sees this node's launcher pods and VMIs only.
+// newManager makes a manager that sees this node's launcher pods and VMIs only, and counts its requests.
 func newManager(options Options) (ctrl.Manager, error) {
-	mgr, err := ctrl.NewManager(options.Config, ctrl.Options{
+	config := rest.CopyConfig(options.Config)
+	if err := metric.CountRequests(config); err != nil {
+		return nil, err
+	}
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: scheme.New(),
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
@@ -183,7 +189,7 @@ func podsOfGuests() labels.Selector {
 
 // serveHealth serves /healthz, and /readyz from when the caches are filled, the controllers
 // begin and virt-api can reach this handler.
-func serveHealth(mgr ctrl.Manager, heartbeat *node.Heartbeat) error {
+func serveHealth(mgr ctrl.Manager, heartbeat *node.Heartbeat, version string) error {
 	ready := func(*http.Request) error {
 		select {
 		case <-mgr.Elected():
@@ -198,7 +204,10 @@ func serveHealth(mgr ctrl.Manager, heartbeat *node.Heartbeat) error {
 	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ready", ready)); err != nil {
 		return fmt.Errorf("serving health: %w", err)
 	}
-	return nil
+	return errors.Join(
+		metric.Register(metric.Component{Name: "virt_handler", Ready: ready, Version: version}),
+		metric.Register(metric.Syncs()), metric.Register(metric.Panics()),
+	)
 }
 
 // guests says who is measured: this node's VMIs, by their launchers.

@@ -101,7 +101,7 @@ func everything(s *protocol.Sync) {
 		"virtio": {Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio, ReadOnly: false}}, "sata": {Disk: &v1.DiskTarget{}}, "scsi": {Disk: &v1.DiskTarget{Bus: v1.DiskBusSCSI}},
 		"usb": {Disk: &v1.DiskTarget{Bus: v1.DiskBusUSB}}, "cd": {CDRom: &v1.CDRomTarget{}}, "scsicd": {CDRom: &v1.CDRomTarget{Bus: v1.DiskBusSCSI}},
 	} {
-		devices.Disks = append(devices.Disks, v1.Disk{Name: name, DiskDevice: device, Serial: "s" + name})
+		devices.Disks = append(devices.Disks, v1.Disk{Name: name, DiskDevice: device, Serial: "s" + name, IO: v1.IONative})
 		empty := &v1.EmptyDiskSource{Capacity: resource.MustParse("8Mi")}
 		vmi.Spec.Volumes = append(vmi.Spec.Volumes, v1.Volume{Name: name, VolumeSource: v1.VolumeSource{EmptyDisk: empty}})
 	}

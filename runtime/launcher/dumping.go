@@ -23,6 +23,9 @@ type dumps struct {
 	beginning sync.Mutex
 	// target is the file that QEMU writes; nil for none. Only the machine's goroutine changes it.
 	target *dumpfile.File
+	// settling is while what a dump that has ended wrote gets its name or is removed: its end may come once more, from a
+	// libvirtd that is back. Likewise.
+	settling bool
 }
 
 // abandon removes what a dump wrote that the machine did not live to see whole.
@@ -94,11 +97,11 @@ func (m *machine) beginDump(ctx context.Context, wanted protocol.MemoryDump, fol
 // dumped ends the dump that goes on. A file that is whole may take a while to reach its disk, so
 // that is not waited for here.
 func (m *machine) dumped(ctx context.Context, failure string) {
-	if !dumping(m.state) {
+	if !dumping(m.state) || m.dumps.settling {
 		return
 	}
 	target := m.dumps.target
-	m.dumps.target = nil
+	m.dumps.target, m.dumps.settling = nil, true
 	go func() {
 		if err := settle(target, failure); err != nil {
 			failure = err.Error()
@@ -119,6 +122,7 @@ func settle(target *dumpfile.File, failure string) error {
 }
 
 func (m *machine) dumpEnded(failure string) {
+	m.dumps.settling = false
 	i := slices.IndexFunc(m.state.Dumps, func(dump protocol.Dump) bool { return dump.Ended == nil })
 	if i < 0 {
 		return

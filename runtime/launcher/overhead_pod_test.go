@@ -4,7 +4,9 @@ package launcher_test
 
 import (
 	"fmt"
+	"maps"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +20,12 @@ const (
 	programLauncher = "virt-launcher"
 	programLibvirt  = "libvirtd"
 	programQEMU     = "qemu-system-x86_64"
+	programTPM      = "swtpm"
+	programProbe    = "virt-probe"
 )
+
+// commLength is how much of a program's name the kernel keeps.
+const commLength = 15
 
 // TestALauncherNeedsNoMoreThanItsGoals measures the first virtual machine of a node and one more,
 // which shares the first one's programs.
@@ -26,14 +33,14 @@ func TestALauncherNeedsNoMoreThanItsGoals(t *testing.T) {
 	machine := overhead.Machine{Guest: 128 << 20, VCPUs: 1, Graphics: true}
 	first := without(t)
 	first.fits(machine)
-	alone := first.beside()
+	alone := first.beside(machine)
 	t.Logf("beside QEMU the first needs %s", mebibytes(alone))
 	if alone > overhead.First {
 		t.Errorf("virt-launcher and libvirt's daemon have %s, over the goal of %s", mebibytes(alone), mebibytes(overhead.First))
 	}
 	second := without(t)
 	second.fits(machine)
-	more := first.beside() + second.beside() - alone
+	more := first.beside(machine) + second.beside(machine) - alone
 	t.Logf("beside QEMU the second needs %s more", mebibytes(more))
 	if more > overhead.Further {
 		t.Errorf("a second virt-launcher and libvirt's daemon have %s, over the goal of %s", mebibytes(more), mebibytes(overhead.Further))
@@ -54,22 +61,87 @@ func without(t *testing.T) *pod {
 	return p
 }
 
-// beside is what the pod has beside QEMU, in bytes.
-func (p *pod) beside() int64 {
+// processes are the numbers of all processes of the pod, by program: of all that are in the launcher's
+// namespace of processes, whoever started them.
+func (p *pod) processes() map[string][]int {
 	p.t.Helper()
-	return share(p.t, p.pid(programLauncher), 0) + share(p.t, p.pid(programLibvirt), 0)
+	space, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", p.pid(programLauncher)))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	found := map[string][]int{}
+	for _, dir := range dirs {
+		if other, err := os.Readlink(filepath.Join(dir, "ns/pid")); err != nil || other != space {
+			continue // another's, or gone
+		}
+		name, err := os.ReadFile(filepath.Join(dir, "comm"))
+		if err == nil {
+			program := strings.TrimSpace(string(name))
+			found[program] = append(found[program], atoi(p.t, filepath.Base(dir)))
+		}
+	}
+	return found
+}
+
+// settled waits until the pod has just the processes that the machine needs, one of each program. A
+// process that nobody counts with is an error.
+func (p *pod) settled(machine overhead.Machine) map[string][]int {
+	p.t.Helper()
+	wanted := map[string]int{programLauncher: 1, programLibvirt: 1, programQEMU[:commLength]: 1}
+	if machine.TPM {
+		wanted[programTPM] = 1
+	}
+	if machine.AgentProbes > 0 {
+		wanted[programProbe] = int(machine.AgentProbes)
+	}
+	deadline, look := time.After(20*time.Second), time.NewTicker(100*time.Millisecond)
+	defer look.Stop()
+	for {
+		found, counts := p.processes(), map[string]int{}
+		for program, pids := range found {
+			counts[program] = len(pids)
+		}
+		if maps.Equal(counts, wanted) {
+			return found
+		}
+		select {
+		case <-look.C:
+		case <-deadline:
+			p.t.Fatalf("the pod has the processes %v, want %v and no other", counts, wanted)
+		}
+	}
+}
+
+// beside is what the pod has beside QEMU, in bytes.
+func (p *pod) beside(machine overhead.Machine) int64 {
+	p.t.Helper()
+	sum := int64(0)
+	for program, pids := range p.settled(machine) {
+		if program == programQEMU[:commLength] {
+			continue
+		}
+		for _, pid := range pids {
+			has := share(p.t, pid, 0)
+			p.t.Logf("%s has %s", program, mebibytes(has))
+			sum += has
+		}
+	}
+	return sum
 }
 
 // fits compares what the pod's processes have with the parts of the overhead that its memory
 // request counts with.
 func (p *pod) fits(machine overhead.Machine) {
 	p.t.Helper()
-	p.t.Logf("%s has %s, %s %s", programLauncher, mebibytes(share(p.t, p.pid(programLauncher), 0)), programLibvirt, mebibytes(share(p.t, p.pid(programLibvirt), 0)))
 	for _, part := range []struct {
 		name       string
 		has, bound int64
 	}{
-		{"virt-launcher and libvirt's daemon", p.beside(), overhead.Launcher},
+		{"what is not QEMU", p.beside(machine), machine.BesideQEMUBytes()},
 		{"QEMU beyond its guest's memory", share(p.t, p.pid(programQEMU), machine.Guest), machine.QEMUBytes()},
 	} {
 		p.t.Logf("%s: %s of %s", part.name, mebibytes(part.has), mebibytes(part.bound))

@@ -63,6 +63,7 @@ func (m *machine) plug(ctx context.Context, request wire.Request, _ protocol.Sta
 	if err != nil {
 		return nil, fmt.Errorf("preparing volume %s: %w", wanted.Volume, err)
 	}
+	prepared.Preallocated = wanted.Preallocated
 	given := m.newLoan(file, prepared)
 	disk, err := m.attach(wanted, prepared, given)
 	if err != nil {

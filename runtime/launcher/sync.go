@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 	v1 "kubevirt.io/api/core/v1"
@@ -85,7 +86,7 @@ func (m *machine) start(ctx context.Context, request protocol.Sync) {
 		return
 	}
 	prepared, err := disks.Prepare(m.paths(), disks.Request{
-		VMI: request.VMI, ContainerDisks: m.images, ClaimSizes: request.Facts.ClaimSizes,
+		VMI: request.VMI, ContainerDisks: m.images, ClaimSizes: request.Facts.ClaimSizes, Preallocated: request.Facts.Preallocated,
 	})
 	if err != nil {
 		m.fail("VolumesNotReady", err)
@@ -189,7 +190,7 @@ func (m *machine) build(request protocol.Sync, prepared map[string]disks.Disk) (
 		MetricsSocket: filepath.Join(own, socketMetrics),
 		Firmware:      domain.DebianFirmware(filepath.Join(own, "nvram.fd")),
 		Kernel:        m.kernel(), CPUs: m.processors, SecretsDir: m.paths().Secrets,
-		StateDir: m.options.StateDir,
+		StateDir: m.options.StateDir, Now: time.Now(),
 	})
 }
 

@@ -78,6 +78,9 @@ type Facts struct {
 	// ClaimSizes is the capacity in bytes of each claim by name of its volume: the size
 	// of the disk that is made on a Filesystem claim that is still empty.
 	ClaimSizes map[string]int64 `json:"claimSizes,omitempty"`
+	// Preallocated names the volumes whose claims keep all of their size: what the guest has no
+	// more use for is not given back.
+	Preallocated []string `json:"preallocated,omitempty"`
 }
 
 // Interface is a network interface that the handler prepared in the pod.
@@ -152,6 +155,8 @@ type Plug struct {
 	// ClaimSize is the claim's capacity in bytes: the size of the disk that is made on an
 	// empty claim.
 	ClaimSize int64 `json:"claimSize,omitempty"`
+	// Preallocated says that the claim keeps all of its size.
+	Preallocated bool `json:"preallocated,omitempty"`
 }
 
 // Unplug takes a disk out of a running guest, or the disc out of a CD-ROM drive.

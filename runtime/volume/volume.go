@@ -5,6 +5,7 @@ package volume
 
 import (
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
@@ -76,6 +77,22 @@ func Claims(vmi *v1.VirtualMachineInstance) map[string]string {
 	return claims
 }
 
+// preallocations are what is in the names of annotations by which a claim says that its disk has all of
+// its size: what fills it writes the first, an administrator of thick storage either.
+var preallocations = []string{"/storage.preallocation", "/storage.thick-provisioned"}
+
+// Preallocated says whether the disk on claim keeps all of its size, whatever the guest has no more use for.
+func Preallocated(claim *corev1.PersistentVolumeClaim) bool {
+	for name, value := range claim.Annotations {
+		for _, part := range preallocations {
+			if value == "true" && strings.Contains(name, part) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // DumpClaims are the names of the claims to which the memory of vmi's guest is to be dumped, by volume.
 func DumpClaims(vmi *v1.VirtualMachineInstance) map[string]string {
 	claims := map[string]string{}
@@ -87,14 +104,15 @@ func DumpClaims(vmi *v1.VirtualMachineInstance) map[string]string {
 	return claims
 }
 
-// Status is status.volumeStatus of vmi while its domain has disks.
-func Status(vmi *v1.VirtualMachineInstance, disks []protocol.Disk) []v1.VolumeStatus {
+// Status is status.volumeStatus of vmi while its domain has disks. preallocated are the volumes whose
+// claims keep all of their size.
+func Status(vmi *v1.VirtualMachineInstance, disks []protocol.Disk, preallocated []string) []v1.VolumeStatus {
 	claims := Claims(vmi)
 	var status []v1.VolumeStatus
 	for _, disk := range disks {
 		one := v1.VolumeStatus{Name: disk.Volume, Target: disk.Target, Size: disk.Size}
 		if claim := claims[disk.Volume]; claim != "" {
-			one.PersistentVolumeClaimInfo = &v1.PersistentVolumeClaimInfo{ClaimName: claim}
+			one.PersistentVolumeClaimInfo = &v1.PersistentVolumeClaimInfo{ClaimName: claim, Preallocated: slices.Contains(preallocated, disk.Volume)}
 		}
 		status = append(status, one)
 	}

@@ -2,6 +2,7 @@ package volume
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,12 +55,30 @@ func TestBlockDevicesAreThoseOfTheComputeContainer(t *testing.T) {
 }
 
 func TestStatusNamesTheClaimBehindADisk(t *testing.T) {
-	got := Status(testVMI(), []protocol.Disk{{Volume: "root", Target: "vda", Size: 5}, {Volume: "data", Target: "vdb", Size: 7}})
+	got := Status(testVMI(), []protocol.Disk{{Volume: "root", Target: "vda", Size: 5}, {Volume: "data", Target: "vdb", Size: 7}}, []string{"data"})
 	want := []v1.VolumeStatus{
 		{Name: "root", Target: "vda", Size: 5},
-		{Name: "data", Target: "vdb", Size: 7, PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{ClaimName: "dv"}},
+		{Name: "data", Target: "vdb", Size: 7, PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{ClaimName: "dv", Preallocated: true}},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestAClaimSaysThatItsDiskKeepsAllOfItsSize(t *testing.T) {
+	for annotation, want := range map[string]bool{
+		"cdi.kubevirt.io/storage.preallocation=true":           true,
+		"cdi.kubevirt.io/storage.preallocation.requested=true": true,
+		"example.com/storage.thick-provisioned=true":           true,
+		"cdi.kubevirt.io/storage.preallocation=false":          false,
+		"storage.preallocation=true":                           false,
+		"cdi.kubevirt.io/storage.pod.phase=true":               false,
+	} {
+		name, value, _ := strings.Cut(annotation, "=")
+		claim := &corev1.PersistentVolumeClaim{}
+		claim.Annotations = map[string]string{name: value}
+		if got := Preallocated(claim); got != want {
+			t.Errorf("%s: %v, want %v", annotation, got, want)
+		}
 	}
 }

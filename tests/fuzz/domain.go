@@ -2,6 +2,7 @@ package fuzz
 
 import (
 	"fmt"
+	"time"
 
 	virtv1 "kubevirt.io/api/core/v1"
 
@@ -20,7 +21,7 @@ func input(vmi *virtv1.VirtualMachineInstance, kvm bool, turn int) domain.Input 
 		VNCSocket: private + "virt-vnc", USBSockets: private + "virt-usbredir-", MetricsSocket: private + "virt-downwardmetrics",
 		Firmware: domain.DebianFirmware(private + "nvram.fd"),
 		StateDir: "/var/run/kubevirt-private/vm-state", SecretsDir: "/var/run/kubevirt-private/secret",
-		CPUs: processors(vmi, kvm),
+		CPUs: processors(vmi, kvm), Now: time.Unix(1790000000, 0),
 	}
 	if domain.HasVSOCK(vmi) {
 		vmi.Status.VSOCKCID = new(uint32(3 + turn)) //nolint:gosec // small
@@ -76,15 +77,16 @@ func kind(volume *virtv1.Volume, turn int) int {
 
 // prepared is one of the kinds of disks that there are.
 func prepared(path string, turn int) domain.Disk {
+	blocks := &domain.BlockSizes{Logical: 512, Physical: 4096}
 	switch turn % 4 {
 	case 0:
-		return domain.Disk{Image: domain.Image{Path: path + ".qcow2", Format: domain.FormatQCOW2}, Ephemeral: true,
+		return domain.Disk{Image: domain.Image{Path: path + ".qcow2", Format: domain.FormatQCOW2}, Ephemeral: true, Blocks: blocks,
 			Backing: &domain.Image{Path: path + ".img", Format: domain.FormatRaw}}
 	case 1:
-		return domain.Disk{Image: domain.Image{Path: path, Format: domain.FormatRaw, Block: true}, DirectIO: true}
+		return domain.Disk{Image: domain.Image{Path: path, Format: domain.FormatRaw, Block: true}, DirectIO: true, Blocks: blocks}
 	case 2:
-		return domain.Disk{Image: domain.Image{Path: path, Format: domain.FormatRaw, Block: true}, DirectIO: true, Shared: true}
+		return domain.Disk{Image: domain.Image{Path: path, Format: domain.FormatRaw, Block: true}, DirectIO: true, Shared: true, Blocks: blocks}
 	default:
-		return domain.Disk{Image: domain.Image{Path: path + ".img", Format: domain.FormatRaw}}
+		return domain.Disk{Image: domain.Image{Path: path + ".img", Format: domain.FormatRaw}, Preallocated: true, Blocks: blocks}
 	}
 }

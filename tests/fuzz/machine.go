@@ -36,19 +36,25 @@ func machine(schema *apiextensionsv1.JSONSchemaProps, data []byte) map[string]an
 	}
 }
 
-// allowed says whether Slipway acts on a field, or on one below or above it.
-func allowed(path string) bool {
-	path = strings.ReplaceAll(path, "{}", "")
-	for _, f := range fields {
-		if path == f.Path || strings.HasPrefix(f.Path, path+".") || strings.HasPrefix(f.Path, path+"[") ||
-			strings.HasPrefix(path, f.Path+".") || strings.HasPrefix(path, f.Path+"[") {
-			return true
-		}
-	}
-	return false
-}
+// allowed says whether Slipway acts on a field of a VirtualMachineInstance, or on one below or above it.
+var (
+	fields  = supported.Fields(supported.VirtualMachineInstance)
+	allowed = actedOn(fields)
+)
 
-var fields = supported.Fields(supported.VirtualMachineInstance)
+// actedOn says whether Slipway acts on a field, or on one below or above it, by the list of a kind's fields.
+func actedOn(fields []supported.Field) func(path string) bool {
+	return func(path string) bool {
+		path = strings.ReplaceAll(path, "{}", "")
+		for _, f := range fields {
+			if path == f.Path || strings.HasPrefix(f.Path, path+".") || strings.HasPrefix(f.Path, path+"[") ||
+				strings.HasPrefix(path, f.Path+".") || strings.HasPrefix(path, f.Path+"[") {
+				return true
+			}
+		}
+		return false
+	}
+}
 
 // alternatives are the fields of objects that have just one of them.
 var alternatives = map[string][]string{

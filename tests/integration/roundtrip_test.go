@@ -29,6 +29,8 @@ import (
 const (
 	tries = 12
 	taken = 4
+	// takenStatuses is how many statuses must be, of those objects.
+	takenStatuses = 2
 )
 
 // Whatever is written in one served version of a kind is there in every other one, and comes back
@@ -66,7 +68,7 @@ type trip struct {
 }
 
 func (k trip) run(t *testing.T) {
-	good := 0
+	good, told := 0, 0
 	var refusal error
 	for seed := range uint64(tries) {
 		sent := k.make(seed)
@@ -80,27 +82,39 @@ func (k trip) run(t *testing.T) {
 			t.Fatalf("creating: %v\n%s", err, text(sent.Object))
 		}
 		good++
-		k.follow(t, sent, written)
+		if k.follow(t, sent, written) {
+			told++
+		}
 	}
 	if good < taken {
 		t.Errorf("%d of %d objects were taken, too few to show anything; the last refusal: %v", good, tries, refusal)
 	}
+	if _, has := k.version.Schema.OpenAPIV3Schema.Properties["status"]; has && k.subresource() && told < takenStatuses {
+		t.Errorf("%d of %d statuses were taken, too few to show anything", told, good)
+	}
 }
 
-// follow checks what became of sent, which is written.
-func (k trip) follow(t *testing.T, sent, written *unstructured.Unstructured) {
+// subresource says whether the status is written by itself.
+func (k trip) subresource() bool {
+	return k.version.Subresources != nil && k.version.Subresources.Status != nil
+}
+
+// follow checks what became of sent, which is written, and says whether its status was taken.
+func (k trip) follow(t *testing.T, sent, written *unstructured.Unstructured) (told bool) {
 	t.Helper()
 	defer func() {
 		if err := api.Delete(t.Context(), written); err != nil {
 			t.Error(err)
 		}
 	}()
-	if k.version.Subresources != nil && k.version.Subresources.Status != nil && sent.Object["status"] != nil {
+	if k.subresource() && sent.Object["status"] != nil {
+		told = true
 		written.Object["status"] = sent.DeepCopy().Object["status"]
 		if err := api.Status().Update(t.Context(), written); err != nil {
 			if !apierrors.IsInvalid(err) {
 				t.Fatalf("writing the status: %v", err)
 			}
+			told = false
 			delete(sent.Object, "status")
 			if err := api.Get(t.Context(), client.ObjectKeyFromObject(written), written); err != nil {
 				t.Fatal(err)
@@ -118,6 +132,7 @@ func (k trip) follow(t *testing.T, sent, written *unstructured.Unstructured) {
 			k.there(t, other, written, want)
 		}
 	}
+	return told
 }
 
 // there reads an object in another version, writes back what is read there, and reads it in the first.

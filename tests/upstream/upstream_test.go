@@ -63,7 +63,7 @@ func TestKubeVirtsClient(t *testing.T) {
 		name string
 		do   func(*testing.T)
 	}{
-		{"start", w.start}, {"console", w.console}, {"port-forward", w.portForward}, {"agent", w.agent}, {"graph", w.graph}, {"USB", w.usb}, {"pause", w.pause},
+		{"start", w.start}, {"console", w.console}, {"port-forward", w.portForward}, {"agent", w.agent}, {"freeze", w.freeze}, {"graph", w.graph}, {"USB", w.usb}, {"pause", w.pause},
 		{"screenshot", w.screenshot}, {"restart", w.restart}, {"stop", w.stop}, {"refusals", w.refusals},
 	} {
 		if !t.Run(step.name, step.do) {

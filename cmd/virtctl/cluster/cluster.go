@@ -18,6 +18,7 @@ import (
 type Access struct {
 	config    clientcmd.ClientConfig
 	overrides *clientcmd.ConfigOverrides
+	asked     bool
 }
 
 // NewAccess adds the flags --kubeconfig, --context, --namespace and their neighbours to flags.
@@ -47,9 +48,13 @@ func (a *Access) Config() (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding the cluster: %w; set KUBECONFIG or --kubeconfig", err)
 	}
+	a.asked = true
 	config.WarningHandler = rest.NewWarningWriter(os.Stderr, rest.WarningWriterOptions{Deduplicate: true})
 	return config, nil
 }
+
+// Asked says whether somebody was told how the cluster's API is reached, by which he asks it.
+func (a *Access) Asked() bool { return a.asked }
 
 // Client reaches the cluster's API.
 func (a *Access) Client() (client.WithWatch, error) {

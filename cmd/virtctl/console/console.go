@@ -3,7 +3,6 @@ package console
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -13,16 +12,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/slipway-vm/slipway/cmd/virtctl/subresource"
+	"github.com/slipway-vm/slipway/cmd/virtctl/terminal"
 )
 
-const (
-	// again is how long to wait before the next try to connect. The right to use a console comes
-	// without one to watch the VMI, so trying is the way to learn that it runs.
-	again = time.Second
-	// steady is how long a session that was connected again must have lasted to be connected once
-	// more. Somebody else may have taken the console, and it would go to and fro.
-	steady = time.Minute
-)
+// goodbye is how long the guest may take what was typed before the user left.
+const goodbye = time.Second
 
 // NewCommand returns the verb.
 func NewCommand(cluster subresource.Cluster) *cobra.Command {
@@ -46,10 +40,12 @@ Where the connection breaks, the program says so and connects again.`,
 				return err
 			}
 			s := session{
-				vmi: args[0], wait: time.Duration(minutes) * time.Minute, steady: steady,
-				in: cmd.InOrStdin(), out: cmd.OutOrStdout(), say: cmd.ErrOrStderr(),
-				open: func(ctx context.Context) (*subresource.Stream, error) {
-					return api.Stream(ctx, subresource.Instance(args[0]), "console", nil)
+				vmi: args[0], in: cmd.InOrStdin(), out: cmd.OutOrStdout(), say: cmd.ErrOrStderr(),
+				connection: subresource.Connection{
+					What: "the console of " + args[0], Wait: time.Duration(minutes) * time.Minute, Steady: subresource.Steady,
+					Open: func(ctx context.Context) (*subresource.Stream, error) {
+						return api.Stream(ctx, subresource.Instance(args[0]), "console", nil)
+					},
 				},
 			}
 			return s.run(cmd.Context())
@@ -61,29 +57,29 @@ Where the connection breaks, the program says so and connects again.`,
 
 // session is a user at a console.
 type session struct {
-	vmi          string
-	wait, steady time.Duration
-	in           io.Reader
-	out, say     io.Writer
-	terminal     bool // in is one, and raw
-	open         func(context.Context) (*subresource.Stream, error)
+	vmi        string
+	in         io.Reader
+	out, say   io.Writer
+	terminal   bool // in is one, and raw
+	connection subresource.Connection
 }
 
 // run connects, until the user leaves or the session ends for good.
 func (s *session) run(ctx context.Context) error {
-	stream, err := s.connect(ctx, apierrors.IsBadRequest)
+	stream, err := s.connection.Connect(ctx, apierrors.IsBadRequest)
 	if err != nil {
 		return err
 	}
-	restore, err := s.raw()
+	restore, err := terminal.Raw(s.in)
 	if err != nil {
+		_ = stream.Close()
 		return err
 	}
 	defer restore()
+	s.terminal = terminal.Is(s.in)
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
 	typed := read(ctx, s.in, leave)
-	began := time.Time{} // when the session was connected again
 	for {
 		s.tell("Successfully connected to %s console. Press Ctrl+] or Ctrl+5 to exit console.", s.vmi)
 		end := s.attach(ctx, stream, typed)
@@ -99,18 +95,13 @@ func (s *session) run(ctx context.Context) error {
 		}
 		s.tell("\nYou were disconnected from the console. This could be caused by one of the following:" +
 			"\n - the target VM was powered off\n - another user connected to the console of the target VM\n - network issues")
-		if !began.IsZero() && time.Since(began) < s.steady {
-			return fmt.Errorf("disconnected from the console of %s again: %w", s.vmi, end)
-		}
-		s.tell("Connecting again...")
-		stream, err = s.connect(ctx, passing)
+		stream, err = s.connection.Reconnect(ctx, end, s.tell)
 		if ctx.Err() != nil {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		began = time.Now()
 	}
 }
 
@@ -121,36 +112,6 @@ func (s *session) tell(format string, args ...any) {
 		text = strings.ReplaceAll(text, "\n", "\r\n")
 	}
 	fmt.Fprint(s.say, text)
-}
-
-// connect opens the console, and tries again while the error is one to wait out.
-func (s *session) connect(ctx context.Context, wait func(error) bool) (*subresource.Stream, error) {
-	limit := time.NewTimer(s.wait)
-	defer limit.Stop()
-	for {
-		stream, err := s.open(ctx)
-		if err == nil || !wait(err) {
-			return stream, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("connecting to the console of %s: %w", s.vmi, ctx.Err())
-		case <-limit.C:
-			return nil, fmt.Errorf("timeout trying to connect to the virtual machine instance: %w", err)
-		case <-time.After(again):
-		}
-	}
-}
-
-// passing says whether what kept a session from being connected again may pass: the VMI does not
-// run yet, or a part of the way to it is away.
-func passing(err error) bool {
-	var status *apierrors.StatusError
-	if !errors.As(err, &status) {
-		return !errors.Is(err, context.Canceled) // no answer
-	}
-	const serverErrors = 500
-	return apierrors.IsBadRequest(err) || status.ErrStatus.Code >= serverErrors
 }
 
 // attach passes bytes to and fro until ctx ends, as it does when the user leaves, or the stream does. It
@@ -172,7 +133,7 @@ func (s *session) attach(ctx context.Context, stream *subresource.Stream, typed 
 		close(stop)
 		select { // what was typed before is sent, if the guest takes it
 		case <-sent:
-		case <-time.After(again):
+		case <-time.After(goodbye):
 		}
 	case end = <-output:
 		close(stop)

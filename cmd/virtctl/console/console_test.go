@@ -23,8 +23,8 @@ import (
 
 const path = "GET /apis/subresources.kubevirt.io/v1/namespaces/shop/virtualmachineinstances/web/console"
 
-// terminal is what the user sees and types.
-type terminal struct {
+// seat is what the user sees and types.
+type seat struct {
 	session
 	input *io.PipeWriter
 	seen  *screen
@@ -61,7 +61,7 @@ func (s *screen) waitFor(t *testing.T, text string) {
 	}
 }
 
-func newTerminal(t *testing.T, server *standin.Server) *terminal {
+func newSeat(t *testing.T, server *standin.Server) *seat {
 	t.Helper()
 	api, err := subresource.Of(server)
 	if err != nil {
@@ -69,17 +69,20 @@ func newTerminal(t *testing.T, server *standin.Server) *terminal {
 	}
 	in, input := io.Pipe()
 	t.Cleanup(func() { _ = input.Close() })
-	u := &terminal{input: input, seen: &screen{}, said: &screen{}}
+	u := &seat{input: input, seen: &screen{}, said: &screen{}}
 	u.session = session{
-		vmi: "web", wait: time.Minute, steady: time.Minute, in: in, out: u.seen, say: u.said,
-		open: func(ctx context.Context) (*subresource.Stream, error) {
-			return api.Stream(ctx, subresource.Instance("web"), "console", nil)
+		vmi: "web", in: in, out: u.seen, say: u.said,
+		connection: subresource.Connection{
+			What: "the console of web", Wait: time.Minute, Steady: time.Minute,
+			Open: func(ctx context.Context) (*subresource.Stream, error) {
+				return api.Stream(ctx, subresource.Instance("web"), "console", nil)
+			},
 		},
 	}
 	return u
 }
 
-func (u *terminal) typeIn(t *testing.T, text string) {
+func (u *seat) typeIn(t *testing.T, text string) {
 	t.Helper()
 	if _, err := io.WriteString(u.input, text); err != nil {
 		t.Error(err)
@@ -114,7 +117,7 @@ func TestASessionUntilTheUserLeaves(t *testing.T) {
 		}
 		return nil
 	}))
-	u := newTerminal(t, server)
+	u := newSeat(t, server)
 	go func() {
 		u.seen.waitFor(t, "login: ")
 		u.typeIn(t, "root")
@@ -143,13 +146,13 @@ func TestAVMIThatDoesNotRunYetIsWaitedFor(t *testing.T) {
 		}
 		serve(w, r)
 	})
-	u := newTerminal(t, server)
+	u := newSeat(t, server)
 	if err := u.run(t.Context()); err != nil || !strings.HasSuffix(u.said.String(), "The console of web was closed.\n") {
 		t.Errorf("%v, said %q", err, u.said)
 	}
-	u = newTerminal(t, server)
+	u = newSeat(t, server)
 	server.On(path, notYet)
-	u.wait = time.Millisecond
+	u.connection.Wait = time.Millisecond
 	if err := u.run(t.Context()); err == nil || !strings.Contains(err.Error(), "timeout trying to connect to the virtual machine instance: Unable to connect") {
 		t.Errorf("got %v", err)
 	}
@@ -172,7 +175,7 @@ func TestABrokenSessionIsConnectedAgain(t *testing.T) {
 		}
 		return standin.Say(conn, websocket.ClosePolicyViolation, "another user connected")
 	}))
-	u := newTerminal(t, server)
+	u := newSeat(t, server)
 	err := u.run(t.Context())
 	if err == nil || err.Error() != "disconnected from the console of web: another user connected" {
 		t.Errorf("got %v", err)
@@ -192,7 +195,7 @@ func TestASessionThatBreaksAtOnceAgainIsGivenUp(t *testing.T) {
 	server := standin.Start(t)
 	sessions := 0
 	server.On(path, server.Stream(func(*websocket.Conn) error { sessions++; return nil }))
-	u := newTerminal(t, server)
+	u := newSeat(t, server)
 	if err := u.run(t.Context()); err == nil || !strings.Contains(err.Error(), "disconnected from the console of web again") || sessions != 2 {
 		t.Errorf("%v after %d sessions", err, sessions)
 	}
@@ -210,7 +213,7 @@ func TestAUserLeavesWhileNothingAnswers(t *testing.T) {
 		}
 		standin.Refuse(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "virt-api is away")(w, r)
 	})
-	u := newTerminal(t, server)
+	u := newSeat(t, server)
 	go func() {
 		u.said.waitFor(t, "Connecting again")
 		u.typeIn(t, "\x1d")

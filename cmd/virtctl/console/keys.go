@@ -3,11 +3,7 @@ package console
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"io"
-	"os"
-
-	"golang.org/x/term"
 )
 
 // escape is Ctrl+], which leaves the console.
@@ -50,18 +46,4 @@ func send(w io.Writer, typed <-chan []byte, stop <-chan struct{}) {
 			}
 		}
 	}
-}
-
-// raw lets every key of a terminal go through as it is, and returns what undoes that. Other input stays as it is.
-func (s *session) raw() (func(), error) {
-	file, isFile := s.in.(*os.File)
-	if !isFile || !term.IsTerminal(int(file.Fd())) {
-		return func() {}, nil
-	}
-	state, err := term.MakeRaw(int(file.Fd()))
-	if err != nil {
-		return nil, fmt.Errorf("make raw terminal failed: %w", err)
-	}
-	s.terminal = true
-	return func() { _ = term.Restore(int(file.Fd()), state) }, nil
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,8 +20,10 @@ import (
 
 // options are the flags.
 type options struct {
-	stdio   bool
-	address string
+	stdio    bool
+	address  string
+	vsock    bool
+	vsockTLS bool
 }
 
 // NewCommand returns the verb.
@@ -32,12 +36,17 @@ func NewCommand(cluster subresource.Cluster) *cobra.Command {
 
 TYPE is virtualmachine (vm) or virtualmachineinstance (vmi), in any case and also in the plural. PROTOCOL is tcp or
 udp, tcp when it is left out; TARGET is LOCAL when it is left out. What is sent goes through the API server: for much of it
-use a Service, which expose makes.`,
+use a Service, which expose makes.
+
+With --vsock the ports are not of the guest's network, but of its VSOCK device. A guest needs no network for that.`,
 		Example: `  # Port 8080 of this machine leads to port 80 of the VM "web":
   virtctl port-forward vm/web 8080:80
 
   # A DNS server in a VMI of another namespace:
   virtctl port-forward vmi/dns/infra udp/5353:53
+
+  # A program of the guest that listens on VSOCK port 9000, without TLS:
+  virtctl port-forward vm/web 8080:9000 --vsock --vsock-tls=false
 
   # SSH, with the program in the place of a network:
   ssh -o ProxyCommand='virtctl port-forward --stdio vm/web 22' admin@web`,
@@ -51,11 +60,16 @@ use a Service, which expose makes.`,
 			if err != nil {
 				return err
 			}
+			if o.vsock && slices.ContainsFunc(ports, func(p port) bool { return p.protocol == protocolUDP }) {
+				return errors.New("forwarding protocol udp is not supported over VSOCK; write tcp")
+			}
 			return o.run(cmd, cluster, t, ports)
 		},
 	}
 	command.Flags().BoolVar(&o.stdio, "stdio", false, "Lead standard input and output to the port, and not a local port. There must be one port.")
 	command.Flags().StringVar(&o.address, "address", "127.0.0.1", "Address of this machine at which the local ports are opened.")
+	command.Flags().BoolVar(&o.vsock, "vsock", false, "Lead to ports of the guest's VSOCK device.")
+	command.Flags().BoolVar(&o.vsockTLS, "vsock-tls", true, "Have virt-handler speak TLS to the guest's port. Goes with --vsock.")
 	return command
 }
 
@@ -70,7 +84,7 @@ func (o *options) run(cmd *cobra.Command, cluster subresource.Cluster, t Target,
 	if t.Namespace != "" {
 		api.Namespace = t.Namespace
 	}
-	f := forwarder{api: api, target: t, log: cmd.ErrOrStderr()}
+	f := forwarder{api: api, target: t, log: cmd.ErrOrStderr(), vsock: o.vsock, vsockTLS: o.vsockTLS}
 	if o.stdio {
 		stream, err := f.open(cmd.Context(), ports[0])
 		if err != nil {
@@ -107,6 +121,8 @@ type forwarder struct {
 	target Target
 	log    io.Writer
 	lock   sync.Mutex // of log
+	// vsock leads to VSOCK ports, to which virt-handler speaks TLS with vsockTLS.
+	vsock, vsockTLS bool
 }
 
 func (f *forwarder) say(format string, args ...any) {
@@ -120,7 +136,12 @@ func (f *forwarder) open(ctx context.Context, p port) (*subresource.Stream, erro
 	if f.target.Kind == VM {
 		object = subresource.Machine(f.target.Name)
 	}
-	stream, err := f.api.Stream(ctx, object, fmt.Sprintf("portforward/%d/%s", p.remote, p.protocol), nil)
+	path, query := fmt.Sprintf("portforward/%d/%s", p.remote, p.protocol), url.Values(nil)
+	if f.vsock { // a VM's instance has its name
+		object, path = subresource.Instance(f.target.Name), "vsock"
+		query = url.Values{"port": {strconv.Itoa(p.remote)}, "tls": {strconv.FormatBool(f.vsockTLS)}}
+	}
+	stream, err := f.api.Stream(ctx, object, path, query)
 	if err != nil {
 		return nil, fmt.Errorf("can't access %s/%s.%s: %w", f.target.Kind, f.target.Name, f.api.Namespace, err)
 	}

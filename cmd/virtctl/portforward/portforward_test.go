@@ -132,6 +132,33 @@ func TestStandardInputAndOutput(t *testing.T) {
 	}
 }
 
+func TestPortsOfVSOCK(t *testing.T) {
+	const path = "GET /apis/subresources.kubevirt.io/v1/namespaces/shop/virtualmachineinstances/web/vsock"
+	for args, query := range map[string]string{
+		"vm/web 9000 --vsock":                         "?port=9000&tls=true",
+		"vmi/web tcp/8080:9000 --vsock":               "?port=9000&tls=true",
+		"vmi/web 8080:9000 --vsock --vsock-tls=false": "?port=9000&tls=false",
+	} {
+		server := standin.Start(t)
+		server.On(path, server.Stream(func(conn *websocket.Conn) error {
+			if err := standin.Send(conn, "from the guest"); err != nil {
+				return err
+			}
+			return standin.Say(conn, websocket.CloseNormalClosure, "")
+		}))
+		in, typed := io.Pipe()
+		stdout, _, end, _ := start(t, server, in, append(strings.Fields(args), "--stdio")...)
+		if err := <-end; err != nil || stdout.String() != "from the guest" || server.Seen()[0] != path+query {
+			t.Errorf("%s: %v, got %q by %q, want %s", args, err, stdout, server.Seen(), query)
+		}
+		_ = typed.Close()
+	}
+	_, _, end, _ := start(t, standin.Start(t), strings.NewReader(""), "vmi/web", "80", "udp/53", "--vsock")
+	if err := <-end; err == nil || !strings.Contains(err.Error(), "protocol udp is not supported over VSOCK") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // freePort is a port that nobody uses at the moment.
 func freePort(t *testing.T, network string) int {
 	t.Helper()

@@ -32,7 +32,11 @@ func (o *options) run(cmd *cobra.Command, program string, t portforward.Target, 
 func (o *options) arguments(inherited *pflag.FlagSet, self string, t portforward.Target, words []string) []string {
 	proxy := []string{self}
 	inherited.VisitAll(func(flag *pflag.Flag) { proxy = append(proxy, given(flag)...) })
-	proxy = append(proxy, "port-forward", "--stdio=true", t.Kind+"/"+t.Name+"/"+t.Namespace, strconv.Itoa(o.port))
+	proxy = append(proxy, "port-forward", "--stdio=true")
+	if o.vsock { // SSH is encrypted already
+		proxy = append(proxy, "--vsock", "--vsock-tls=false")
+	}
+	proxy = append(proxy, t.Kind+"/"+t.Name+"/"+t.Namespace, strconv.Itoa(o.port))
 	arguments := []string{"-o", "ProxyCommand=" + quote(proxy)}
 	if o.knownHosts != "" {
 		arguments = append(arguments, "-o", "UserKnownHostsFile="+o.knownHosts)

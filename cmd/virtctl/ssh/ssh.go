@@ -25,6 +25,7 @@ func NewCommands(cluster Cluster) []*cobra.Command {
 type options struct {
 	username, identity, knownHosts string
 	port                           int
+	vsock                          bool
 	local                          []string // of the local program
 }
 
@@ -33,6 +34,7 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.StringVarP(&o.identity, "identity-file", "i", "", "File of the private key; by default what the local program takes.")
 	flags.StringVar(&o.knownHosts, "known-hosts", "", "File of the known hosts; by default the local program's.")
 	flags.IntVarP(&o.port, "port", "p", 22, "Port of the guest.")
+	flags.BoolVar(&o.vsock, "vsock", false, "Go to the port of the guest's VSOCK device, for a guest that serves SSH there. No network is needed.")
 	flags.StringArrayVarP(&o.local, "local-ssh-opts", "t", nil, "Option of the local program, such as --local-ssh-opts='-o StrictHostKeyChecking=no'; may be repeated.")
 }
 

@@ -64,6 +64,8 @@ func TestWhatTheLocalProgramIsTold(t *testing.T) {
 		"the flags of all":   {"ssh", []string{"--kubeconfig", "my config", "--as-group", "a", "--as-group", "b", "vm/web"}, " --as-group=a --as-group=b '--kubeconfig=my config' port-forward --stdio=true vm/web/shop 22", []string{"me@vm.web.shop"}},
 		"a file to a guest":  {"scp", []string{"a.txt", "vm/web:b.txt"}, " port-forward --stdio=true vm/web/shop 22", []string{"a.txt", "me@vm.web.shop:b.txt"}},
 		"a file from one":    {"scp", []string{"admin@vmi/web/infra:/var/log/a", "."}, "", []string{"admin@vmi.web.infra:/var/log/a", "."}},
+		"a VSOCK port":       {"ssh", []string{"--vsock", "-p", "2222", "vm/web"}, " port-forward --stdio=true --vsock --vsock-tls=false vm/web/shop 2222", []string{"me@vm.web.shop"}},
+		"a file by VSOCK":    {"scp", []string{"--vsock", "a.txt", "vmi/web:"}, " port-forward --stdio=true --vsock --vsock-tls=false vmi/web/shop 22", []string{"a.txt", "me@vmi.web.shop:"}},
 		"a folder as it was": {"scp", []string{"--recursive", "--preserve", "a", "vm/web:"}, "", []string{"-r", "-p", "a", "me@vm.web.shop:"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -121,7 +121,7 @@ func (s *Stream) Read(p []byte) (int, error) {
 				return 0, io.EOF
 			}
 			if err != nil {
-				return 0, fmt.Errorf("reading from the guest: %w", err)
+				return 0, brokenError{doing: "reading from the guest", err: err}
 			}
 			s.frame = frame
 		}
@@ -133,7 +133,7 @@ func (s *Stream) Read(p []byte) (int, error) {
 			return n, nil
 		}
 		if err != nil && !errors.Is(err, io.EOF) {
-			return 0, fmt.Errorf("reading from the guest: %w", err)
+			return 0, brokenError{doing: "reading from the guest", err: err}
 		}
 	}
 }
@@ -141,9 +141,25 @@ func (s *Stream) Read(p []byte) (int, error) {
 // Write sends p as one frame.
 func (s *Stream) Write(p []byte) (int, error) {
 	if err := s.conn.WriteMessage(websocket.BinaryMessage, p); err != nil {
-		return 0, fmt.Errorf("writing to the guest: %w", err)
+		return 0, brokenError{doing: "writing to the guest", err: err}
 	}
 	return len(p), nil
+}
+
+// brokenError is why nothing more comes or goes by a stream.
+type brokenError struct {
+	doing string
+	err   error
+}
+
+func (e brokenError) Error() string { return e.doing + ": " + e.err.Error() }
+
+func (e brokenError) Unwrap() error { return e.err }
+
+// Broken says whether err is of a stream, and not of what it was joined to.
+func Broken(err error) bool {
+	var broken brokenError
+	return errors.As(err, &broken)
 }
 
 // Close ends the stream, and whoever reads or writes it.
@@ -173,20 +189,30 @@ func Farewell(err error) (string, bool) {
 
 // Join copies bytes between the stream and local until one of them or ctx ends, and closes both.
 func (s *Stream) Join(ctx context.Context, local io.ReadWriteCloser) error {
-	ended := make(chan error, 2)
-	pass := func(to io.Writer, from io.Reader) {
+	received, sent := make(chan error, 1), make(chan error, 1)
+	pass := func(to io.Writer, from io.Reader, ended chan<- error) {
 		_, err := io.Copy(to, from)
 		ended <- err
 	}
-	go pass(s, local)
-	go pass(local, s)
+	go pass(s, local, sent)
+	go pass(local, s, received)
 	defer func() {
 		_ = s.Close()
 		_ = local.Close()
 	}()
 	select {
-	case err := <-ended:
+	case err := <-received:
 		return err
+	case err := <-sent:
+		if !Broken(err) {
+			return err
+		}
+		select { // what the other side said before it closed is read
+		case err := <-received:
+			return err
+		case <-time.After(goodbye):
+			return err
+		}
 	case <-ctx.Done():
 		return nil
 	}

@@ -2,7 +2,6 @@
 package version
 
 import (
-	"encoding/json"
 	"fmt"
 	"runtime"
 
@@ -40,17 +39,9 @@ func NewCommand(cluster subresource.Cluster, program string) *cobra.Command {
 			if clientOnly {
 				return nil
 			}
-			api, err := subresource.Of(cluster)
+			server, err := ofServer(cmd.Context(), cluster)
 			if err != nil {
 				return err
-			}
-			data, err := api.GetGlobal(cmd.Context(), "version")
-			if err != nil {
-				return fmt.Errorf("reading the version of the cluster's API: %w", err)
-			}
-			var server Info
-			if err := json.Unmarshal(data, &server); err != nil {
-				return fmt.Errorf("decoding the version of the cluster's API: %w", err)
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "Server Version: %#v\n", server)
 			return nil

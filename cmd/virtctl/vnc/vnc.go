@@ -4,7 +4,6 @@ package vnc
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -15,8 +14,8 @@ import (
 	"github.com/slipway-vm/slipway/cmd/virtctl/subresource"
 )
 
-// patience is how long a viewer that was started has to connect.
-const patience = time.Minute
+// connecting is how long it may take that the screen can be reached again.
+const connecting = 5 * time.Minute
 
 // options are the flags.
 type options struct {
@@ -24,11 +23,18 @@ type options struct {
 	port      int
 	proxyOnly bool
 	viewer    viewer
+	// start finds the viewer, and returns what runs it until it is closed.
+	start func() (func(ctx context.Context, address string) error, error)
 }
 
 // NewCommand returns the group of verbs.
 func NewCommand(cluster subresource.Cluster) *cobra.Command {
 	o := &options{}
+	o.start = func() (func(context.Context, string) error, error) { return o.viewer.find() }
+	return o.command(cluster)
+}
+
+func (o *options) command(cluster subresource.Cluster) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "vnc VMI",
 		Short: "Opens the screen of a VMI",
@@ -36,7 +42,10 @@ func NewCommand(cluster subresource.Cluster) *cobra.Command {
 RealVNC on macOS.
 
 With --proxy-only no viewer is started. The program prints {"port":PORT} and passes the first viewer that connects
-there to the guest, until that leaves.`,
+there to the guest, until that leaves.
+
+Where the connection to the guest breaks, the program says so and connects again. The viewer is started anew; one of your
+own connects to the same port again.`,
 		Example: `  # The screen of the VMI "web":
   virtctl vnc web
 
@@ -59,20 +68,26 @@ there to the guest, until that leaves.`,
 func (o *options) run(cmd *cobra.Command, cluster subresource.Cluster, vmi string) error {
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
-	view := func(context.Context, string) error { return nil }
+	s := session{vmi: vmi, say: cmd.ErrOrStderr()}
 	if !o.proxyOnly {
 		o.address = "127.0.0.1"
-		start, err := o.viewer.find()
+		view, err := o.start()
 		if err != nil {
 			return err
 		}
-		view = start
+		s.view = view
 	}
 	api, err := subresource.Of(cluster)
 	if err != nil {
 		return err
 	}
-	stream, err := api.Stream(ctx, subresource.Instance(vmi), "vnc", nil)
+	s.connection = subresource.Connection{
+		What: "the screen of " + vmi, Wait: connecting, Steady: subresource.Steady,
+		Open: func(ctx context.Context) (*subresource.Stream, error) {
+			return api.Stream(ctx, subresource.Instance(vmi), "vnc", nil)
+		},
+	}
+	stream, err := s.connection.Open(ctx)
 	if err != nil {
 		return subresource.Failed("Can't access VMI "+vmi+": ", err)
 	}
@@ -81,24 +96,15 @@ func (o *options) run(cmd *cobra.Command, cluster subresource.Cluster, vmi strin
 	if err != nil {
 		return fmt.Errorf("listening for a viewer: %w", err)
 	}
-	port := listener.Addr().(*net.TCPAddr).Port
+	s.listener = listener.(*net.TCPListener)
+	defer context.AfterFunc(ctx, func() { _ = listener.Close() })()
+	defer func() { _ = listener.Close() }()
 	if o.proxyOnly {
-		if err := printPort(cmd, port); err != nil {
+		if err := printPort(cmd, listener.Addr().(*net.TCPAddr).Port); err != nil {
 			return err
 		}
 	}
-	served, viewed := make(chan error, 1), make(chan error, 1)
-	go func() { served <- o.serve(ctx, listener, stream) }()
-	if o.proxyOnly {
-		return <-served
-	}
-	go func() { viewed <- view(ctx, net.JoinHostPort(o.address, strconv.Itoa(port))) }()
-	select {
-	case err := <-served:
-		return err
-	case err := <-viewed:
-		return err
-	}
+	return s.run(ctx, stream)
 }
 
 func printPort(cmd *cobra.Command, port int) error {
@@ -108,27 +114,4 @@ func printPort(cmd *cobra.Command, port int) error {
 	}
 	fmt.Fprintln(cmd.OutOrStdout(), string(data))
 	return nil
-}
-
-// serve passes the first viewer that connects to the stream.
-func (o *options) serve(ctx context.Context, listener net.Listener, stream *subresource.Stream) error {
-	defer context.AfterFunc(ctx, func() { _ = listener.Close() })()
-	if limited, ok := listener.(*net.TCPListener); ok && !o.proxyOnly {
-		if err := limited.SetDeadline(time.Now().Add(patience)); err != nil {
-			return fmt.Errorf("waiting for the viewer: %w", err)
-		}
-	}
-	viewer, err := listener.Accept()
-	if ctx.Err() != nil {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("waiting for the viewer: %w", err)
-	}
-	_ = listener.Close()
-	err = stream.Join(ctx, viewer)
-	if text, told := subresource.Farewell(err); told {
-		return errors.New("disconnected from the screen: " + text)
-	}
-	return err
 }

@@ -15,6 +15,7 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/slipway-vm/slipway/controllers/datavolume"
 	"github.com/slipway-vm/slipway/controllers/objecttransfer"
 	"github.com/slipway-vm/slipway/internal/clonesource"
 )
@@ -57,18 +58,12 @@ func (j Judge) Authorize(ctx context.Context, dv *cdiv1.DataVolume, namespace st
 	if user.Username == j.Controller && dv.Annotations[objecttransfer.AnnotationName] != "" {
 		return nil // it has its disk already, and without the mark it can clone nothing of another namespace
 	}
-	source, err := j.check(ctx, &dv.Spec, namespace, func(source *clonesource.Source) (bool, string, error) {
-		if user.Username == j.Controller {
-			return j.mayAccount(ctx, source, namespace)
-		}
-		ask := cdiv1.CanUserClonePVC
-		if source.InSnapshot() {
-			ask = cdiv1.CanUserCloneSnapshot
-		}
-		return ask(j.review(ctx), source.Key().Namespace, source.Key().Name, namespace, user)
-	})
+	source, err := j.ask(ctx, dv, namespace, user)
 	if obstacle, ok := errors.AsType[*clonesource.Obstacle](err); ok {
-		return waits(&dv.Spec, namespace, obstacle)
+		err = waits(&dv.Spec, namespace, obstacle)
+	}
+	if hasDisk(dv) && Refused(err) != "" {
+		return nil // likewise
 	}
 	if err != nil || source == nil {
 		return err
@@ -78,6 +73,27 @@ func (j Judge) Authorize(ctx context.Context, dv *cdiv1.DataVolume, namespace st
 	}
 	dv.Annotations[clonesource.AnnotationAuthorized] = source.Mark()
 	return nil
+}
+
+// hasDisk reports whether dv says that its disk is there: on a claim that a backup brings, or on a volume.
+func hasDisk(dv *cdiv1.DataVolume) bool {
+	_, restored := dv.Annotations[datavolume.AnnotationPrePopulated]
+	_, static := dv.Annotations[datavolume.AnnotationStatic]
+	return restored || static
+}
+
+// ask returns what dv clones of another namespace, where user may have it cloned.
+func (j Judge) ask(ctx context.Context, dv *cdiv1.DataVolume, namespace string, user authenticationv1.UserInfo) (*clonesource.Source, error) {
+	return j.check(ctx, &dv.Spec, namespace, func(source *clonesource.Source) (bool, string, error) {
+		if user.Username == j.Controller {
+			return j.mayAccount(ctx, source, namespace)
+		}
+		ask := cdiv1.CanUserClonePVC
+		if source.InSnapshot() {
+			ask = cdiv1.CanUserCloneSnapshot
+		}
+		return ask(j.review(ctx), source.Key().Namespace, source.Key().Name, namespace, user)
+	})
 }
 
 // Templates returns what is wrong with the clones that the dataVolumeTemplates of vm, whose spec is at path, ask for.

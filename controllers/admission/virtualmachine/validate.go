@@ -3,7 +3,9 @@ package virtualmachine
 
 import (
 	"fmt"
+	"strings"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	virtv1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/instancetype/v1beta1"
@@ -33,7 +35,7 @@ type Referred struct {
 
 // Validate returns what is wrong with vm, whose spec is at path.
 func Validate(vm *virtv1.VirtualMachine, referred Referred, path *field.Path) field.ErrorList {
-	errs := append(runStrategy(vm, path), keeping(vm)...)
+	errs := ValidateRun(vm, path)
 	if vm.Spec.Template == nil {
 		return append(errs, field.Required(path.Child("template"), "missing virtual machine template."))
 	}
@@ -41,6 +43,37 @@ func Validate(vm *virtv1.VirtualMachine, referred Referred, path *field.Path) fi
 	errs = append(errs, dataVolumeTemplates(vm, path)...)
 	if !referred.Unknown {
 		errs = append(errs, template(vm, referred, path.Child("template", "spec"))...)
+	}
+	return errs
+}
+
+// ValidateRun returns what is wrong with whether vm, whose spec is at path, runs, and with whether its volumes are kept.
+func ValidateRun(vm *virtv1.VirtualMachine, path *field.Path) field.ErrorList {
+	return append(runStrategy(vm, path), keeping(vm)...)
+}
+
+// Same says whether two specs differ in nothing but whether the VM runs.
+func Same(a, b *virtv1.VirtualMachineSpec) bool {
+	one, other := *a, *b
+	one.Running, one.RunStrategy, other.Running, other.RunStrategy = nil, nil, nil, nil
+	return equality.Semantic.DeepEqual(one, other)
+}
+
+// ValidateMatchers refuses to go on with the revision of an instance type or preference that spec, which is at path, does not name any more. old is
+// what the spec was, or nil.
+func ValidateMatchers(old, spec *virtv1.VirtualMachineSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	check := func(was, is virtv1.Matcher, kinds bool, name string) {
+		if is.GetRevisionName() != "" && was.GetRevisionName() == is.GetRevisionName() && (was.GetName() != is.GetName() || kinds) {
+			errs = append(errs, field.Invalid(path.Child(name, "revisionName"), is.GetRevisionName(),
+				"the Matcher Name has been updated without updating the RevisionName; remove it, so that the one that is named now is used"))
+		}
+	}
+	if old != nil && old.Instancetype != nil && spec.Instancetype != nil {
+		check(old.Instancetype, spec.Instancetype, !strings.EqualFold(old.Instancetype.Kind, spec.Instancetype.Kind), "instancetype")
+	}
+	if old != nil && old.Preference != nil && spec.Preference != nil {
+		check(old.Preference, spec.Preference, !strings.EqualFold(old.Preference.Kind, spec.Preference.Kind), "preference")
 	}
 	return errs
 }
@@ -134,6 +167,7 @@ func template(vm *virtv1.VirtualMachine, referred Referred, path *field.Path) fi
 			err.Detail += " (set by the instance type or preference, or by the VM itself)"
 			errs = append(errs, err)
 		}
+		errs = append(errs, supported.Annotations(vmi.Annotations, nil, field.NewPath("metadata", "annotations"))...)
 	}
 	defaults.Set(vmi)
 	return append(errs, admitvmi.Validate(&vmi.Spec, path)...)

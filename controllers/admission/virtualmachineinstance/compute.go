@@ -58,6 +58,23 @@ func maxMemory(memory *virtv1.Memory, path *field.Path) field.ErrorList {
 	return errs
 }
 
+// overheads checks what the pod is given beyond the guest's memory.
+func overheads(spec *virtv1.VirtualMachineInstanceSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	domain, memory := path.Child("domain"), spec.Domain.Memory
+	if memory != nil && memory.ReservedOverhead != nil && memory.ReservedOverhead.AddedOverhead != nil {
+		if added := memory.ReservedOverhead.AddedOverhead; added.Sign() < 0 || added.Value() > addressable {
+			errs = append(errs, field.Invalid(domain.Child("memory", "reservedOverhead", "addedOverhead"), added.String(), "must be from 0 to 4Pi"))
+		}
+	}
+	huge := memory != nil && memory.Hugepages != nil
+	if own := spec.Domain.CPU != nil && spec.Domain.CPU.DedicatedCPUPlacement; spec.Domain.Resources.OvercommitGuestOverhead && (own || huge) {
+		errs = append(errs, field.Forbidden(domain.Child("resources", "overcommitGuestOverhead"),
+			"a machine with processors or huge pages of its own has all of its memory reserved; remove the field"))
+	}
+	return errs
+}
+
 // quantities checks requests and limits, and one against the other.
 func quantities(resources virtv1.ResourceRequirements, path *field.Path) field.ErrorList {
 	var errs field.ErrorList

@@ -1,10 +1,12 @@
 package virtualmachineinstance
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 	virtv1 "kubevirt.io/api/core/v1"
 )
 
@@ -78,6 +80,9 @@ func details(disk virtv1.Disk, at *field.Path) field.ErrorList {
 	default:
 		errs = append(errs, field.NotSupported(at.Child("io"), disk.IO, []virtv1.DriverIO{virtv1.IONative, virtv1.IOThreads}))
 	}
+	if disk.IO == virtv1.IONative && (disk.Cache == virtv1.CacheWriteThrough || disk.Cache == virtv1.CacheWriteBack) {
+		errs = append(errs, field.Invalid(at.Child("io"), disk.IO, fmt.Sprintf("native goes past the cache of the node, and cache is %s; use cache none, or io threads", disk.Cache)))
+	}
 	if policy := disk.ErrorPolicy; policy != nil {
 		switch *policy {
 		case virtv1.DiskErrorPolicyStop, virtv1.DiskErrorPolicyIgnore, virtv1.DiskErrorPolicyReport, virtv1.DiskErrorPolicyEnospace:
@@ -89,11 +94,35 @@ func details(disk virtv1.Disk, at *field.Path) field.ErrorList {
 }
 
 func blockSize(disk virtv1.Disk, at *field.Path) field.ErrorList {
-	if disk.BlockSize == nil || disk.BlockSize.Custom == nil {
+	if disk.BlockSize == nil {
 		return nil
 	}
+	match := disk.BlockSize.MatchVolume != nil && ptr.Deref(disk.BlockSize.MatchVolume.Enabled, true)
+	switch custom := disk.BlockSize.Custom; {
+	case match && custom != nil:
+		return field.ErrorList{field.Forbidden(at.Child("blockSize"), "custom and matchVolume are mutually exclusive; keep one of them")}
+	case match && onATA(disk):
+		return field.ErrorList{field.Invalid(at.Child("blockSize", "matchVolume"), true, "blocks of a disk on the bus sata are of 512 bytes; use the bus virtio or scsi, or remove the field")}
+	case custom != nil:
+		return customBlocks(disk, at.Child("blockSize", "custom"))
+	}
+	return nil
+}
+
+// onATA says whether a disk is on the bus of the default, whose disks have blocks of 512 bytes as guests see them.
+func onATA(disk virtv1.Disk) bool {
+	switch {
+	case disk.Disk != nil:
+		return cmp.Or(disk.Disk.Bus, virtv1.DiskBusSATA) == virtv1.DiskBusSATA
+	case disk.CDRom != nil:
+		return cmp.Or(disk.CDRom.Bus, virtv1.DiskBusSATA) == virtv1.DiskBusSATA
+	}
+	return false
+}
+
+func customBlocks(disk virtv1.Disk, here *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	custom, here := disk.BlockSize.Custom, at.Child("blockSize", "custom")
+	custom := disk.BlockSize.Custom
 	for _, size := range []struct {
 		name  string
 		value uint
@@ -101,6 +130,9 @@ func blockSize(disk virtv1.Disk, at *field.Path) field.ErrorList {
 		if size.value < 512 || size.value > 2<<20 || size.value&(size.value-1) != 0 {
 			errs = append(errs, field.Invalid(here.Child(size.name), size.value, "must be a power of 2 from 512 to 2097152"))
 		}
+	}
+	if onATA(disk) && custom.Logical > 512 {
+		errs = append(errs, field.Invalid(here.Child("logical"), custom.Logical, "must be 512 on the bus sata; use virtio or scsi"))
 	}
 	if custom.Logical > custom.Physical {
 		errs = append(errs, field.Invalid(here.Child("logical"), custom.Logical, fmt.Sprintf("must be at most the physical size %d", custom.Physical)))

@@ -3,6 +3,8 @@ package virtualmachineinstance
 import (
 	"fmt"
 	"regexp"
+	"time"
+	_ "time/tzdata" // the image has no zones
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	virtv1 "kubevirt.io/api/core/v1"
@@ -81,13 +83,15 @@ func panicDevices(spec *virtv1.VirtualMachineInstanceSpec, path *field.Path) fie
 	return errs
 }
 
-// timezones are names of zones as libvirt takes them.
-var timezones = regexp.MustCompile(`^[A-Za-z0-9_.+/-]+$`)
-
 func clock(spec *virtv1.VirtualMachineInstanceSpec, path *field.Path) field.ErrorList {
 	c := spec.Domain.Clock
-	if c == nil || c.Timezone == nil || timezones.MatchString(string(*c.Timezone)) {
+	if c == nil || c.Timezone == nil {
 		return nil
+	}
+	if name := string(*c.Timezone); name != "" && name != "Local" { // which are the program's own
+		if _, err := time.LoadLocation(name); err == nil {
+			return nil
+		}
 	}
 	return field.ErrorList{field.Invalid(path.Child("domain", "clock", "timezone"), *c.Timezone, "must be the name of a time zone such as Europe/Berlin")}
 }

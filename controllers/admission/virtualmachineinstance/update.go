@@ -20,7 +20,7 @@ var reservedLabels = []string{virtv1.NodeNameLabel, virtv1.CreatedByLabel, virtv
 // what Slipway says of it; only Slipway's own accounts change them, but that an
 // administrator of the cluster may mend a status.
 func ValidateUpdate(before, after *virtv1.VirtualMachineInstance, user authenticationv1.UserInfo, namespace string) field.ErrorList {
-	if own(namespace, user.Username) {
+	if Own(namespace, user.Username) {
 		return validateLive(before, after)
 	}
 	var errs field.ErrorList
@@ -66,8 +66,8 @@ func validateLive(before, after *virtv1.VirtualMachineInstance) field.ErrorList 
 	return errs
 }
 
-// own says whether user is an account of the installation in namespace.
-func own(namespace, user string) bool {
+// Own says whether user is an account of the installation in namespace.
+func Own(namespace, user string) bool {
 	for _, account := range []string{"virt-controller", "virt-handler", "virt-api", "virt-operator"} {
 		if user == "system:serviceaccount:"+namespace+":"+account {
 			return true

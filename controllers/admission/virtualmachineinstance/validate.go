@@ -17,7 +17,7 @@ func Validate(spec *virtv1.VirtualMachineInstanceSpec, path *field.Path) field.E
 	for _, check := range []func(*virtv1.VirtualMachineInstanceSpec, *field.Path) field.ErrorList{
 		identity, memory, cpu, firmware, disks, volumes, bootOrder, interfaces, networks, aliases, inputs, panicDevices, clock, placement,
 		kernelBoot, sound, ioThreads, lunVolumes, shared, downwardMetrics, probes, access,
-		hugepages, dedicatedCPUs, numa, realtime, acpiTables, pciAddresses,
+		hugepages, dedicatedCPUs, numa, realtime, acpiTables, pciAddresses, hyperv, overheads,
 	} {
 		errs = append(errs, check(spec, path)...)
 	}

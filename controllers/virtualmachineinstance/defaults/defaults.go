@@ -4,6 +4,7 @@
 package defaults
 
 import (
+	"cmp"
 	"runtime"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,6 +32,7 @@ func Set(vmi *virtv1.VirtualMachineInstance) {
 	setMachine(spec)
 	setMemory(&spec.Domain)
 	CPU(&spec.Domain)
+	setHyperv(&spec.Domain)
 	setDiskBuses(spec.Domain.Devices.Disks)
 	if spec.TerminationGracePeriodSeconds == nil {
 		spec.TerminationGracePeriodSeconds = ptr.To[int64](GracePeriodSeconds)
@@ -138,19 +140,13 @@ func setDiskBuses(disks []virtv1.Disk) {
 	for i := range disks {
 		switch disk := &disks[i]; {
 		case disk.CDRom != nil:
-			setBus(&disk.CDRom.Bus)
+			disk.CDRom.Bus = cmp.Or(disk.CDRom.Bus, virtv1.DiskBusSATA)
 		case disk.LUN != nil:
-			setBus(&disk.LUN.Bus)
+			disk.LUN.Bus = cmp.Or(disk.LUN.Bus, virtv1.DiskBusSCSI) // no other takes the guest's commands to the device
 		case disk.Disk != nil:
-			setBus(&disk.Disk.Bus)
+			disk.Disk.Bus = cmp.Or(disk.Disk.Bus, virtv1.DiskBusSATA)
 		default:
 			disk.Disk = &virtv1.DiskTarget{Bus: virtv1.DiskBusSATA}
 		}
-	}
-}
-
-func setBus(bus *virtv1.DiskBus) {
-	if *bus == "" {
-		*bus = virtv1.DiskBusSATA
 	}
 }

@@ -23,6 +23,7 @@ func computeContainer(in Input) (corev1.Container, error) {
 		return corev1.Container{}, err
 	}
 	mounts, devices := claimMounts(in)
+	_, images := imageVolumes(in)
 	_, access := accessVolumes(in.VMI)
 	return corev1.Container{
 		Name:            names.ComputeContainer,
@@ -33,7 +34,7 @@ func computeContainer(in Input) (corev1.Container, error) {
 		Env:             launcherEnv(in),
 		Ports:           containerPorts(in.VMI),
 		Resources:       resources,
-		VolumeMounts:    slices.Concat(ownMounts(), hugepageMounts(in.VMI), stateMounts(in), mounts, access),
+		VolumeMounts:    slices.Concat(ownMounts(), hugepageMounts(in.VMI), stateMounts(in), mounts, images, access),
 		VolumeDevices:   devices,
 		LivenessProbe:   computeProbe(in.VMI, in.VMI.Spec.LivenessProbe, livenessKind),
 		ReadinessProbe:  computeProbe(in.VMI, in.VMI.Spec.ReadinessProbe, readinessKind),
@@ -72,7 +73,9 @@ func computeResources(in Input) (corev1.ResourceRequirements, error) {
 	if err != nil {
 		return corev1.ResourceRequirements{}, err
 	}
-	memory.Add(overhead)
+	if !wanted.OvercommitGuestOverhead {
+		memory.Add(overhead)
+	}
 	resources := corev1.ResourceRequirements{Requests: corev1.ResourceList{
 		corev1.ResourceMemory:           memory,
 		corev1.ResourceCPU:              cpuRequest(in),
@@ -126,10 +129,20 @@ func devices(in Input) []corev1.ResourceName {
 	if len(in.VMI.Spec.Domain.Devices.Interfaces) > 0 {
 		used = append(used, names.DeviceTUN)
 	}
+	if in.KVM && in.VhostNet && hasVirtioNIC(in.VMI) {
+		used = append(used, names.DeviceVhostNet)
+	}
 	if HasVSOCK(in.VMI) {
 		used = append(used, names.DeviceVhostVSOCK)
 	}
 	return used
+}
+
+// hasVirtioNIC says whether the guest of vmi has a network card that the node's kernel can serve.
+func hasVirtioNIC(vmi *virtv1.VirtualMachineInstance) bool {
+	return slices.ContainsFunc(vmi.Spec.Domain.Devices.Interfaces, func(nic virtv1.Interface) bool {
+		return (nic.Model == "" || nic.Model == "virtio") && nic.State != virtv1.InterfaceStateAbsent
+	})
 }
 
 // HasVSOCK says whether the guest of vmi has sockets to its node.

@@ -10,7 +10,7 @@ import (
 )
 
 // MemoryOverhead returns how much memory the launcher pod of vmi needs beyond the
-// guest's own; it is added to the pod's request, and to its limit when it has one.
+// guest's own, with what the VMI adds to that; it is added to the pod's request, and to its limit when it has one.
 func MemoryOverhead(vmi *virtv1.VirtualMachineInstance, kvm bool) resource.Quantity {
 	guest := guestMemory(vmi)
 	machine := overhead.Machine{
@@ -22,5 +22,9 @@ func MemoryOverhead(vmi *virtv1.VirtualMachineInstance, kvm bool) resource.Quant
 			machine.AgentProbes++
 		}
 	}
-	return *resource.NewQuantity(machine.Bytes(), resource.BinarySI)
+	bytes := machine.Bytes()
+	if memory := vmi.Spec.Domain.Memory; memory != nil && memory.ReservedOverhead != nil && memory.ReservedOverhead.AddedOverhead != nil {
+		bytes += memory.ReservedOverhead.AddedOverhead.Value()
+	}
+	return *resource.NewQuantity(bytes, resource.BinarySI)
 }

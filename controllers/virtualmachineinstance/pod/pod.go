@@ -46,6 +46,10 @@ type Input struct {
 	PullPolicy       corev1.PullPolicy
 	// KVM says whether the guest runs on hardware virtualization.
 	KVM bool
+	// VhostNet says whether a pod whose guest runs so may ask for /dev/vhost-net.
+	VhostNet bool
+	// ImageVolumes says that images of container disks are volumes of the pod, and not init containers.
+	ImageVolumes bool
 	// CPURatio is how many virtual CPUs share one physical, KubeVirt's cpuAllocationRatio.
 	CPURatio int64
 	// MemoryOvercommit is guest memory as a percentage of what is requested, KubeVirt's memoryOvercommit.

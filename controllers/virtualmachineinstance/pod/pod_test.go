@@ -24,7 +24,8 @@ func inputOf(t *testing.T, data []byte) Input {
 	in := Input{
 		VMI: vmi, LauncherImage: "registry.local/slipway-launcher:1", ProvisionerImage: "registry.local/slipway:1",
 		PullPolicy: corev1.PullIfNotPresent, CPURatio: 10, MemoryOvercommit: 100, Claims: map[string]Claim{},
-		KVM: vmi.Annotations["test/kvm"] == "true",
+		KVM: vmi.Annotations["test/kvm"] == "true", VhostNet: vmi.Annotations["test/vhost-net"] == "true",
+		ImageVolumes: vmi.Annotations["test/image-volumes"] == "true",
 	}
 	if KeepsState(vmi) {
 		in.State = "persistent-state-for-" + vmi.Name + "-x7b2k"

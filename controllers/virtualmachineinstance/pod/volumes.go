@@ -2,6 +2,7 @@ package pod
 
 import (
 	"path"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,7 +27,7 @@ func ownMounts() []corev1.VolumeMount {
 
 func volumes(in Input) []corev1.Volume {
 	all := []corev1.Volume{emptyDir(names.VolumeSockets), emptyDir(names.VolumePrivate), emptyDir(names.VolumeLibvirt)}
-	if hasContainerDisk(in.VMI) {
+	if hasContainerDisk(in.VMI) && !in.ImageVolumes {
 		all = append(all, emptyDir(names.VolumeBin))
 	}
 	all = append(all, hugepageVolumes(in.VMI)...)
@@ -42,8 +43,9 @@ func volumes(in Input) []corev1.Volume {
 			all = append(all, hostDiskVolume(volume.Name, volume.HostDisk))
 		}
 	}
+	images, _ := imageVolumes(in)
 	access, _ := accessVolumes(in.VMI)
-	return append(all, access...)
+	return slices.Concat(all, images, access)
 }
 
 func emptyDir(name string) corev1.Volume {
@@ -70,7 +72,7 @@ func hostDiskVolume(name string, disk *virtv1.HostDisk) corev1.Volume {
 // podVolume is the name of a VMI's volume in the pod, which cannot meet our own names.
 func podVolume(name string) string {
 	switch name {
-	case names.VolumeSockets, names.VolumePrivate, names.VolumeLibvirt, names.VolumeBin, names.VolumeState, names.VolumeHugepages:
+	case names.VolumeSockets, names.VolumePrivate, names.VolumeLibvirt, names.VolumeBin, names.VolumeState, names.VolumeHugepages, names.VolumeKernel:
 		return "volume-" + name
 	}
 	if strings.HasPrefix(name, names.VolumeAccess) {
@@ -118,7 +120,7 @@ func hasContainerDisk(vmi *virtv1.VirtualMachineInstance) bool {
 // containerDiskInits hand the disks in images to the node's handler: the first copies
 // the program that does it where the others, which run in the images, find it.
 func containerDiskInits(in Input) []corev1.Container {
-	if !hasContainerDisk(in.VMI) {
+	if !hasContainerDisk(in.VMI) || in.ImageVolumes {
 		return nil
 	}
 	binary := path.Join(names.LauncherBinDir, containerDiskBinary)

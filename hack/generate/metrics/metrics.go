@@ -19,7 +19,8 @@ var page string
 
 // Page is the page in Markdown.
 func Page() string {
-	return strings.NewReplacer("HANDLER_TABLE\n", table(handler.All()), "STORAGE_TABLE\n", table(storage.All()), "CONTROLLER_TABLE\n", table(controller.All())).Replace(page)
+	return strings.NewReplacer("HANDLER_TABLE\n", table(handler.All()), "STORAGE_TABLE\n", table(storage.All()), "CONTROLLER_TABLE\n", table(controller.All()),
+		"PROGRAM_TABLE\n", table(slices.Concat(metric.Components(), metric.Guests(), metric.AllConnections(), metric.Queues(), metric.Requests())), "MISSING_TABLE\n", missing()).Replace(page)
 }
 
 func table(all []metric.Metric) string {
@@ -33,6 +34,16 @@ func table(all []metric.Metric) string {
 			labels = "`" + strings.Join(m.Labels, "` `") + "`"
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.Name, m.Kind, labels, m.Help)
+	}
+	return b.String()
+}
+
+// missing lists what the field tells and Slipway does not.
+func missing() string {
+	var b strings.Builder
+	b.WriteString("| metric or rule of KubeVirt or CDI | why Slipway does not tell it |\n|---|---|\n")
+	for _, one := range metric.Missing {
+		fmt.Fprintf(&b, "| `%s` | %s |\n", one.Name, one.Why)
 	}
 	return b.String()
 }

@@ -56,17 +56,19 @@ func (c *counted) ReadByte() (byte, error) {
 // Reader decodes a file of one or more xz streams.
 type Reader struct {
 	in       counted
-	decoder  lzma2
 	limit    int64 // of the dictionary
-	kind     byte  // of the check
-	check    hash.Hash
-	block    *block // nil between blocks
-	records  []record
+	kind     byte  // of the stream's checks
 	inStream bool
+	current  *block   // the one that is given out, nil between blocks
+	next     *block   // the one whose header was read
+	ahead    []*block // those before next that are decoded side by side
+	idle     []*lzma2 // decoders that have no block
+	listed   list     // the stream's blocks so far
 	err      error
 }
 
-// NewReader returns a reader of r that refuses dictionaries of more than limit bytes.
+// NewReader returns a reader of r that refuses dictionaries of more than limit bytes. Blocks
+// whose headers tell their sizes are decoded side by side, in no more memory than that.
 func NewReader(r io.Reader, limit int64) *Reader {
 	in, ok := r.(*bufio.Reader)
 	if !ok {
@@ -78,39 +80,54 @@ func NewReader(r io.Reader, limit int64) *Reader {
 // Read returns decoded bytes. Those of a block are returned before its checksum was seen;
 // only io.EOF says that all of them were right.
 func (r *Reader) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
 	for r.err == nil {
-		if n := r.decoder.take(p); n > 0 {
-			if r.check != nil {
-				r.check.Write(p[:n])
-			}
-			r.block.size += int64(n)
+		if r.current == nil {
+			r.err = r.advance()
+			continue
+		}
+		n, err := r.current.Read(p)
+		if n > 0 {
 			return n, nil
 		}
-		r.err = r.advance()
+		if err == io.EOF { //nolint:errorlint // an error that has it in its chain is the source's
+			r.listed.add(r.current.record())
+			r.idle = append(r.idle, r.current.lzma2)
+			r.current, err = nil, nil
+		}
+		r.err = err
 	}
 	return 0, r.err
 }
 
-// advance decodes the next chunk, or passes from one part of the file to the next.
+// Close waits for the blocks that are being decoded.
+func (r *Reader) Close() {
+	for _, b := range r.ahead {
+		<-b.decoded
+	}
+}
+
+// advance passes from one part of the file to the next.
 func (r *Reader) advance() error {
-	if r.block != nil {
-		err := r.decoder.chunk(&r.in)
-		if errors.Is(err, io.EOF) {
-			return r.endBlock()
-		}
+	if err := r.readAhead(); err != nil {
 		return err
 	}
-	if !r.inStream {
-		return r.beginStream()
+	switch {
+	case len(r.ahead) > 0:
+		r.current, r.ahead = r.ahead[0], r.ahead[1:]
+		<-r.current.decoded
+		return nil
+	case r.next != nil:
+		r.current, r.next = r.next, nil
+		r.current.lzma2 = r.decoder()
+		r.current.begin(r.current.dictionary)
+		return nil
+	case r.inStream:
+		return r.endStream()
 	}
-	size, err := r.in.ReadByte()
-	if err != nil {
-		return cut(err)
-	}
-	if size != 0 {
-		return r.beginBlock(size)
-	}
-	return r.endStream()
+	return r.beginStream()
 }
 
 // beginStream reads a stream's header, or finds the file's end.
@@ -128,8 +145,9 @@ func (r *Reader) beginStream() error {
 	if head[6] != 0 || head[7] > 15 {
 		return fmt.Errorf("%w: its flags %x", ErrUnsupported, head[6:8])
 	}
-	r.kind, r.inStream, r.records = head[7], true, nil
-	return r.chooseCheck()
+	r.kind, r.inStream, r.listed = head[7], true, list{}
+	_, err := newCheck(r.kind)
+	return err
 }
 
 // skipPadding reads the first four bytes of the next stream, over the zeros between
@@ -149,24 +167,24 @@ func (r *Reader) skipPadding(head []byte) error {
 	}
 }
 
-// chooseCheck prepares for the kind of check that the stream's blocks have.
-func (r *Reader) chooseCheck() error {
-	switch r.kind {
+// newCheck returns what computes checks of a kind, nil for none.
+func newCheck(kind byte) (hash.Hash, error) {
+	switch kind {
 	case 0:
-		r.check = nil
+		return nil, nil //nolint:nilnil // a stream need not have checks
 	case 1:
-		r.check = crc32.NewIEEE()
+		return crc32.NewIEEE(), nil
 	case 4:
-		r.check = crc64.New(crc64.MakeTable(crc64.ECMA))
+		return crc64.New(ecma), nil
 	case 10:
-		r.check = sha256.New()
-	default:
-		return fmt.Errorf("%w: it has a check of the unknown kind %d", ErrUnsupported, r.kind)
+		return sha256.New(), nil
 	}
-	return nil
+	return nil, fmt.Errorf("%w: it has a check of the unknown kind %d", ErrUnsupported, kind)
 }
 
-// endStream reads the index, whose first byte was read, and the footer, and compares them with what was decoded.
+var ecma = crc64.MakeTable(crc64.ECMA)
+
+// endStream reads the index and the footer, and compares them with what was decoded.
 func (r *Reader) endStream() error {
 	size, err := r.readIndex()
 	if err != nil {

@@ -2,10 +2,14 @@ package xz
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"io"
 	"math/rand/v2"
 	"os/exec"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -72,15 +76,71 @@ func TestStreamsOneAfterAnother(t *testing.T) {
 
 func TestBrokenStreams(t *testing.T) {
 	data := samples()["everything"][:500_000]
-	file := packed(t, data)
-	for n := 0; n < len(file); n += 1 + len(file)/300 {
-		if _, err := io.ReadAll(NewReader(bytes.NewReader(file[:n]), 64<<20)); !errors.Is(err, io.ErrUnexpectedEOF) {
-			t.Errorf("cut after %d bytes: %v", n, err)
+	for name, file := range map[string][]byte{"one block": packed(t, data), "blocks side by side": packed(t, data, "-T2", "--block-size=100KiB")} {
+		for n := 0; n < len(file); n += 1 + len(file)/300 {
+			if _, err := io.ReadAll(NewReader(bytes.NewReader(file[:n]), 64<<20)); !errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Errorf("%s, cut after %d bytes: %v", name, n, err)
+			}
+			bad := bytes.Clone(file)
+			bad[n] ^= 0x10
+			if _, err := io.ReadAll(NewReader(bytes.NewReader(bad), 64<<20)); err == nil {
+				t.Errorf("%s: a wrong bit in byte %d was not noticed", name, n)
+			}
 		}
-		bad := bytes.Clone(file)
-		bad[n] ^= 0x10
-		if _, err := io.ReadAll(NewReader(bytes.NewReader(bad), 64<<20)); err == nil {
-			t.Errorf("a wrong bit in byte %d was not noticed", n)
+	}
+}
+
+func TestBlocksAreDecodedSideBySideWithinTheirMemory(t *testing.T) {
+	data := bytes.Repeat(samples()["everything"], 3)
+	for name, c := range map[string]struct {
+		file  []byte
+		limit int64
+		want  int
+	}{
+		"small blocks":                 {packed(t, data, "-T2", "--block-size=1MiB"), 64 << 20, runtime.GOMAXPROCS(0)},
+		"blocks that take too much":    {packed(t, data[:8<<20], "-T2", "--block-size=4MiB", "--lzma2=dict=64KiB"), 8 << 20, 0},
+		"blocks that tell no sizes":    {packed(t, data, "-T1", "--block-size=1MiB"), 64 << 20, 0},
+		"one block that is not packed": {packed(t, data[:1000], "-T2"), 64 << 20, 1},
+	} {
+		r := NewReader(bytes.NewReader(c.file), c.limit)
+		most, got := 0, 0
+		for buffer := make([]byte, 64<<10); ; {
+			n, err := r.Read(buffer)
+			if !bytes.Equal(buffer[:n], data[got:got+n]) {
+				t.Fatalf("%s: other bytes at %d", name, got)
+			}
+			got += n
+			side := len(r.ahead)
+			if r.current != nil && r.current.decoded != nil {
+				side++
+			}
+			most = max(most, side)
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+		if most != c.want {
+			t.Errorf("%s: %d blocks at a time, want %d", name, most, c.want)
+		}
+	}
+}
+
+func TestABlockWithOtherSizesThanItsHeaderSays(t *testing.T) {
+	file := packed(t, samples()["text"], "-T2", "--block-size=1MiB")
+	head := bytes.Clone(file[headerSize : headerSize+(int(file[headerSize])+1)*4])
+	at := bytes.Index(head, []byte{0x80, 0x80, 0x40}) // 1 MiB as a number of xz
+	if at < 0 {
+		t.Fatalf("the header % x does not tell the block's size", head)
+	}
+	for _, size := range [][]byte{{0x80, 0x80, 0x20}, {0x80, 0x80, 0x7f}} {
+		copy(head[at:], size)
+		binary.LittleEndian.PutUint32(head[len(head)-4:], crc32.ChecksumIEEE(head[:len(head)-4]))
+		lying := slices.Concat(file[:headerSize], head, file[headerSize+len(head):])
+		if _, err := io.ReadAll(NewReader(bytes.NewReader(lying), 64<<20)); !errors.Is(err, ErrFormat) {
+			t.Errorf("with the size % x: %v", size, err)
 		}
 	}
 }
@@ -99,8 +159,17 @@ func FuzzReader(f *testing.F) {
 	for _, args := range [][]string{{"-0"}, {"-9"}, {"--check=sha256"}, {"-T2", "--block-size=4KiB"}} {
 		f.Add(packed(f, []byte(strings.Repeat("abcabcabcabd", 1000)), args...))
 	}
-	f.Fuzz(func(_ *testing.T, file []byte) {
-		_, _ = io.Copy(io.Discard, io.LimitReader(NewReader(bytes.NewReader(file), 1<<20), 8<<20))
+	xz := need.Program(f, "xz", "xz-utils")
+	f.Fuzz(func(t *testing.T, file []byte) {
+		got, err := io.ReadAll(io.LimitReader(NewReader(bytes.NewReader(file), 1<<20), 8<<20))
+		if err != nil || len(got) == 8<<20 {
+			return
+		}
+		cmd := exec.Command(xz, "-dcq")
+		cmd.Stdin = bytes.NewReader(file)
+		if want, err := cmd.Output(); err != nil || !bytes.Equal(got, want) {
+			t.Fatalf("decoded %d bytes, where xz gives %d and %v", len(got), len(want), err)
+		}
 	})
 }
 

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/slipway-vm/slipway/internal/metric"
 	"github.com/slipway-vm/slipway/runtime/handler/session"
 )
 
@@ -66,6 +67,9 @@ type Server struct {
 func New(ctx context.Context, options Options) (*Server, error) {
 	identity, err := newIdentity(time.Now())
 	if err != nil {
+		return nil, err
+	}
+	if err := metric.Register(connections); err != nil {
 		return nil, err
 	}
 	var config net.ListenConfig

@@ -14,11 +14,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/slipway-vm/slipway/internal/metric"
 	"github.com/slipway-vm/slipway/runtime/protocol"
 )
 
 // subprotocol carries a device's bytes as they are, in binary messages.
 const subprotocol = "plain.kubevirt.io"
+
+// connections counts the clients of this process's streams.
+var connections = metric.NewConnections(metric.Console, metric.VNC, metric.USB, metric.VSOCK)
 
 // chunk is how much of a device's output one message carries at most, in bytes.
 const chunk = 32 << 10
@@ -49,7 +53,7 @@ func (s *Server) console(w http.ResponseWriter, r *http.Request, guest guest) er
 	if err != nil {
 		return guest.conflict(err.Error())
 	}
-	return s.stream(ctx, w, r, guest, device(guest, protocol.ChannelConsole))
+	return s.stream(ctx, w, r, guest, device(guest, protocol.ChannelConsole, metric.Console))
 }
 
 // vnc joins a client with the guest's screen, of which QEMU serves several, unless one of
@@ -62,7 +66,7 @@ func (s *Server) vnc(w http.ResponseWriter, r *http.Request, guest guest) error 
 	if !websocket.IsWebSocketUpgrade(r) {
 		return errNoWebsocket
 	}
-	return s.stream(r.Context(), w, r, guest, device(guest, protocol.ChannelVNC))
+	return s.stream(r.Context(), w, r, guest, device(guest, protocol.ChannelVNC, metric.VNC))
 }
 
 var errNoWebsocket = refusal(apierrors.NewBadRequest("this is served as a websocket only; send Connection: Upgrade and Upgrade: websocket"))
@@ -70,13 +74,15 @@ var errNoWebsocket = refusal(apierrors.NewBadRequest("this is served as a websoc
 // stream is what of a guest a client is joined with.
 type stream struct {
 	// to is what it is called in the log.
-	to   string
-	open func(context.Context) (net.Conn, error)
+	to string
+	// counted is what it is counted as.
+	counted metric.Metric
+	open    func(context.Context) (net.Conn, error)
 }
 
 // device is a device of the guest, which its launcher joins.
-func device(guest guest, channel protocol.Channel) stream {
-	return stream{to: string(channel), open: func(ctx context.Context) (net.Conn, error) { return connect(ctx, guest, channel) }}
+func device(guest guest, channel protocol.Channel, counted metric.Metric) stream {
+	return stream{to: string(channel), counted: counted, open: func(ctx context.Context) (net.Conn, error) { return connect(ctx, guest, channel) }}
 }
 
 // stream joins a client with the guest until either side ends or ctx is done. It returns
@@ -98,6 +104,7 @@ func (s *Server) stream(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	}
 	logger := log.FromContext(ctx).WithValues("VirtualMachineInstance", guest.vmi.Namespace+"/"+guest.vmi.Name, "channel", what.to)
 	logger.Info("A client is connected")
+	defer connections.Begin(what.counted, guest.vmi.Namespace, guest.vmi.Name)()
 	why := join(ctx, client, device)
 	logger.Info("A client is disconnected", "reason", why.text)
 	return nil

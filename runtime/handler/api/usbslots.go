@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/slipway-vm/slipway/internal/metric"
 	"github.com/slipway-vm/slipway/runtime/protocol"
 )
 
@@ -63,5 +64,5 @@ func (s *Server) usbredir(w http.ResponseWriter, r *http.Request, guest guest) e
 		return guest.conflict("all USB slots of the VMI are in use; end one of the redirections")
 	}
 	defer s.usbSlots.free(guest.vmi.UID, slot)
-	return s.stream(r.Context(), w, r, guest, device(guest, protocol.ChannelUSB(slot)))
+	return s.stream(r.Context(), w, r, guest, device(guest, protocol.ChannelUSB(slot), metric.USB))
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/gorilla/websocket"
 	"golang.org/x/sys/unix"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/slipway-vm/slipway/internal/metric"
 )
 
 // DialVSOCK connects with a port of the guest that has the address cid.
@@ -35,7 +37,7 @@ func (s *Server) vsock(w http.ResponseWriter, r *http.Request, guest guest) erro
 		return errNoWebsocket
 	}
 	return s.stream(r.Context(), w, r, guest, stream{
-		to: fmt.Sprintf("vsock %d:%d", *cid, port),
+		to: fmt.Sprintf("vsock %d:%d", *cid, port), counted: metric.VSOCK,
 		open: func(ctx context.Context) (net.Conn, error) {
 			conn, err := s.options.DialVSOCK(ctx, *cid, port)
 			if errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.ECONNREFUSED) {

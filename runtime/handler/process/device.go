@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,27 +16,7 @@ var ErrInUse = errors.New("the device is in use")
 // block device is not opened; a link in its place is not followed. With O_EXCL the device is
 // ErrInUse while anybody else on the node has it so, by whatever path.
 func (p *Process) OpenBlock(path string, flags int) (*os.File, error) {
-	node, err := p.inRoot(path, unix.O_PATH|unix.O_NOFOLLOW)
-	if err != nil {
-		return nil, err
-	}
-	defer node.Close()
-	var stat unix.Stat_t
-	if err := unix.Fstat(int(node.Fd()), &stat); err != nil {
-		return nil, fmt.Errorf("looking at %s of process %d: %w", path, p.pid, err)
-	}
-	if stat.Mode&unix.S_IFMT != unix.S_IFBLK {
-		return nil, fmt.Errorf("%s of process %d is no block device", path, p.pid)
-	}
-	// What was looked at is what is opened: the link is that of the descriptor.
-	fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(int(node.Fd())), flags|unix.O_CLOEXEC, 0)
-	if errors.Is(err, unix.EBUSY) {
-		err = ErrInUse
-	}
-	if err != nil {
-		return nil, fmt.Errorf("opening %s of process %d: %w", path, p.pid, err)
-	}
-	return os.NewFile(uintptr(fd), path), nil
+	return p.reopen(path, kindBlock, unix.O_PATH|unix.O_NOFOLLOW, flags)
 }
 
 // GiveFolder makes the folder at name, which is in a folder of the process's root that is not its

@@ -63,16 +63,13 @@ func (p *Process) NetworkNamespace() (*os.File, error) {
 }
 
 // ReadFile reads the beginning of a file, at most 64 KiB, as the process sees it under
-// its own root; symbolic links stay within that root.
+// its own root; symbolic links stay within that root. What is no regular file is not opened.
 func (p *Process) ReadFile(path string) ([]byte, error) {
-	file, err := p.inRoot(path, unix.O_RDONLY|unix.O_NONBLOCK)
+	file, err := p.reopen(path, kindFile, unix.O_PATH, unix.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("reading %s of process %d: not a regular file", path, p.pid)
-	}
 	data, err := io.ReadAll(io.LimitReader(file, maxFile))
 	if err != nil {
 		return nil, fmt.Errorf("reading %s of process %d: %w", path, p.pid, err)

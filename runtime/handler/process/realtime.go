@@ -50,8 +50,16 @@ func allowListed(uid types.UID) (changed int, err error) {
 	return changed, nil
 }
 
-// allowRealtime says whether it was the process that could not before.
+// allowRealtime says whether it was a process that could not before.
 func allowRealtime(pid int, uid types.UID) (bool, error) {
+	held, err := hold(pid)
+	if gone(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = held.Close() }()
 	p, err := Open(pid)
 	if gone(err) {
 		return false, nil
@@ -67,15 +75,49 @@ func allowRealtime(pid int, uid types.UID) (bool, error) {
 	if err != nil || !member {
 		return false, err
 	}
-	limit, before := unix.Rlimit{Cur: realtimePriority, Max: realtimePriority}, unix.Rlimit{}
-	err = unix.Prlimit(pid, unix.RLIMIT_RTPRIO, &limit, &before)
+	fresh, err := limit(held, pid, unix.RLIMIT_RTPRIO, unix.Rlimit{Cur: realtimePriority, Max: realtimePriority})
+	if err != nil {
+		return false, fmt.Errorf("letting process %d run in real time: %w", pid, err)
+	}
+	return fresh, nil
+}
+
+// hold opens a descriptor of the process with number pid (pidfd_open(2)).
+func hold(pid int) (*os.File, error) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.EINVAL) { // older kernels say so of a process that ends just now
+		err = unix.ESRCH
+	}
+	if err != nil {
+		return nil, fmt.Errorf("holding process %d: %w", pid, err)
+	}
+	return os.NewFile(uintptr(fd), "process "+strconv.Itoa(pid)), nil
+}
+
+// limit bounds a resource of the process held, which has or had the number pid, and says whether
+// that changed something. Limits are set by number: where another process had the number by then, it gets back
+// what it had, and is to be looked at like any other.
+func limit(held *os.File, pid, resource int, wanted unix.Rlimit) (bool, error) {
+	var before unix.Rlimit
+	err := unix.Prlimit(pid, resource, &wanted, &before)
 	if gone(err) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("letting process %d run in real time: %w", pid, err)
+		return false, fmt.Errorf("setting a limit: %w", err)
 	}
-	return before != limit, nil
+	// A number is not used again before its process has ended and its parent has taken note of it.
+	err = unix.PidfdSendSignal(int(held.Fd()), 0, nil, 0)
+	if err == nil {
+		return before != wanted, nil
+	}
+	if !gone(err) {
+		return false, fmt.Errorf("asking whether it still runs: %w", err)
+	}
+	if err := unix.Prlimit(pid, resource, &before, nil); err != nil && !gone(err) {
+		return false, fmt.Errorf("taking a limit back: %w", err)
+	}
+	return true, nil
 }
 
 // gone says whether err is of a process that has ended.

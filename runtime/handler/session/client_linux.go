@@ -178,6 +178,15 @@ func (c *client) helloDisk(ctx context.Context, hello wire.Hello, files []*os.Fi
 	return true, nil
 }
 
+// TakeDisk holds a container disk for the launcher that is in an image volume of its pod, as if the pod
+// had handed it over. The file is the session's from then on.
+func (s *Session) TakeDisk(volume string, file *os.File) error {
+	if err := readOnlyFile(file); err != nil {
+		return err
+	}
+	return s.keepDisk(volume, file)
+}
+
 // readOnlyFile refuses what cannot be a container disk.
 func readOnlyFile(file *os.File) error {
 	info, err := file.Stat()

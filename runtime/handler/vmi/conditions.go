@@ -15,6 +15,7 @@ import (
 // Reasons of conditions that the field has no word for.
 const (
 	ReasonContainerDiskLost    = "ContainerDiskLost"
+	ReasonContainerDiskFailed  = "ContainerDiskFailed"
 	ReasonGuestShutDown        = "GuestShutDown"
 	ReasonGuestCrashed         = "GuestCrashed"
 	ReasonGuestPanicked        = "GuestPanicked"       // also of the event

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/slipway-vm/slipway/internal/metric"
 	"github.com/slipway-vm/slipway/runtime/handler/session"
 )
 
@@ -111,6 +112,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (resul
 	if err := r.Client.Get(ctx, request.NamespacedName, s.vmi); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.written.forget(request.NamespacedName)
+			metric.ForgetSyncs(request.Namespace, request.Name)
 			return ctrl.Result{}, nil
 		}
 		return ctrl.Result{}, fmt.Errorf("getting VMI %s: %w", request.NamespacedName, err)
@@ -118,6 +120,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (resul
 	if !ours(s.vmi, r.NodeName) {
 		return ctrl.Result{}, nil
 	}
+	metric.Synced(request.Namespace, request.Name)
 	s.before = r.written.latest(request.NamespacedName, s.vmi)
 	defer func() {
 		if writeErr := r.writeStatus(ctx, s); writeErr != nil {

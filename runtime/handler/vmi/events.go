@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/slipway-vm/slipway/internal/metric"
 	"github.com/slipway-vm/slipway/runtime/protocol"
 )
 
@@ -41,6 +42,7 @@ func (r *Reconciler) tellPhase(s *scope, before, after *runtimeStatus) {
 			return
 		}
 		if s.failure == nil && s.view.State.Reason == ReasonGuestPanicked {
+			metric.Panicked(s.vmi.Namespace, s.vmi.Name)
 			r.event(s.vmi, corev1.EventTypeWarning, ReasonGuestPanicked, s.view.State.Message)
 			return
 		}

@@ -167,7 +167,7 @@ func (r *Reconciler) plug(ctx context.Context, s *scope, name string) error {
 	claimName := volume.Claims(s.vmi)[name]
 	what := protocol.Plug{VMI: withoutManagedFields(s.vmi), Volume: name}
 	if claim := s.claims[name]; claim != nil {
-		what.ClaimSize = claim.Status.Capacity.Storage().Value()
+		what.ClaimSize, what.Preallocated = claim.Status.Capacity.Storage().Value(), volume.Preallocated(claim)
 	}
 	if volume.Mounted(s.pod, name, claimName) {
 		return s.session.Plug(ctx, what)

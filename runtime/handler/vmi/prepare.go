@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
@@ -77,17 +78,22 @@ func requestsKVM(pod *corev1.Pod) bool {
 	return false
 }
 
-// claimSizes are the capacities in bytes of the VMI's Filesystem claims, by volume.
-func (r *Reconciler) claimSizes(ctx context.Context, vmi *v1.VirtualMachineInstance) (map[string]int64, error) {
-	sizes := map[string]int64{}
+// claimFacts are the capacities in bytes of the VMI's Filesystem claims, by volume, and the volumes whose
+// claims keep all of their size.
+func (r *Reconciler) claimFacts(ctx context.Context, vmi *v1.VirtualMachineInstance) (sizes map[string]int64, preallocated []string, err error) {
+	sizes = map[string]int64{}
 	for name, claimName := range volume.Claims(vmi) {
 		claim := &corev1.PersistentVolumeClaim{}
 		if err := r.Reader.Get(ctx, client.ObjectKey{Namespace: vmi.Namespace, Name: claimName}, claim); err != nil {
-			return nil, fmt.Errorf("getting claim %s of volume %s: %w", claimName, name, err)
+			return nil, nil, fmt.Errorf("getting claim %s of volume %s: %w", claimName, name, err)
+		}
+		if volume.Preallocated(claim) {
+			preallocated = append(preallocated, name)
 		}
 		if mode := claim.Spec.VolumeMode; mode == nil || *mode == corev1.PersistentVolumeFilesystem {
 			sizes[name] = claim.Status.Capacity.Storage().Value()
 		}
 	}
-	return sizes, nil
+	slices.Sort(preallocated)
+	return sizes, preallocated, nil
 }

@@ -87,7 +87,7 @@ func final(phase protocol.Phase) bool {
 }
 
 // checkDisks makes sure that the launcher gets every container disk. Init containers
-// have handed all over before the launcher starts; what lacks was lost.
+// have handed all over before the launcher starts, but for what is in image volumes; what lacks was lost.
 func (r *Reconciler) checkDisks(ctx context.Context, s *scope) error {
 	if s.view.State.Phase != protocol.PhaseNone || s.view.Synced != nil {
 		return nil
@@ -96,9 +96,15 @@ func (r *Reconciler) checkDisks(ctx context.Context, s *scope) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	s.failure = &failure{reason: ReasonContainerDiskLost, message: fmt.Sprintf(
-		"virt-handler restarted after the pod had handed over the container disks %s and before the launcher had them; start the VM again",
-		strings.Join(missing, ", "))}
+	if err := takeImages(s, missing); err != nil {
+		s.failure = &failure{reason: ReasonContainerDiskFailed, message: err.Error()}
+	} else if missing = volume.Missing(s.vmi, s.view.Disks); len(missing) == 0 {
+		return nil
+	} else {
+		s.failure = &failure{reason: ReasonContainerDiskLost, message: fmt.Sprintf(
+			"virt-handler restarted after the pod had handed over the container disks %s and before the launcher had them; start the VM again",
+			strings.Join(missing, ", "))}
+	}
 	if err := s.session.Destroy(ctx); err != nil && !errors.Is(err, session.ErrNotConnected) {
 		return fmt.Errorf("ending the launcher of VMI %s: %w", s.vmi.Name, err)
 	}
@@ -132,12 +138,13 @@ func (r *Reconciler) prepareAndSync(ctx context.Context, s *scope) error {
 		return fmt.Errorf("connecting VMI %s to the pod's network: %w", s.vmi.Name, err)
 	}
 	vmi := volume.AtStart(s.vmi, s.pod)
-	sizes, err := r.claimSizes(ctx, vmi)
+	sizes, preallocated, err := r.claimFacts(ctx, vmi)
 	if err != nil {
 		return err
 	}
 	what := session.Synced{Key: key, PodInterface: podInterface, Facts: protocol.Facts{
-		NodeName: r.NodeName, AllowEmulation: !requestsKVM(s.pod), Interfaces: plan.Interfaces, ClaimSizes: sizes,
+		NodeName: r.NodeName, AllowEmulation: !requestsKVM(s.pod), Interfaces: plan.Interfaces,
+		ClaimSizes: sizes, Preallocated: preallocated,
 	}}
 	log.FromContext(ctx).Info("Telling the launcher what to run", "pod", s.pod.Name)
 	ctx, stop := context.WithTimeout(ctx, syncTimeout)

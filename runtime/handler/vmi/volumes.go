@@ -32,7 +32,7 @@ func volumeStatus(s *scope) []v1.VolumeStatus {
 			early = append(early, disk)
 		}
 	}
-	all := volume.Status(s.vmi, early)
+	all := volume.Status(s.vmi, early, keptWhole(s))
 	told := map[string]bool{}
 	for _, one := range all {
 		told[one.Name] = true
@@ -52,6 +52,14 @@ func volumeStatus(s *scope) []v1.VolumeStatus {
 	}
 	all = append(all, dumpStatuses(s)...)
 	return append(all, releasedStatus(s)...)
+}
+
+// keptWhole are the volumes from the start whose claims keep all of their size.
+func keptWhole(s *scope) []string {
+	if s.view.Synced == nil {
+		return nil
+	}
+	return s.view.Synced.Facts.Preallocated
 }
 
 // lateStatus is that of a volume that came while the guest ran.
@@ -181,6 +189,7 @@ func claimInfo(name string, claim *corev1.PersistentVolumeClaim) *v1.PersistentV
 	if claim != nil {
 		info.AccessModes, info.VolumeMode = claim.Spec.AccessModes, claim.Spec.VolumeMode
 		info.Capacity, info.Requests = claim.Status.Capacity, claim.Spec.Resources.Requests
+		info.Preallocated = volume.Preallocated(claim)
 	}
 	return info
 }

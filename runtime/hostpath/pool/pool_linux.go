@@ -30,6 +30,8 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrDiffers: it exists, made for another request.
 	ErrDiffers = errors.New("it exists already and differs from what is asked for")
+	// ErrInUse: the source was written to while it was copied.
+	ErrInUse = errors.New("stop what writes to it or have the guest's file systems frozen, or use a pool on XFS with reflinks or Btrfs, which copy at once")
 	// ErrTooSmall: the copy would be smaller than its source.
 	ErrTooSmall = errors.New("smaller than its source")
 	// ErrName: the name cannot be a volume's or snapshot's.
@@ -52,6 +54,7 @@ var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 type Pool struct {
 	name, path string
 	root       *os.Root
+	stepped    func() // hears of each step that a crash does not undo; nil but in tests of crashes
 }
 
 // Open opens the pool called name, whose directory is dir of the file system that is
@@ -197,6 +200,7 @@ func (p *Pool) remove(name string) error {
 	if err := p.root.RemoveAll(name); err != nil {
 		return fmt.Errorf("removing %s of pool %s: %w", name, p.name, err)
 	}
+	p.step()
 	return nil
 }
 
@@ -205,6 +209,7 @@ func (p *Pool) move(from, to string) error {
 	if err := p.root.Rename(from, to); err != nil {
 		return fmt.Errorf("moving %s to %s in pool %s: %w", from, to, p.name, err)
 	}
+	p.step()
 	return errors.Join(p.sync(path.Dir(to)), p.sync(path.Dir(from)))
 }
 
@@ -217,7 +222,14 @@ func (p *Pool) sync(name string) error {
 	if err := file.Sync(); err != nil {
 		return fmt.Errorf("syncing %s of pool %s: %w", name, p.name, err)
 	}
+	p.step()
 	return nil
+}
+
+func (p *Pool) step() {
+	if p.stepped != nil {
+		p.stepped()
+	}
 }
 
 func (p *Pool) prepare(dirs ...string) error {

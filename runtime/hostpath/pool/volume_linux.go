@@ -23,7 +23,7 @@ type Copy struct {
 
 // CreateVolume makes the volume that record describes, with the data of source, which may
 // be nil and of another pool. The same volume made before is no error; ErrDiffers when
-// it was made for another request, ErrTooSmall when source is larger.
+// it was made for another request, ErrTooSmall when source is larger, ErrInUse when it was written to meanwhile.
 func (p *Pool) CreateVolume(ctx context.Context, record Record, source *Copy) (Record, reflink.Result, error) {
 	return p.create(ctx, volumes, record, source)
 }
@@ -62,6 +62,9 @@ func (p *Pool) create(ctx context.Context, pl place, record Record, source *Copy
 	}
 	limited := pl == volumes // a snapshot does not grow
 	if result, err = p.fill(ctx, draft, &record, limited, source); err != nil {
+		if errors.Is(err, reflink.ErrChanged) {
+			err = fmt.Errorf("%w; %w", err, ErrInUse)
+		}
 		return record, result, errors.Join(err, p.removeDraft(draft))
 	}
 	record.Created = time.Now().UTC().Truncate(time.Second)

@@ -27,19 +27,36 @@ const chunk = 8 << 20
 
 // File gives dst, an empty file open for writing, the data and the size of src.
 // progress, which may be nil, hears the number of bytes of each step of an honest copy;
-// ctx ends one between two steps. dst is not synced.
+// ctx ends one between two steps. dst is not synced. ErrChanged says that src was written to during an honest copy.
 func File(ctx context.Context, dst, src *os.File, progress func(bytes int64)) (Method, error) {
+	method, _, err := file(ctx, dst, src, progress)
+	return method, err
+}
+
+// file is File, and returns the moment of src that an honest copy is of.
+func file(ctx context.Context, dst, src *os.File, progress func(bytes int64)) (Method, moment, error) {
 	err := unix.IoctlFileClone(int(dst.Fd()), int(src.Fd()))
 	if err == nil {
-		return Shared, nil
+		return Shared, moment{}, nil
 	}
 	if !cannotShare(err) {
-		return Shared, fmt.Errorf("sharing the blocks of %s: %w", src.Name(), err)
+		return Shared, moment{}, fmt.Errorf("sharing the blocks of %s: %w", src.Name(), err)
 	}
 	if progress == nil {
 		progress = func(int64) {}
 	}
-	return Copied, copySparse(ctx, dst, src, progress)
+	before, err := settled(ctx, src)
+	if err != nil {
+		return Copied, before, err
+	}
+	if err := copySparse(ctx, dst, src, progress); err != nil {
+		return Copied, before, err
+	}
+	info, err := src.Stat()
+	if err != nil {
+		return Copied, before, fmt.Errorf("looking at %s after its copy: %w", src.Name(), err)
+	}
+	return Copied, before, before.compare(src.Name(), info)
 }
 
 // cannotShare tells errors that mean "not on this file system" from real ones.

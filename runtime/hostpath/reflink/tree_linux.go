@@ -31,13 +31,34 @@ func (r *Result) Add(method Method) {
 // and hard links, device nodes, pipes; with owner, mode, times and extended attributes.
 // Sockets are left out: they are nothing without the process that made them.
 // It never leaves the two roots, whatever links the tree holds or gains meanwhile, and
-// syncs what it wrote. src is not frozen: each file is as of its own moment.
+// syncs what it wrote. src is not frozen: each file whose blocks are shared is as of its own moment. Where a file
+// was copied byte for byte, which takes its time, nothing of src may have changed: else the error is ErrChanged.
 func Tree(ctx context.Context, dst, src *os.Root, progress func(bytes int64)) (Result, error) {
-	c := &treeCopy{dst: dst, src: src, progress: progress, linked: map[inode]string{}}
+	c := &treeCopy{dst: dst, src: src, progress: progress, linked: map[inode]string{}, moments: map[string]moment{}}
 	if err := c.directory(ctx, "."); err != nil {
 		return c.result, err
 	}
-	return c.result, nil
+	return c.result, c.unchanged()
+}
+
+// unchanged returns ErrChanged where what was copied byte for byte, or a directory, is not what it was.
+func (c *treeCopy) unchanged() error {
+	if c.result.Copied == 0 {
+		return nil
+	}
+	for name, before := range c.moments {
+		info, err := c.src.Lstat(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("copying %s: %w", name, ErrChanged)
+		}
+		if err != nil {
+			return fmt.Errorf("looking at %s after its copy: %w", name, err)
+		}
+		if err := before.compare(name, info); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 type inode struct{ device, number uint64 }
@@ -46,7 +67,8 @@ type treeCopy struct {
 	dst, src *os.Root
 	progress func(int64)
 	result   Result
-	linked   map[inode]string // files with further links, and where each was copied to first
+	linked   map[inode]string  // files with further links, and where each was copied to first
+	moments  map[string]moment // directories, and files that were copied byte for byte
 }
 
 // directory fills the directory name of dst, which exists, from that of src.
@@ -60,6 +82,7 @@ func (c *treeCopy) directory(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("reading directory %s: %w", name, err)
 	}
+	c.moments[name] = momentOf(info)
 	entries, err := dir.ReadDir(-1)
 	if err != nil {
 		return fmt.Errorf("listing directory %s: %w", name, err)
@@ -135,7 +158,7 @@ func (c *treeCopy) file(ctx context.Context, name string) error {
 		return fmt.Errorf("making %s: %w", name, err)
 	}
 	defer dst.Close()
-	method, err := File(ctx, dst, src, func(n int64) {
+	method, of, err := file(ctx, dst, src, func(n int64) {
 		c.result.Bytes += n
 		if c.progress != nil {
 			c.progress(n)
@@ -145,6 +168,9 @@ func (c *treeCopy) file(ctx context.Context, name string) error {
 		return err
 	}
 	c.result.Add(method)
+	if method == Copied {
+		c.moments[name] = of
+	}
 	if err := copyAttributes(dst, src, info); err != nil {
 		return fmt.Errorf("copying the attributes of %s: %w", name, err)
 	}

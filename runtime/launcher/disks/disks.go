@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 	v1 "kubevirt.io/api/core/v1"
@@ -44,6 +45,8 @@ type Request struct {
 	ContainerDisks map[string]*os.File
 	// ClaimSizes are capacities of claims in bytes.
 	ClaimSizes map[string]int64
+	// Preallocated are the volumes whose claims keep all of their size.
+	Preallocated []string
 }
 
 // Disk is a prepared volume.
@@ -71,6 +74,10 @@ func Prepare(paths Paths, request Request) (map[string]Disk, error) {
 		disk, err := prepare(paths, request, volume)
 		if err != nil {
 			return nil, fmt.Errorf("preparing volume %s: %w", volume.Name, err)
+		}
+		disk.Preallocated = slices.Contains(request.Preallocated, volume.Name)
+		if disk.Blocks, err = matched(request.VMI, volume.Name, disk.Path); err != nil {
+			return nil, err
 		}
 		out[volume.Name] = disk
 	}

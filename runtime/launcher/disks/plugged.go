@@ -13,7 +13,11 @@ import (
 
 // Claim finds, or makes, the disk on the claim of volume, which the pod has at paths.
 func Claim(paths Paths, vmi *v1.VirtualMachineInstance, volume *v1.Volume, capacity int64) (Disk, error) {
-	return claim(paths, volume.Name, useOf(vmi, volume, capacity))
+	disk, err := claim(paths, volume.Name, useOf(vmi, volume, capacity))
+	if err == nil {
+		disk.Blocks, err = matched(vmi, volume.Name, disk.Path)
+	}
+	return disk, err
 }
 
 // useOf is how vmi uses the claim of volume.
@@ -32,14 +36,22 @@ func Plugged(came *os.File, vmi *v1.VirtualMachineInstance, volume *v1.Volume, c
 	}
 	switch kind := info.Mode() & os.ModeType; kind {
 	case os.ModeDir:
-		return fileClaim(fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), came.Fd()), useOf(vmi, volume, capacity))
+		disk, err := fileClaim(fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), came.Fd()), useOf(vmi, volume, capacity))
+		if err == nil {
+			disk.Blocks, err = matched(vmi, volume.Name, disk.Path)
+		}
+		return disk, err
 	case os.ModeDevice:
 		size, err := came.Seek(0, io.SeekEnd)
 		if err != nil {
 			return Disk{}, fmt.Errorf("reading the size of the device: %w", err)
 		}
 		image := domain.Image{Format: domain.FormatRaw, Block: true}
-		return Disk{Disk: domain.Disk{Image: image, DirectIO: true}, Size: size}, nil
+		disk := Disk{Disk: domain.Disk{Image: image, DirectIO: true}, Size: size}
+		if matches(vmi, volume.Name) {
+			disk.Blocks, err = blockSizes(came)
+		}
+		return disk, err
 	}
 	return Disk{}, errors.New("the volume that came is neither a folder nor a block device")
 }

@@ -5,6 +5,9 @@
 set -e
 R=$1 POD=$2
 shift 2
+if [ -n "$POD_CGROUP" ]; then # a folder of the kernel's, of which all that follows is
+  echo 0 >"$POD_CGROUP/cgroup.procs"
+fi
 mount --make-rprivate /
 mount -t proc proc "$R/proc"
 mount -t sysfs -o ro sysfs "$R/sys"

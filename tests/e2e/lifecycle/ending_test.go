@@ -4,10 +4,12 @@ package lifecycle
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -40,6 +42,53 @@ var _ = Describe("a VM that does its work and ends", func() {
 		expectEnd(ctx, vmi, virtv1.Failed)
 		suite.VMStatus(ctx, ns, "once", virtv1.VirtualMachineStatusStopped)
 		expectStays(ctx, vmi)
+	}, SpecTimeout(15*time.Minute))
+})
+
+var _ = Describe("a VM whose guest crashes", func() {
+	It("says why for as long as it waits to be started again", func(ctx context.Context) {
+		ns := suite.Namespace(ctx)
+		vm := fixture.VM(ns, "crash", fixture.ContainerDisk(suite.TinyImage()))
+		suite.Create(ctx, vm)
+		first := &virtv1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "crash"}}
+		Expect(suite.World.Await(ctx, GinkgoWriter, first, suite.BoundBoot, func(obj client.Object) (string, bool, error) {
+			phase := obj.(*virtv1.VirtualMachineInstance).Status.Phase
+			return string(phase), phase == virtv1.Running, nil
+		})).To(Succeed())
+		Expect(suite.World.Client.Get(ctx, client.ObjectKeyFromObject(first), first)).To(Succeed())
+		killQEMU(ctx, first) // at once: a guest that ran for a minute is started again at once
+
+		Expect(suite.World.Await(ctx, GinkgoWriter, vm.DeepCopy(), suite.BoundEnd, func(obj client.Object) (string, bool, error) {
+			now := obj.(*virtv1.VirtualMachine)
+			for _, c := range now.Status.Conditions {
+				if c.Type == virtv1.VirtualMachineReady && strings.Contains(c.Message, "QEMU was killed by signal 9") && strings.Contains(c.Message, "it is started again at") {
+					return c.Message, now.Status.PrintableStatus == virtv1.VirtualMachineStatusCrashLoopBackOff, nil
+				}
+			}
+			return string(now.Status.PrintableStatus), false, nil
+		})).To(Succeed())
+		nextVMI(ctx, first)
+	}, SpecTimeout(15*time.Minute))
+
+	It("is found again by the next VM of its name, where the VM is deleted and leaves it", func(ctx context.Context) {
+		ns := suite.Namespace(ctx)
+		vm := fixture.VM(ns, "left", fixture.ContainerDisk(suite.TinyImage()))
+		again := vm.DeepCopy()
+		suite.Create(ctx, vm)
+		guest := suite.RunningVMI(ctx, ns, "left")
+		boot := suite.Shell(ctx, guest, "cat /proc/sys/kernel/random/boot_id")
+		Expect(suite.World.Client.Delete(ctx, vm, client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
+		Expect(suite.World.Gone(ctx, GinkgoWriter, vm, suite.BoundEnd)).To(Succeed())
+
+		suite.Create(ctx, again)
+		suite.VMStatus(ctx, ns, "left", virtv1.VirtualMachineStatusRunning)
+		now := suite.RunningVMI(ctx, ns, "left")
+		Expect(now.UID).To(Equal(guest.UID))
+		Expect(metav1.IsControlledBy(now, again)).To(BeTrue())
+		Expect(suite.Shell(ctx, now, "cat /proc/sys/kernel/random/boot_id")).To(Equal(boot), "the guest went on")
+
+		patchStrategy(ctx, again, virtv1.RunStrategyHalted)
+		suite.VMStatus(ctx, ns, "left", virtv1.VirtualMachineStatusStopped)
 	}, SpecTimeout(15*time.Minute))
 })
 

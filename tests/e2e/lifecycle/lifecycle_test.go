@@ -108,11 +108,14 @@ func patchStrategy(ctx context.Context, vm *virtv1.VirtualMachine, strategy virt
 	Expect(suite.World.Client.Patch(ctx, vm, patch)).To(Succeed())
 }
 
-// expectNoWarnings makes sure that a normal start raised no Warning event.
+// expectNoWarnings makes sure that a normal start, which the events tell of by now, raised no Warning event.
 func expectNoWarnings(ctx context.Context, namespace string) {
 	GinkgoHelper()
 	var events corev1.EventList
-	Expect(suite.World.Client.List(ctx, &events, client.InNamespace(namespace))).To(Succeed())
+	Eventually(func(g Gomega) {
+		g.Expect(suite.World.Client.List(ctx, &events, client.InNamespace(namespace))).To(Succeed())
+		g.Expect(events.Items).To(ContainElement(HaveField("Reason", string(virtv1.Started))), "the start is told of")
+	}).WithContext(ctx).WithTimeout(suite.BoundEnd).WithPolling(time.Second).Should(Succeed())
 	for _, e := range events.Items {
 		Expect(e.Type).NotTo(Equal(corev1.EventTypeWarning), "%s %s: %s", e.InvolvedObject.Name, e.Reason, e.Message)
 	}

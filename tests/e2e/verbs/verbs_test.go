@@ -39,9 +39,6 @@ func TestVerbs(t *testing.T) { suite.Run(t, "verbs", served, build) }
 // boundVerb is the longest time for what a verb brings about.
 const boundVerb = 2 * time.Minute
 
-// publicKey is an SSH key to which there is no private one.
-const publicKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8gISIjJCUm verbs@example"
-
 // program is virtctl, built for this run.
 var program string
 
@@ -97,7 +94,9 @@ var _ = Describe("virtctl", func() {
 		ns := suite.Namespace(ctx)
 		vm := fixture.VM(ns, "hand", fixture.ContainerDisk(suite.TinyImage()), fixture.Strategy(virtv1.RunStrategyManual))
 		vm.Spec.Template.Spec.Domain.Devices.ClientPassthrough = &virtv1.ClientPassthroughDevices{}
-		suite.Create(ctx, vm, viewer(ns))
+		passwords(vm)
+		suite.Create(ctx, words(ns), fixture.DataVolume(ns, "extra", "64Mi"), vm, viewer(ns))
+		key, publicKey := newKey()
 		suite.VMStatus(ctx, ns, "hand", virtv1.VirtualMachineStatusStopped)
 		Expect(virtctl(ctx, ns, "credentials", "add-ssh-key", "--user", "root", "--value", publicKey, "hand")).To(ContainSubstring("Successfully added the key"))
 		Expect(virtctl(ctx, ns, "start", "hand")).To(ContainSubstring("VM hand was scheduled to start"))
@@ -131,6 +130,8 @@ var _ = Describe("virtctl", func() {
 		graph := virtctl(ctx, ns, "--as", "viewer", "objectgraph", "hand", "--selector", "kubevirt.io/dependency-type=compute", "--output", "yaml")
 		Expect(graph).To(And(ContainSubstring("kind: VirtualMachineInstance"), ContainSubstring("name: virt-launcher-hand-")))
 
+		useGuest(ctx, vmi, key, publicKey)
+
 		By("pausing it")
 		Expect(virtctl(ctx, ns, "pause", "vm", "hand")).To(ContainSubstring("hand was scheduled to pause"))
 		suite.VMStatus(ctx, ns, "hand", virtv1.VirtualMachineStatusPaused)
@@ -158,7 +159,7 @@ var _ = Describe("virtctl", func() {
 		Expect(refused(ctx, ns, "stop", "hand")).To(ContainSubstring("VM is not running"))
 	}, SpecTimeout(25*time.Minute))
 
-	It("keeps a console over a restart of virt-handler", Label("alone"), func(ctx context.Context) {
+	It("keeps a console and a screen over a restart of virt-handler", Label("alone"), func(ctx context.Context) {
 		ns := suite.Namespace(ctx)
 		suite.Create(ctx, fixture.VM(ns, "talk", fixture.ContainerDisk(suite.TinyImage())))
 		suite.RunningVMI(ctx, ns, "talk")
@@ -179,11 +180,23 @@ var _ = Describe("virtctl", func() {
 		}
 		Eventually(ctx, prompt, boundVerb, time.Second).Should(Succeed())
 
+		By("reading what its screen greets with")
+		shown := openScreen(session, ns, "talk")
+		first := shown.greeted(ctx)
+
 		By("restarting virt-handler")
 		Expect(suite.World.Client.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace("kubevirt-hyperconverged"), client.MatchingLabels{virtv1.AppLabel: "virt-handler"})).To(Succeed())
 		Eventually(ctx, told, boundVerb).Should(gbytes.Say("Connecting again..."))
 		Eventually(ctx, told, boundVerb).Should(gbytes.Say("Successfully connected to talk console"))
 		Eventually(ctx, prompt, boundVerb, time.Second).Should(Succeed())
+		Eventually(ctx, shown.told, boundVerb).Should(gbytes.Say("Connecting again..."))
+		Eventually(ctx, shown.told, boundVerb).Should(gbytes.Say("Successfully connected to the screen of talk"))
+		Expect(first.SetReadDeadline(time.Now().Add(boundVerb))).To(Succeed())
+		_, err = first.Read(make([]byte, 1))
+		Expect(err).To(MatchError(io.EOF), "the first viewer was sent away")
+		second := shown.greeted(ctx)
+		Expect(second.Close()).To(Succeed())
+		Expect(shown.command.Wait()).To(Succeed(), "it ends with its viewer")
 		stop()
 		_ = console.Wait() // it was ended
 	}, SpecTimeout(20*time.Minute))

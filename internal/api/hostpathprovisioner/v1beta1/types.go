@@ -38,7 +38,7 @@ type HostPathProvisionerList struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.pathConfig) || !has(self.storagePools) || self.storagePools.all(p, p.name != 'legacy')",fieldPath=".storagePools",message="pathConfig has a pool of the name legacy: name the other pools otherwise"
 // +kubebuilder:validation:XValidation:rule="!has(self.pathConfig) || !has(self.storagePools) || self.storagePools.all(p, p.path != self.pathConfig.path && p.path != self.pathConfig.path + '/csi')",fieldPath=".storagePools",message="a pool has the path of pathConfig, or its directory csi, which are those of the pool legacy: give each pool a directory of its own"
-// +kubebuilder:validation:XValidation:rule="!has(self.featureGates) || size(self.featureGates) == 0",fieldPath=".featureGates",message="featureGates are not supported yet: leave the field out"
+// +kubebuilder:validation:XValidation:rule="!has(self.featureGates) || self.featureGates.all(gate, gate == 'Snapshotting')",fieldPath=".featureGates",message="the only feature gate is Snapshotting: leave the others out"
 // +kubebuilder:validation:XValidation:rule="has(self.pathConfig) || (has(self.storagePools) && size(self.storagePools) > 0)",message="storagePools is empty: name at least one pool (a name and a path)"
 // +kubebuilder:validation:XValidation:rule="!has(self.storagePools) || self.storagePools.all(p, self.storagePools.exists_one(q, q.path == p.path))",fieldPath=".storagePools",message="two pools have the same path: give each pool a directory of its own"
 type HostPathProvisionerSpec struct {
@@ -65,7 +65,7 @@ type HostPathProvisionerSpec struct {
 	// +optional
 	Workload NodePlacement `json:"workload,omitempty"`
 
-	// featureGates turn on experimental features. None is known yet.
+	// featureGates turn on experimental features of the field's driver. Snapshotting changes nothing: snapshots are always served.
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=20
 	// +optional
@@ -103,6 +103,17 @@ type StoragePool struct {
 	// Claims that exist grow when it asks for more; else it counts for nodes that come later.
 	// +optional
 	PVCTemplate *corev1.PersistentVolumeClaimSpec `json:"pvcTemplate,omitempty"`
+
+	// snapshotProvider is how the pool's snapshots are made. There is one way, reflink, which copies where the file system
+	// shares no blocks.
+	// +kubebuilder:validation:XValidation:rule="self == 'reflink'",message="snapshots are made by sharing blocks where the pool's file system can: name reflink, or leave the field out"
+	// +optional
+	SnapshotProvider string `json:"snapshotProvider,omitempty"`
+
+	// overlayClassName is the StorageClass of a pool that nodes share, which is not supported yet.
+	// +kubebuilder:validation:XValidation:rule="self == ''",message="pools that nodes share are not supported yet: leave overlayClassName out"
+	// +optional
+	OverlayClassName string `json:"overlayClassName,omitempty"`
 }
 
 // PathConfig is the directory of the legacy provisioner, kubevirt.io/hostpath-provisioner.

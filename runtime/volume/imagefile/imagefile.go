@@ -1,4 +1,5 @@
-package main
+// Package imagefile finds the disk in the files of a container image, wherever they are mounted.
+package imagefile
 
 import (
 	"errors"
@@ -13,9 +14,9 @@ import (
 // diskDir is where an image's disk is unless a path is given.
 const diskDir = "disk"
 
-// openImage opens the disk image below root: path, or else the only regular file of
+// Open opens the disk image below root: path, or else the only regular file of
 // /disk. No symbolic link is followed out of root.
-func openImage(root, path string) (*os.File, error) {
+func Open(root, path string) (*os.File, error) {
 	dir, err := os.OpenRoot(root)
 	if err != nil {
 		return nil, fmt.Errorf("opening the image's root: %w", err)

@@ -1,0 +1,36 @@
+package virtualmachine
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	virtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/slipway-vm/slipway/internal/names"
+)
+
+// reasonAdopted is the reason of the event about an instance that is the VM's now.
+const reasonAdopted = "SuccessfulAdopt"
+
+// isOrphan says whether vmi was made for a VM that was deleted and left it running, as kubectl delete --cascade=orphan does.
+func isOrphan(vmi *virtv1.VirtualMachineInstance) bool {
+	return metav1.GetControllerOf(vmi) == nil && vmi.DeletionTimestamp == nil && vmi.Annotations[AnnotationTemplate] != ""
+}
+
+// adopt makes the instance the VM's that an earlier VM of its name left running: its guest goes on.
+func (r *Reconciler) adopt(ctx context.Context, s *scope) error {
+	if s.orphan == nil {
+		return nil
+	}
+	adopted := s.orphan.DeepCopy()
+	adopted.OwnerReferences = append(adopted.OwnerReferences, *metav1.NewControllerRef(s.vm, virtv1.VirtualMachineGroupVersionKind))
+	patch := client.MergeFromWithOptions(s.orphan, client.MergeFromWithOptimisticLock{})
+	if err := r.Patch(ctx, adopted, patch, client.FieldOwner(names.ManagerController)); err != nil {
+		return fmt.Errorf("taking VirtualMachineInstance %s/%s, which an earlier VM left, over: %w", adopted.Namespace, adopted.Name, err)
+	}
+	r.normal(s.vm, reasonAdopted, "Took over the running virtual machine instance %s, which an earlier VM of this name left", adopted.Name)
+	s.vmi = adopted
+	return nil
+}
