@@ -30,11 +30,13 @@ func (r *Reconciler) addFinalizer(ctx context.Context, s *scope) error {
 	return nil
 }
 
+// patch writes changed, which was from; what the pass writes later is of the VM as it is then.
 func (r *Reconciler) patch(ctx context.Context, changed, from *virtv1.VirtualMachine) error {
 	patch := client.MergeFromWithOptions(from, client.MergeFromWithOptimisticLock{})
 	if err := r.Patch(ctx, changed, patch, client.FieldOwner(names.ManagerController)); err != nil {
 		return fmt.Errorf("patching VirtualMachine %s/%s: %w", from.Namespace, from.Name, err)
 	}
+	from.ResourceVersion = changed.ResourceVersion
 	return nil
 }
 

@@ -127,6 +127,9 @@ func (r *Reconciler) writeRequests(ctx context.Context, s *scope) error {
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("writing the state change requests of VirtualMachine %s/%s: %w", s.vm.Namespace, s.vm.Name, err)
 	}
+	if err == nil {
+		s.vm.ResourceVersion = changed.ResourceVersion
+	}
 	return nil
 }
 
