@@ -121,7 +121,7 @@ func (w *world) tellProfiles(tell teller) {
 	for i := range w.profiles {
 		status := &w.profiles[i].Status
 		class := classes[w.profiles[i].Name]
-		if class == nil { // the profile is about to go
+		if class == nil || ofBuckets(class) { // the profile is about to go, or is of no disks
 			continue
 		}
 		rwx, smart := sharedByNodes(status.ClaimPropertySets), false
@@ -132,6 +132,11 @@ func (w *world) tellProfiles(tell teller) {
 			strconv.FormatBool(isDefault(class, names.AnnotationDefaultClass)), strconv.FormatBool(isDefault(class, names.AnnotationDefaultVirtClass)),
 			strconv.FormatBool(rwx), strconv.FormatBool(smart), strconv.FormatBool(!rwx || !smart))
 	}
+}
+
+// ofBuckets says whether class gives out buckets of an object store, in whose claims no disk could be.
+func ofBuckets(class *storagev1.StorageClass) bool {
+	return strings.HasSuffix(class.Provisioner, "ceph.rook.io/bucket") || strings.HasSuffix(class.Provisioner, "noobaa.io/obc")
 }
 
 // complete says whether a claim's modes are all known.

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +22,8 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-vm/slipway/internal/metric"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -227,6 +230,19 @@ func TestAVolumeWaitsForAClassOnlyWhereThereIsNone(t *testing.T) {
 	dv.Spec.PVC.StorageClassName = new("fast")
 	if w.waitsForClass(dv) {
 		t.Error("one that names a class waits for another")
+	}
+}
+
+func TestAClassOfBucketsIsNotSaidToLackModes(t *testing.T) {
+	w := &world{}
+	for name, provisioner := range map[string]string{"buckets": "openshift-storage.noobaa.io/obc", "others": "openshift-storage.ceph.rook.io/bucket", "disks": "example.com/disks"} {
+		w.classes = append(w.classes, storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: provisioner})
+		w.profiles = append(w.profiles, cdiv1.StorageProfile{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	var told []string
+	w.tellProfiles(func(_ metric.Metric, _ float64, labels ...string) { told = append(told, labels[0]) })
+	if !slices.Equal(told, []string{"disks"}) {
+		t.Errorf("got %v", told)
 	}
 }
 

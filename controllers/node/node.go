@@ -55,7 +55,7 @@ func Ready(node *corev1.Node) bool {
 }
 
 // Changed passes the events of nodes that concern virtual machines: one came, went,
-// changed its readiness, or offers KVM or places for virtual machines, or no longer.
+// changed its readiness, or offers a device or places for virtual machines, or no longer.
 func Changed() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
@@ -67,12 +67,18 @@ func Changed() predicate.Predicate {
 }
 
 type facts struct {
-	ready, schedulable, kvm bool
+	ready, schedulable, kvm, vhostNet, vsock bool
 }
 
 func factsOf(node *corev1.Node) facts {
-	kvm := node.Status.Capacity[names.DeviceKVM]
-	return facts{ready: Ready(node), schedulable: schedulable(node), kvm: !kvm.IsZero()}
+	offers := func(device corev1.ResourceName) bool {
+		count := node.Status.Capacity[device]
+		return !count.IsZero()
+	}
+	return facts{
+		ready: Ready(node), schedulable: schedulable(node),
+		kvm: offers(names.DeviceKVM), vhostNet: offers(names.DeviceVhostNet), vsock: offers(names.DeviceVhostVSOCK),
+	}
 }
 
 func schedulable(node *corev1.Node) bool { return node.Labels[virtv1.NodeSchedulable] == "true" }

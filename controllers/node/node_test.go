@@ -5,9 +5,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/slipway-vm/slipway/internal/names"
 )
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -46,11 +49,20 @@ func TestOnlyChangesThatConcernVirtualMachinesPass(t *testing.T) {
 	beat.Annotations[virtv1.VirtHandlerHeartbeat] = `"2026-11-20T11:59:00Z"`
 	open := ready(corev1.ConditionTrue)
 	open.Labels = map[string]string{virtv1.NodeSchedulable: "true"}
+	offering := func(device corev1.ResourceName) *corev1.Node {
+		node := ready(corev1.ConditionTrue)
+		node.Status.Capacity = corev1.ResourceList{device: resource.MustParse("10")}
+		return node
+	}
 	for name, c := range map[string]struct {
 		after *corev1.Node
 		want  bool
 	}{
 		"a heartbeat":              {beat, false},
+		"a node with KVM":          {offering(names.DeviceKVM), true},
+		"with a faster network":    {offering(names.DeviceVhostNet), true},
+		"with sockets to guests":   {offering(names.DeviceVhostVSOCK), true},
+		"with more memory":         {offering(corev1.ResourceMemory), false},
 		"a node that is not ready": {ready(corev1.ConditionUnknown), true},
 		"a node that opens":        {open, true},
 	} {

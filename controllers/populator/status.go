@@ -113,6 +113,9 @@ func record(s *scope, n map[string]string) {
 	n[annotationRunningReason] = reasonCompleted
 	n[names.AnnotationDigest] = s.prime.Annotations[names.AnnotationDigest]
 	n[annotationSelectedNode] = s.node
+	if s.other != nil {
+		n[datavolume.AnnotationPreallocated] = s.other.Annotations[datavolume.AnnotationPreallocated]
+	}
 	if source := s.prime.Spec.Source; source != nil && (source.PVC != nil || source.Snapshot != nil) {
 		n[annotationCloneType] = string(cloneType(s, source))
 	}

@@ -45,9 +45,12 @@ func TestNotesSayWhatAClaimHasReached(t *testing.T) {
 			s.kind, s.inPlace = population.Target, true
 			s.prime.Status.Conditions[0] = cdiv1.DataVolumeCondition{Type: cdiv1.DataVolumeRunning, Status: corev1.ConditionFalse, Reason: "Error", Message: "InvalidImage: words"}
 		}), map[string]string{message: "InvalidImage: words", "cdi.kubevirt.io/storage.condition.running": "false"}},
-		"it is scheduled":        {ofImport(cdiv1.ImportScheduled, nil), map[string]string{phase: "Pending"}},
-		"it failed":              {ofImport(cdiv1.Failed, nil), map[string]string{phase: "Failed", names.AnnotationDigest: ""}},
-		"not handed over":        {ofImport(cdiv1.Succeeded, nil), map[string]string{phase: "", progress: ""}},
+		"it is scheduled": {ofImport(cdiv1.ImportScheduled, nil), map[string]string{phase: "Pending"}},
+		"it failed":       {ofImport(cdiv1.Failed, nil), map[string]string{phase: "Failed", names.AnnotationDigest: ""}},
+		"not handed over": {ofImport(cdiv1.Succeeded, nil), map[string]string{phase: "", progress: ""}},
+		"handed over, its space reserved": {ofImport(cdiv1.Succeeded, func(s *scope) {
+			s.whole, s.other = true, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{datavolume.AnnotationPreallocated: "true"}}}
+		}), map[string]string{phase: "Succeeded", datavolume.AnnotationPreallocated: "true"}},
 		"handed over":            {ofImport(cdiv1.Succeeded, func(s *scope) { s.whole, s.node = true, "a" }), map[string]string{phase: "Succeeded", progress: "100.0%", names.AnnotationDigest: "slipway1:00", annotationSelectedNode: "a"}},
 		"in place it runs":       {ofImport(cdiv1.ImportInProgress, func(s *scope) { s.inPlace = true }), map[string]string{phase: "", progress: "45.00%", message: "", population.AnnotationUse: "false", population.AnnotationPrime: "", annotationRunning: "true"}},
 		"in place it ended":      {ofImport(cdiv1.Succeeded, func(s *scope) { s.inPlace, s.whole = true, true }), map[string]string{phase: "", progress: "100.0%", names.AnnotationDigest: ""}},

@@ -21,13 +21,11 @@ import (
 // TestWhatAMachineMayHaveFitsIntoItsOverhead measures a machine with a TPM and four processors while the
 // guest's agent is asked for a probe, as the runtime asks.
 func TestWhatAMachineMayHaveFitsIntoItsOverhead(t *testing.T) {
-	p := start(t)
-	p.connected()
 	vmi := guest()
 	vmi.Spec.Domain.CPU = &v1.CPU{Sockets: 1, Cores: 4}
 	vmi.Spec.Domain.Devices.TPM = &v1.TPMDevice{}
 	vmi.Spec.ReadinessProbe = &v1.Probe{TimeoutSeconds: 60}
-	p.boots(vmi)
+	p := answering(t, vmi)
 	if got := strings.TrimSpace(p.exec("nproc; ls /dev/tpm0").Stdout); got != "4\n/dev/tpm0" {
 		t.Fatalf("the guest has %q", got)
 	}

@@ -23,7 +23,7 @@ import (
 	"github.com/slipway-vm/slipway/tests/fixture/random"
 )
 
-// object is a kind that admission judges beside VirtualMachineInstances.
+// object is a kind that admission judges.
 type object struct {
 	file, version, kind string
 	// mutate and validate are the paths of its webhooks; mutate may be empty.
@@ -31,6 +31,7 @@ type object struct {
 }
 
 var objects = []object{
+	{"kubevirt.io_virtualmachineinstances.yaml", "v1", "VirtualMachineInstance", "/virtualmachineinstances-mutate", "/virtualmachineinstances-validate"},
 	{"kubevirt.io_virtualmachines.yaml", "v1", "VirtualMachine", "/virtualmachines-mutate", "/virtualmachines-validate"},
 	{"kubevirt.io_virtualmachineinstancereplicasets.yaml", "v1", "VirtualMachineInstanceReplicaSet", "", "/virtualmachineinstancereplicasets-validate"},
 	{"pool.kubevirt.io_virtualmachinepools.yaml", "v1beta1", "VirtualMachinePool", "", "/virtualmachinepools-validate"},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"time"
 
 	"github.com/slipway-vm/slipway/cmd/virtctl/subresource"
@@ -46,11 +47,35 @@ func (s *session) run(ctx context.Context, stream *subresource.Stream) error {
 		if err != nil {
 			return err
 		}
+		if err := s.dismiss(); err != nil && ctx.Err() == nil {
+			return errors.Join(err, stream.Close())
+		}
 		if s.view == nil {
 			s.tell("Successfully connected to the screen of %s. Connect your viewer again.", s.vmi)
 		} else {
 			s.tell("Successfully connected to the screen of %s.", s.vmi)
 		}
+	}
+}
+
+// queue is how long viewers are looked for that came meanwhile.
+const queue = 50 * time.Millisecond
+
+// dismiss hangs up on viewers that came while there was no screen to show: they may have given up since, and then the screen would
+// be taken for closed.
+func (s *session) dismiss() error {
+	if err := s.listener.SetDeadline(time.Now().Add(queue)); err != nil {
+		return fmt.Errorf("sending viewers away: %w", err)
+	}
+	for {
+		viewer, err := s.listener.Accept()
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("sending viewers away: %w", err)
+		}
+		_ = viewer.Close()
 	}
 }
 

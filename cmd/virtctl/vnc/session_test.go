@@ -67,11 +67,20 @@ func TestABrokenScreenIsConnectedAgainAtTheSamePort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "You were disconnected from the screen of web.\nConnecting again...\nSuccessfully connected to the screen of web. Connect your viewer again.\n"
-	words := make([]byte, len(want))
-	if _, err := io.ReadFull(said, words); err != nil || string(words) != want {
-		t.Errorf("it said %q, %v", words, err)
+	says := func(want string) {
+		t.Helper()
+		words := make([]byte, len(want))
+		if _, err := io.ReadFull(said, words); err != nil || string(words) != want {
+			t.Errorf("it said %q, %v", words, err)
+		}
 	}
+	says("You were disconnected from the screen of web.\nConnecting again...\n")
+	early, err := net.Dial("tcp", address) // a viewer that gives up before there is a screen
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = early.Close()
+	says("Successfully connected to the screen of web. Connect your viewer again.\n")
 	if _, err := first.Read(make([]byte, 1)); err == nil {
 		t.Error("the first viewer is kept")
 	}
