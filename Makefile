@@ -71,7 +71,8 @@ e2e-upgrade: cluster images ## A VM of a former build under this one: make e2e-u
 bench: cluster images ## The numbers of the design, measured side by side
 	$(gotest) -tags=e2e,$(TAGS) -timeout 60m -run '^$$' -bench . -benchtime 1x ./tests/bench/... $(BENCH_ARGS)
 
-fuzz: deps ## Machines made at random against admission, domain builder and libvirt: make fuzz FUZZTIME=1h
+fuzz: deps ## Objects made at random against admission, and machines against domain builder and libvirt: make fuzz FUZZTIME=1h
+	$(gotest) -run '^$$' -fuzz FuzzObjects -fuzztime $(FUZZTIME) -parallel 2 ./tests/fuzz $(FUZZ_ARGS)
 	$(gotest) -tags=integration$(comma)$(TAGS) -run '^$$' -fuzz FuzzDefine -fuzztime $(FUZZTIME) -parallel 2 ./tests/fuzz $(FUZZ_ARGS)
 
 # The packages that read what users and servers send, and those that must survive a kill at any moment.

@@ -234,7 +234,7 @@ func asStatus(err error) error {
 	}
 	for cause, code := range map[error]codes.Code{
 		pool.ErrNotFound: codes.NotFound, pool.ErrDiffers: codes.AlreadyExists, pool.ErrTooSmall: codes.OutOfRange,
-		pool.ErrName: codes.InvalidArgument, errNoSpace: codes.ResourceExhausted, pool.ErrInUse: codes.Aborted,
+		pool.ErrName: codes.InvalidArgument, errNoSpace: codes.ResourceExhausted, pool.ErrInUse: codes.FailedPrecondition,
 		context.Canceled: codes.Canceled, context.DeadlineExceeded: codes.DeadlineExceeded,
 	} {
 		if errors.Is(err, cause) {
