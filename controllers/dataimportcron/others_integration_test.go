@@ -241,3 +241,23 @@ func TestADataSourceIsWrittenAsItIs(t *testing.T) {
 		}
 	}
 }
+
+// TestADataSourceDoesNotGoBack has a controller be killed after it wrote the DataSource, before it wrote so into the status, and imports
+// be kept as snapshots then, of which none can be taken.
+func TestADataSourceDoesNotGoBack(t *testing.T) {
+	l, profile := thinLife(t)
+	l.name = "newer"
+	l.imported()
+	cron, source := &cdiv1.DataImportCron{}, &cdiv1.DataSource{}
+	l.found(cron)
+	cron.Status.LastImportedPVC.Name = "older"
+	l.must(l.direct.Update(t.Context(), cron))
+	profile.Status.SnapshotClass = nil
+	l.must(l.direct.Status().Update(t.Context(), profile))
+	l.pass(3)
+	l.found(source)
+	l.found(cron)
+	if from := source.Spec.Source; from.PVC == nil || from.PVC.Name != l.name || cron.Status.LastImportedPVC.Name != l.name {
+		t.Errorf("the DataSource names %+v and %+v; the last import is %+v", from.PVC, from.Snapshot, cron.Status.LastImportedPVC)
+	}
+}

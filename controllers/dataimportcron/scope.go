@@ -98,7 +98,11 @@ func (r *Reconciler) readCurrent(ctx context.Context, s *scope) error {
 	if s.dv == nil && s.claim == nil && s.snapshot == nil {
 		s.current = nil // somebody has deleted it
 	}
-	if whole := s.whole(); whole != nil {
+	whole := s.whole()
+	if whole == nil && s.isNamed() {
+		whole = s.claim
+	}
+	if whole != nil {
 		s.last = &cdiv1.DataVolumeSourcePVC{Namespace: s.cron.Namespace, Name: whole.GetName()}
 		s.lastFormat = cdiv1.DataImportCronSourceFormatPvc
 		if s.snapshotted() {
@@ -179,6 +183,12 @@ func (s *scope) whole() client.Object {
 // snapshotted reports whether the current import is in a snapshot that is ready.
 func (s *scope) snapshotted() bool {
 	return s.current != nil && s.snapshot != nil && s.snapshot.DeletionTimestamp == nil && ready(s.snapshot)
+}
+
+// isNamed reports whether the DataSource names the claim of the current import already: a pass that wrote this may not have come to
+// write the status, and what others are kept as may have changed since.
+func (s *scope) isNamed() bool {
+	return s.filled() && s.source != nil && s.source.Spec.Source.PVC != nil && *s.source.Spec.Source.PVC == cdiv1.DataVolumeSourcePVC{Namespace: s.claim.Namespace, Name: s.claim.Name}
 }
 
 // mayBeSnapshot reports whether a snapshot of the current import counts: not while it is imported, nor where it

@@ -83,7 +83,7 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 }
 
 // steps are done in this order in every pass, until one ends it: without a claim there is
-// nothing to fill; what has ended needs no pod; a pod is made last, when all else stands, and then what is its own.
+// nothing to fill; what has ended needs no pod; a pod is made last, anew where others than its settings hold, when all else stands, and then what is its own.
 func (r *Reconciler) steps() []func(context.Context, *scope) error {
 	return []func(context.Context, *scope) error{
 		r.refuseStream,
@@ -95,6 +95,7 @@ func (r *Reconciler) steps() []func(context.Context, *scope) error {
 		r.noteEnd,
 		r.cleanUp,
 		r.missSnapshot,
+		r.renewPod,
 		r.ensurePod,
 		r.handProxy,
 		r.serveUpload,

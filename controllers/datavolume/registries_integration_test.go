@@ -15,6 +15,7 @@ import (
 
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/registries"
+	"github.com/slipway-vm/slipway/internal/transfer"
 )
 
 func looksWhereRegistriesConfSays(t *testing.T, w *world) {
@@ -55,4 +56,23 @@ func looksWhereRegistriesConfSays(t *testing.T, w *world) {
 		t.Errorf("the importer is told %v", args)
 	}
 	w.phase("disk", cdiv1.ImportScheduled)
+
+	w.bind("disk")
+	failed := &transfer.Result{Reason: transfer.ConnectionLost, Message: "no route", Retryable: true}
+	w.play("disk", corev1.PodRunning, 1, failed)
+	w.until("the failure is told", func() bool {
+		running := condition(w.dv("disk"), cdiv1.DataVolumeRunning)
+		return running.Reason == "Error" && strings.Contains(running.Message, "no route")
+	})
+	before := w.pod("disk")
+	if again("4"); w.pod("disk").UID != before.UID {
+		t.Error("the pod is made anew for the settings that it has")
+	}
+	conf.Data[registries.Key] = strings.Replace(conf.Data[registries.Key], "mirror.example.com", "other.example.com", 1)
+	w.must(w.Update(t.Context(), conf))
+	again("5")
+	w.until("there is a pod that looks elsewhere", func() bool {
+		now := w.pod("disk")
+		return now.UID != before.UID && slices.Contains(now.Spec.Containers[0].Args, "--from=docker://other.example.com/quay/disks/debian:12")
+	})
 }

@@ -50,16 +50,69 @@ func excerpt(output string) string {
 	return strings.Join(out, "\n")
 }
 
-// names returns the lines that name failed tests and specs, each once, for the end of the report.
-func names(output string) []string {
+// outcome matches a line that ends what a test of Go's has printed, said one in which a test says what is wrong, and plain what
+// is no colour of a line.
+var (
+	outcome = regexp.MustCompile(`^\s*--- |^=== |^(?:ok|FAIL)\s`)
+	said    = regexp.MustCompile(`^\s+[\w.-]+\.go:\d+: `)
+	colour  = regexp.MustCompile(`\x1b\[[0-9;]*m`)
+)
+
+// What of the words of a failure is repeated at the end of the report: lines, and bytes of each.
+const (
+	mostSaid  = 3
+	widthSaid = 200
+)
+
+// failures returns the lines that name failed tests and specs, each once and followed by what was said of it, for the end of the
+// report: who sees no more than that is to know what is wrong.
+func failures(output string) []string {
 	var out []string
 	seen := map[string]bool{}
-	for line := range strings.Lines(output) {
-		line = strings.TrimSpace(line)
-		if failing.MatchString(line) && !strings.HasPrefix(line, "make") && !seen[line] {
-			seen[line] = true
-			out = append(out, line)
+	all := strings.Split(colour.ReplaceAllString(output, ""), "\n")
+	for i, line := range all {
+		name := strings.TrimSpace(line)
+		if !failing.MatchString(line) || strings.HasPrefix(name, "make") || seen[name] {
+			continue
+		}
+		seen[name] = true
+		out = append(out, cut(name))
+		for _, word := range append(before(all, i), after(all, i)...) {
+			out = append(out, "  "+cut(strings.TrimSpace(word)))
 		}
 	}
 	return out
+}
+
+// before returns what the test of Go's has said whose outcome is line at of all: the last of it.
+func before(all []string, at int) []string {
+	var out []string
+	for j := at - 1; j >= 0 && !outcome.MatchString(all[j]) && len(out) < mostSaid; j-- {
+		if said.MatchString(all[j]) {
+			out = append([]string{all[j]}, out...)
+		}
+	}
+	return out
+}
+
+// after returns what follows line at of all, where a spec has failed.
+func after(all []string, at int) []string {
+	var out []string
+	if !strings.HasPrefix(strings.TrimSpace(all[at]), "[") {
+		return nil
+	}
+	for _, line := range all[at+1 : min(len(all), at+1+mostSaid)] {
+		if strings.TrimSpace(line) == "" {
+			break
+		}
+		out = append(out, line)
+	}
+	return out
+}
+
+func cut(line string) string {
+	if len(line) <= widthSaid {
+		return line
+	}
+	return line[:widthSaid] + "..."
 }

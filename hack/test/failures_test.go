@@ -27,8 +27,8 @@ func TestAFailureIsShownWhereverItIs(t *testing.T) {
 	if strings.Contains(got, "TestBefore1 ") || strings.Contains(got, "TestAfter499 ") {
 		t.Errorf("the excerpt is no excerpt:\n%s", got)
 	}
-	if want := []string{"--- FAIL: TestX (0.10s)"}; !slices.Equal(names(log.String()), want) {
-		t.Errorf("got names %q, want %q", names(log.String()), want)
+	if want := []string{"--- FAIL: TestX (0.10s)", "  x_test.go:7: got 1, want 2"}; !slices.Equal(failures(log.String()), want) {
+		t.Errorf("got names %q, want %q", failures(log.String()), want)
 	}
 }
 
@@ -42,8 +42,8 @@ func TestTheEndIsShownWhereNothingIsNamed(t *testing.T) {
 
 // Specs are coloured.
 func TestSpecsAreNamed(t *testing.T) {
-	log := "\x1b[38;5;9m[FAIL]\x1b[0m \x1b[0mA VM \x1b[38;5;9m[It] starts\x1b[0m\n"
-	if got := names(log); len(got) != 1 {
-		t.Errorf("got %q", got)
+	log := "  \x1b[38;5;9m[FAILED] Timed out.\x1b[0m\n  it waited for a VM\n\n  more\n\x1b[38;5;9m[FAIL]\x1b[0m \x1b[0mA VM \x1b[38;5;9m[It] starts\x1b[0m\n"
+	if got, want := failures(log), []string{"[FAILED] Timed out.", "  it waited for a VM", "[FAIL] A VM [It] starts"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -133,7 +133,7 @@ func (s stage) run(ctx context.Context) result {
 		return r
 	}
 	fmt.Printf("%s  %-14s FAILED after %s: %v; from %s:\n%s\n", clock(), s.name, r.took.Round(time.Second), err, path, excerpt(string(output)))
-	r.failures = names(string(output))
+	r.failures = failures(string(output))
 	return r
 }
 
