@@ -46,6 +46,9 @@ type PodOptions struct {
 	CredentialsDir string
 	// SecretHeadersDir holds a directory for each Secret, with a header in each file.
 	SecretHeadersDir string
+	// Ask has it asked which version of the image there is, as the result's digest, and nothing imported. Known says that one
+	// is known already.
+	Ask, Known bool
 	// TerminationLog is where the result goes as JSON; empty writes none.
 	TerminationLog string
 	// ProgressAddress is where the progress is served; empty serves none. Token is its password.
@@ -55,6 +58,9 @@ type PodOptions struct {
 // RunPod does one import as an importer pod does it: it serves its progress, writes its
 // result for the controller, and returns the error of a failed import.
 func RunPod(ctx context.Context, options PodOptions) error {
+	if err := options.checkTarget(); err != nil {
+		return err
+	}
 	logger := log.FromContext(ctx)
 	if err := LimitMemory(); err != nil {
 		logger.Info("The import takes more memory than it need", "because", err.Error())
@@ -79,6 +85,9 @@ func RunPod(ctx context.Context, options PodOptions) error {
 }
 
 func run(ctx context.Context, options PodOptions, progress *Progress) (transfer.Result, error) {
+	if options.Ask {
+		return ask(ctx, options)
+	}
 	copying, err := options.copies()
 	switch {
 	case err != nil:

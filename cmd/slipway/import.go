@@ -19,8 +19,9 @@ func newImportCommand() *cobra.Command {
 which may be packed with gzip, xz, zstd or bzip2 and lie in a tar archive, as in an OVA; or from the
 disk of a container image in a registry; or with --copy-from as another volume's disk, byte for byte;
 without any of them it makes a blank disk. With --archive it unpacks a tar archive into a directory.
-One pass, in bounded memory.`,
-		Example: `  slipway import --url https://example.com/debian.qcow2 --checksum sha512:… --target ./disk.img --size 21474836480`,
+One pass, in bounded memory. With --ask it tells which version of the image there is, and reads no more.`,
+		Example: `  slipway import --url https://example.com/debian.qcow2 --checksum sha512:… --target ./disk.img --size 21474836480
+  slipway import --ask --url docker://registry.example.com/disks/debian:12 --credentials-dir ./login --termination-log /dev/stdout`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.Token = os.Getenv(transfer.EnvToken)
@@ -49,8 +50,9 @@ One pass, in bounded memory.`,
 	flags.StringVar(&o.ImageRoot, "image-root", "", "folder with the files of the container image at --url, which the node has pulled: / where this program runs in it")
 	flags.StringVar(&o.CredentialsDir, "credentials-dir", "", "directory with the files accessKeyId and secretKey (s3: also sessionToken; gcs: credentials.json)")
 	flags.StringVar(&o.SecretHeadersDir, "secret-headers-dir", "", "directory with a directory of header files for each Secret")
+	flags.BoolVar(&o.Ask, "ask", false, "tell which version of the image there is, as the result's digest, and import nothing")
+	flags.BoolVar(&o.Known, "known", false, "with --ask: a version is known already, so of several registries only those are passed over that do not have the image")
 	flags.StringVar(&o.TerminationLog, "termination-log", "", "file that takes the result as JSON")
 	flags.StringVar(&o.ProgressAddress, "progress-address", "", "address that serves the progress, such as :8443")
-	_ = cmd.MarkFlagRequired("target") // the flag exists
 	return cmd
 }

@@ -44,11 +44,11 @@ func TestBadDataImportCronsAreRefusedWithThePath(t *testing.T) {
 		"no URL":                        {"https://example.com/disk.qcow2", "ftp://example.com", []string{source + "http.url"}},
 		"an image of a registry":        {`{http: {url: "https://example.com/disk.qcow2"}}`, `{registry: {url: "docker://example.com/disk:1", certConfigMap: authorities}}`, nil},
 		"an image that nodes pull":      {`{http: {url: "https://example.com/disk.qcow2"}}`, `{registry: {url: "docker://example.com/disk:1", pullMethod: node, secretRef: login}}`, nil},
-		"an image with a Secret":        {`{http: {url: "https://example.com/disk.qcow2"}}`, `{registry: {url: "docker://example.com/disk:1", secretRef: login}}`, []string{source + "registry.secretRef"}},
+		"an image with a Secret":        {`{http: {url: "https://example.com/disk.qcow2"}}`, `{registry: {url: "docker://example.com/disk:1", secretRef: login}}`, nil},
 		"an image stream":               {`{http: {url: "https://example.com/disk.qcow2"}}`, `{registry: {imageStream: disk, pullMethod: node}}`, []string{source + "registry.imageStream"}},
 		"an authority of nodes":         {`{http: {url: "https://example.com/disk.qcow2"}}`, `{registry: {url: "docker://example.com/disk:1", pullMethod: node, certConfigMap: a}}`, []string{source + "registry.certConfigMap"}},
-		"a Secret":                      {`disk.qcow2"`, `disk.qcow2", secretRef: login`, []string{source + "http.secretRef"}},
-		"headers of Secrets":            {`disk.qcow2"`, `disk.qcow2", secretExtraHeaders: [a]`, []string{source + "http.secretExtraHeaders"}},
+		"a Secret":                      {`disk.qcow2"`, `disk.qcow2", secretRef: login`, nil},
+		"headers of Secrets":            {`disk.qcow2"`, `disk.qcow2", secretExtraHeaders: [a]`, nil},
 		"no size":                       {"{resources: {requests: {storage: 1Gi}}}", "{}", []string{"spec.template.spec.storage.resources.requests.storage"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,11 +2,15 @@
 // DataVolumes, and keeps a DataSource on the last one that is whole: on its claim, or on a
 // snapshot of that, as the StorageProfile of the claim's class has it.
 //
-// The controller polls by itself: a request for one byte of a file, or for the digest of an
-// image in a registry. There is no CronJob for it, and a pod only where nodes pull the image, with what they alone have.
+// The controller polls by itself: a request for one byte of a file, or for the digest of an image in a registry. There is no
+// CronJob for it, and a pod only where nodes pull the image, with what they alone have, or where Secrets let in, which it does not read.
 package dataimportcron
 
-import "time"
+import (
+	"time"
+
+	"github.com/slipway-vm/slipway/internal/imageversion"
+)
 
 // Labels and annotations of the field.
 const (
@@ -45,7 +49,7 @@ const (
 )
 
 const (
-	digestPrefix = "sha256:"
+	digestPrefix = imageversion.Prefix
 	// digestInName is how many digits of a digest are in the name of its DataVolume.
 	digestInName = 12
 	// keptImports is how many imports stay where spec.importsToKeep does not say.

@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/slipway-vm/slipway/internal/imageversion"
 )
 
 // TestAnImageThatNodesCannotPullMakesWay has a newer image come while the kubelet tries to pull the one before.
@@ -21,7 +23,7 @@ func TestAnImageThatNodesCannotPullMakesWay(t *testing.T) {
 	} {
 		l.name = name
 		l.imported()
-		cron, next := &cdiv1.DataImportCron{}, digestOf("next")
+		cron, next := &cdiv1.DataImportCron{}, imageversion.Digest("next")
 		l.found(cron)
 		dv := &cdiv1.DataVolume{}
 		l.found(dv)

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/slipway-vm/slipway/internal/imageversion"
 )
 
 const someDigest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -140,7 +142,7 @@ func TestConditions(t *testing.T) {
 		"no snapshot of it yet":   {unkept, "ImportProgressing True, ImportProgressing False"},
 		"no snapshot to be had":   {refused, "ImportProgressing False, SnapshotNotReady False"},
 		"a snapshot":              {scope{digest: someDigest, current: current, snapshot: readySnapshot("a")}, "NoImport False, UpToDate True"},
-		"an image, and a new one": {scope{digest: digestOf("new"), current: current, dv: in(cdiv1.Succeeded), claim: filled}, "NoImport False, Outdated False"},
+		"an image, and a new one": {scope{digest: imageversion.Digest("new"), current: current, dv: in(cdiv1.Succeeded), claim: filled}, "NoImport False, Outdated False"},
 	} {
 		c.scope.cron = &cdiv1.DataImportCron{Spec: cdiv1.DataImportCronSpec{Schedule: "@daily"}}
 		var got []string

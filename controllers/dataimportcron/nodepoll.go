@@ -25,8 +25,8 @@ import (
 	"github.com/slipway-vm/slipway/internal/names"
 )
 
-// errAsking says that a node is being asked: its answer comes by the pod.
-var errAsking = errors.New("the node has not answered yet")
+// errAsking says that a pod asks: its answer comes by its status.
+var errAsking = errors.New("the pod has not answered yet")
 
 const (
 	containerPoll = "poll"
@@ -36,9 +36,9 @@ const (
 	pullPatience = 30 * time.Minute
 )
 
-// askNode learns the digest of an image as nodes get it, with their credentials and mirrors: a short-lived pod runs in
-// it. It returns errAsking while that has not told.
-func (r *Reconciler) askNode(ctx context.Context, s *scope) (string, error) {
+// askByPod learns the digest of an image by a short-lived pod: of one that nodes pull as they get it, with their credentials and
+// mirrors; of others with the Secrets that the template names. It returns errAsking while the pod has not told.
+func (r *Reconciler) askByPod(ctx context.Context, s *scope) (string, error) {
 	key := types.NamespacedName{Namespace: s.cron.Namespace, Name: pollName(s.cron.Name)}
 	pod, err := get(ctx, r.Client, key, &corev1.Pod{})
 	switch {
@@ -51,9 +51,16 @@ func (r *Reconciler) askNode(ctx context.Context, s *scope) (string, error) {
 	case pod.DeletionTimestamp != nil:
 		return "", errAsking // of an earlier poll
 	}
-	digest, failed := answered(pod, r.now())
+	answer, patience := answered, pullPatience
+	if !datavolume.PulledByNode(s.cron.Spec.Template.Spec.Source) {
+		if err := r.handProxy(ctx, pod); err != nil {
+			return "", err
+		}
+		answer, patience = told, askPatience
+	}
+	digest, failed := answer(pod, r.now())
 	if errors.Is(failed, errAsking) {
-		s.sooner(pullPatience - r.now().Sub(pod.CreationTimestamp.Time))
+		s.sooner(patience - r.now().Sub(pod.CreationTimestamp.Time))
 		return "", failed
 	}
 	log.FromContext(ctx).Info("Deleting the pod that asked for the image", "pod", pod.Name)
@@ -63,13 +70,19 @@ func (r *Reconciler) askNode(ctx context.Context, s *scope) (string, error) {
 	return digest, failed
 }
 
-// createPoll begins to ask a node.
+// createPoll begins to ask.
 func (r *Reconciler) createPoll(ctx context.Context, s *scope) error {
 	cdi, err := cdiconfig.Installed(ctx, r.Client)
 	if err != nil {
 		return err
 	}
-	pod := pollPod(s.cron, r.image, cdiconfig.WorkloadOf(cdi))
+	workload := cdiconfig.WorkloadOf(cdi)
+	pod := pollPod(s.cron, r.image, workload)
+	if !datavolume.PulledByNode(s.cron.Spec.Template.Spec.Source) {
+		if err := r.withSecrets(ctx, s.cron, pod); err != nil {
+			return err
+		}
+	}
 	log.FromContext(ctx).Info("Creating a pod that asks for the image", "pod", pod.Name)
 	err = r.Create(ctx, pod, client.FieldOwner(manager))
 	switch {
@@ -78,7 +91,7 @@ func (r *Reconciler) createPoll(ctx context.Context, s *scope) error {
 	case err != nil:
 		return fmt.Errorf("creating pod %s, which asks for the image: %w", pod.Name, err)
 	}
-	s.sooner(pullPatience)
+	s.sooner(secretPatience)
 	return errAsking
 }
 
@@ -123,7 +136,8 @@ func pollName(cron string) string {
 	return name[:maxPodName-9] + "-" + hex.EncodeToString(sum[:4])
 }
 
-// pollPod returns the pod that runs in the image of cron's template for a moment, on a node that workload allows. Its program is of image.
+// pollPod returns the pod that asks for the image of cron's template, on a node that workload allows: in that image for a moment, where
+// nodes pull it, or else one to be told what to ask. Its program is of image.
 func pollPod(cron *cdiv1.DataImportCron, image string, workload cdiconfig.Workload) *corev1.Pod {
 	owner := metav1.OwnerReference{
 		APIVersion: cdiv1.SchemeGroupVersion.String(), Kind: "DataImportCron", Name: cron.Name, UID: cron.UID, Controller: new(true),
@@ -153,8 +167,10 @@ func pollPod(cron *cdiv1.DataImportCron, image string, workload cdiconfig.Worklo
 		},
 		SecurityContext: datavolume.ContainerSecurity(),
 	}
-	datavolume.RunInImage(cron.Spec.Template.Spec.Source.Registry, pod, &container)
-	container.ImagePullPolicy = corev1.PullAlways // what the tag is now
+	if source := cron.Spec.Template.Spec.Source; datavolume.PulledByNode(source) {
+		datavolume.RunInImage(source.Registry, pod, &container)
+		container.ImagePullPolicy = corev1.PullAlways // what the tag is now
+	}
 	pod.Spec.Containers = []corev1.Container{container}
 	workload.Place(&pod.Spec)
 	return pod
@@ -167,13 +183,18 @@ func answered(pod *corev1.Pod, now time.Time) (string, error) {
 			return digestOfID(status.ImageID)
 		}
 	}
+	return "", unanswered(pod, now, pullPatience, "no node has pulled the image")
+}
+
+// unanswered is why pod will not tell, errAsking while it may; late is what did not happen when patience is over.
+func unanswered(pod *corev1.Pod, now time.Time, patience time.Duration, late string) error {
 	waits := "no node was found for it yet"
 	for _, status := range append(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses...) {
 		switch waiting, ended := status.State.Waiting, status.State.Terminated; {
 		case ended != nil && ended.ExitCode != 0:
-			return "", fmt.Errorf("container %s of pod %s ended with code %d: %s", status.Name, pod.Name, ended.ExitCode, strings.TrimSpace(ended.Message))
-		case waiting != nil && waiting.Message != "":
-			return "", fmt.Errorf("the node's kubelet says: %s: %s", waiting.Reason, waiting.Message)
+			return fmt.Errorf("container %s of pod %s ended with code %d: %s", status.Name, pod.Name, ended.ExitCode, strings.TrimSpace(ended.Message))
+		case waiting != nil && waiting.Message != "" && !awaitsSecret(pod, waiting, now):
+			return fmt.Errorf("the node's kubelet says: %s: %s", waiting.Reason, waiting.Message)
 		case waiting != nil:
 			waits = waiting.Reason
 		}
@@ -185,11 +206,11 @@ func answered(pod *corev1.Pod, now time.Time) (string, error) {
 	}
 	switch {
 	case pod.Status.Phase == corev1.PodFailed:
-		return "", fmt.Errorf("pod %s failed: %s", pod.Name, strings.TrimSpace(pod.Status.Reason+" "+pod.Status.Message))
-	case now.Sub(pod.CreationTimestamp.Time) >= pullPatience:
-		return "", fmt.Errorf("no node has pulled the image within %s: %s", pullPatience, waits)
+		return fmt.Errorf("pod %s failed: %s", pod.Name, strings.TrimSpace(pod.Status.Reason+" "+pod.Status.Message))
+	case now.Sub(pod.CreationTimestamp.Time) >= patience:
+		return fmt.Errorf("%s within %s: %s", late, patience, waits)
 	}
-	return "", errAsking
+	return errAsking
 }
 
 // digestOfID reads the digest in what a kubelet calls an image: host/name@sha256:…, from a registry.

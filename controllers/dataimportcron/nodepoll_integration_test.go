@@ -75,3 +75,41 @@ func TestNodesAreAskedForTheImageThatTheyPull(t *testing.T) {
 		}
 	}
 }
+
+// TestAPodAsksWithSecrets has the kubelet played for a pod that asks a registry with a password.
+func TestAPodAsksWithSecrets(t *testing.T) {
+	w := start(t)
+	w.create("cron", func(cron *cdiv1.DataImportCron) {
+		cron.Spec.Schedule = "@every 1m" // as above
+		cron.Spec.Template.Spec.Source = &cdiv1.DataVolumeSource{Registry: &cdiv1.DataVolumeSourceRegistry{
+			URL: new("docker://registry.example.com/disks/debian:12"), SecretRef: new("login"),
+		}}
+	})
+	says := func(words string) {
+		t.Helper()
+		w.until("it says "+words, func() bool {
+			for _, c := range w.cron("cron").Status.Conditions {
+				if c.Type == cdiv1.DataImportCronUpToDate {
+					return c.Reason == "NoDigest" && strings.Contains(c.Message, words)
+				}
+			}
+			return false
+		})
+	}
+	says("Pod poll-cron asks the source")
+	ends := func(result transfer.Result) {
+		t.Helper()
+		message, err := result.Encode()
+		w.must(err)
+		w.answer("cron", "", corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: string(message)}})
+	}
+	ends(transfer.Result{Reason: transfer.Unauthorized, Message: "the registry lets nobody in"})
+	says("Unauthorized: the registry lets nobody in")
+	w.later(2*time.Minute, "", "cron")
+	digest := "sha256:" + strings.Repeat("01", 32)
+	ends(transfer.Result{Digest: digest})
+	dv := w.importing("cron")
+	if from := dv.Spec.Source.Registry; *from.URL != "docker://registry.example.com/disks/debian@"+digest || *from.SecretRef != "login" {
+		t.Errorf("what is imported is %+v", from)
+	}
+}

@@ -54,7 +54,7 @@ func (r *Reconciler) poll(ctx context.Context, s *scope) error {
 	case err != nil:
 		return err
 	case errors.Is(failed, errAsking):
-		s.unknown = fmt.Sprintf("a node pulls the image, for Pod %s", pollName(s.cron.Name))
+		s.unknown = asking(s.cron)
 		if s.lastPoll.IsZero() {
 			s.nextPoll = time.Time{} // this one, which would be noted anew in every pass
 		}
@@ -73,11 +73,19 @@ func (r *Reconciler) poll(ctx context.Context, s *scope) error {
 	return nil
 }
 
+// asking says who is asking for an image.
+func asking(cron *cdiv1.DataImportCron) string {
+	if datavolume.PulledByNode(cron.Spec.Template.Spec.Source) {
+		return "a node pulls the image, for Pod " + pollName(cron.Name)
+	}
+	return fmt.Sprintf("Pod %s asks the source for its image", pollName(cron.Name))
+}
+
 // ask learns the digest of the image that would be imported now. Failed is why the source does not tell it, err why it
 // was not asked.
 func (r *Reconciler) ask(ctx context.Context, s *scope) (digest string, failed, err error) {
-	if datavolume.PulledByNode(s.cron.Spec.Template.Spec.Source) {
-		digest, failed = r.askNode(ctx, s)
+	if source := s.cron.Spec.Template.Spec.Source; datavolume.PulledByNode(source) || namesSecrets(source) {
+		digest, failed = r.askByPod(ctx, s)
 		return digest, failed, nil
 	}
 	settings, err := r.registries(ctx)

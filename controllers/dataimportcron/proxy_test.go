@@ -20,6 +20,7 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/slipway-vm/slipway/controllers/cdiconfig"
+	"github.com/slipway-vm/slipway/internal/imageversion"
 	"github.com/slipway-vm/slipway/internal/registries"
 	"github.com/slipway-vm/slipway/tests/fixture/forward"
 )
@@ -68,7 +69,7 @@ func TestPollsGoByTheProxy(t *testing.T) {
 	images.StartTLS()
 	defer images.Close()
 	defer lax.Close()
-	version := digestOf(`etag "1"`)
+	version := imageversion.Digest(`etag "1"`)
 	login := url.UserPassword("importer", "pa55/word")
 	servers := map[string]string{
 		"files.example.com:80": files.Listener.Addr().String(), "files.example.com:443": secured.Listener.Addr().String(),

@@ -2,8 +2,6 @@ package dataimportcron
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +9,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"strconv"
 	"strings"
 
 	"k8s.io/utils/ptr"
@@ -19,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/controllers/cdiconfig"
+	"github.com/slipway-vm/slipway/internal/imageversion"
 	"github.com/slipway-vm/slipway/internal/registries"
 )
 
@@ -63,7 +61,7 @@ func onlyVersion(checksum string) string {
 	if strings.HasPrefix(checksum, digestPrefix) {
 		return checksum
 	}
-	return digestOf(checksum)
+	return imageversion.Digest(checksum)
 }
 
 // file returns the digest of a file's version: what the server says of it, hashed.
@@ -103,11 +101,11 @@ func (s *sources) file(ctx context.Context, namespace string, from *cdiv1.DataVo
 	default:
 		return "", fmt.Errorf("asking for the file's version: the server answers %d %s", response.StatusCode, http.StatusText(response.StatusCode))
 	}
-	version := versionOf(response)
+	version := imageversion.Of(response)
 	if version == "" {
 		return "", errors.New("the server says neither ETag nor Last-Modified of the file, so a new one is not told from the old; give it a checksum, or use another server")
 	}
-	return digestOf(version), nil
+	return version, nil
 }
 
 // reached is why a server was not reached, without a word of what it said: users choose the
@@ -142,25 +140,4 @@ func unreached(err error) error {
 		return fmt.Errorf("no connection to it: %w", broken.Err)
 	}
 	return err
-}
-
-// versionOf is what a server says of a file's version: its tag, or else when it was changed, and its length.
-func versionOf(response *http.Response) string {
-	if tag := response.Header.Get("Etag"); tag != "" {
-		return "etag " + tag
-	}
-	modified := response.Header.Get("Last-Modified")
-	if modified == "" {
-		return ""
-	}
-	length := strconv.FormatInt(response.ContentLength, 10)
-	if response.StatusCode == http.StatusPartialContent {
-		_, length, _ = strings.Cut(response.Header.Get("Content-Range"), "/")
-	}
-	return "modified " + modified + " length " + length
-}
-
-func digestOf(version string) string {
-	sum := sha256.Sum256([]byte(version))
-	return digestPrefix + hex.EncodeToString(sum[:])
 }

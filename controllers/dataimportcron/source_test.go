@@ -26,6 +26,7 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/slipway-vm/slipway/internal/imageversion"
 	"github.com/slipway-vm/slipway/internal/registries"
 )
 
@@ -85,7 +86,7 @@ func TestAFilesVersionIsWhatItsServerSays(t *testing.T) {
 
 func TestAFileWithAChecksumIsNotAskedFor(t *testing.T) {
 	sum := "sha256:" + strings.Repeat("ab", 32)
-	for checksum, want := range map[string]string{sum: sum, strings.ToUpper(sum[:6]) + sum[6:]: sum, "md5:" + strings.Repeat("0", 32): digestOf("md5:" + strings.Repeat("0", 32))} {
+	for checksum, want := range map[string]string{sum: sum, strings.ToUpper(sum[:6]) + sum[6:]: sum, "md5:" + strings.Repeat("0", 32): imageversion.Digest("md5:" + strings.Repeat("0", 32))} {
 		digest, err := anywhere().digest(t.Context(), ofHTTP(cdiv1.DataVolumeSourceHTTP{URL: "http://127.0.0.1:1/", Checksum: checksum}), registries.Settings{})
 		if err != nil || digest != want {
 			t.Errorf("%s: got %q, %v", checksum, digest, err)

@@ -91,7 +91,6 @@ func addSource(in podInput, pod *corev1.Pod, container *corev1.Container) {
 	}
 	if onServer(in.DataVolume.Spec.Source) {
 		addProxy(in, pod, container)
-		setAll(&pod.Annotations, map[string]string{annotationSettings: settings(in)})
 	}
 	switch source := in.DataVolume.Spec.Source; {
 	case source == nil:

@@ -104,6 +104,9 @@ func buildPod(in podInput) *corev1.Pod {
 		addCopySource(in.CopyFrom, pod, &container)
 	default:
 		addSource(in, pod, &container)
+		if onServer(dv.Spec.Source) {
+			setAll(&pod.Annotations, map[string]string{annotationSettings: settings(in)})
+		}
 	}
 	pod.Spec.Containers = []corev1.Container{container}
 	in.Workload.Place(&pod.Spec)

@@ -2,11 +2,9 @@ package datavolume
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"net"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/containers/image/v5/docker/reference"
@@ -42,9 +40,7 @@ func (r *Reconciler) findProxy(ctx context.Context, s *scope, input *podInput) e
 		return err
 	}
 	input.Proxy = *s.proxy
-	if len(input.Proxy.Authorities) > 0 || cdiconfig.Secret(input.Proxy.HTTP) || cdiconfig.Secret(input.Proxy.HTTPS) {
-		input.ProxySecret = PodName(s.dv.Name) + "-" + strings.ToLower(rand.Text()[:8])
-	}
+	input.ProxySecret = proxySecretName(PodName(s.dv.Name), input.Proxy)
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/slipway-vm/slipway/internal/imageversion"
 	"github.com/slipway-vm/slipway/internal/transfer"
 )
 
@@ -50,6 +51,7 @@ func (h *HTTP) probe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	h.version = imageversion.Of(response)
 	h.identity = identity{etag: response.Header.Get("Etag"), modified: response.Header.Get("Last-Modified"), size: -1}
 	switch response.StatusCode {
 	case http.StatusPartialContent:
@@ -295,4 +297,16 @@ func retry(ctx context.Context, since time.Time, patience time.Duration, attempt
 		case <-timer.C:
 		}
 	}
+}
+
+// Version is the digest of the file's version by what the server says of it, as imageversion has it; empty where that is nothing.
+func (h *HTTP) Version() string { return h.version }
+
+// Close ends the use of a file of which nothing more is read.
+func (h *HTTP) Close() {
+	if h.first != nil {
+		_ = h.first.Body.Close() // nothing was read that could be lost
+		h.first = nil
+	}
+	h.client.CloseIdleConnections()
 }

@@ -50,6 +50,7 @@ type Registry struct {
 	source  types.ImageSource
 	layers  []types.BlobInfo // the lowest first
 	labels  map[string]string
+	digest  string // of the manifest, or of the index of architectures
 	limit   *limit
 	counter counter
 	total   counter // bytes of the layers that were opened
@@ -82,6 +83,9 @@ func (r *Registry) Name() string { return r.at.URL }
 
 // Labels are those that the image asks for its disk's claim, as its environment says.
 func (r *Registry) Labels() map[string]string { return r.labels }
+
+// Digest is that of the image's manifest, or of its index where there are images of several architectures: what a tag stands for.
+func (r *Registry) Digest() string { return r.digest }
 
 // Progress counts the bytes of the layers that were opened.
 func (r *Registry) Progress() transfer.Progress {
@@ -167,6 +171,10 @@ func (r *Registry) describe(ctx context.Context, from types.ImageSource, system 
 	if err != nil {
 		return r.classify(ctx, err)
 	}
+	digest, err := manifest.Digest(data)
+	if err != nil {
+		return transfer.Errorf(transfer.WrongFormat, "the manifest of %s cannot be read: %w; push the image anew", r.Name(), err)
+	}
 	if manifest.MIMETypeIsMultiImage(kind) {
 		list, err := manifest.ListFromBlob(data, kind)
 		if err != nil {
@@ -189,7 +197,7 @@ func (r *Registry) describe(ctx context.Context, from types.ImageSource, system 
 	if err := r.check(config); err != nil {
 		return err
 	}
-	r.layers, r.labels = found.LayerInfos(), labelsOf(config.Config.Env)
+	r.layers, r.labels, r.digest = found.LayerInfos(), labelsOf(config.Config.Env), digest.String()
 	return nil
 }
 

@@ -66,6 +66,7 @@ type HTTP struct {
 	ranged    bool
 	validator string // for If-Range; empty when the server gives none
 	identity  identity
+	version   string         // its name, by imageversion
 	first     *http.Response // the answer of a server without ranges, until Stream takes it
 	limit     *limit
 	counter   counter

@@ -16,9 +16,6 @@ import (
 // maxName is how long the names are at the most that become labels and parts of other names.
 const maxName = 63
 
-// noSecrets is why a template cannot name Secrets yet.
-const noSecrets = "a DataImportCron cannot use it yet: virt-controller, which polls, does not read Secrets; publish the image where none is needed, or import it by a pipeline"
-
 // Validate returns what is wrong with a new DataImportCron.
 func Validate(cron *cdiv1.DataImportCron) field.ErrorList {
 	var errs field.ErrorList
@@ -71,20 +68,9 @@ func source(spec *cdiv1.DataVolumeSpec, path *field.Path) field.ErrorList {
 	case spec.Source == nil || spec.Source.HTTP == nil && spec.Source.Registry == nil:
 		return field.ErrorList{field.Required(at, "Missing source that can be polled; set http or registry")}
 	case spec.Source.HTTP != nil:
-		return http(spec.Source.HTTP, at.Child("http"))
+		return nil
 	}
 	return registry(spec.Source.Registry, at.Child("registry"))
-}
-
-func http(from *cdiv1.DataVolumeSourceHTTP, at *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if from.SecretRef != "" {
-		errs = append(errs, field.Forbidden(at.Child("secretRef"), noSecrets))
-	}
-	if len(from.SecretExtraHeaders) > 0 {
-		errs = append(errs, field.Forbidden(at.Child("secretExtraHeaders"), noSecrets))
-	}
-	return errs
 }
 
 func registry(from *cdiv1.DataVolumeSourceRegistry, at *field.Path) field.ErrorList {
@@ -98,9 +84,6 @@ func registry(from *cdiv1.DataVolumeSourceRegistry, at *field.Path) field.ErrorL
 		errs = append(errs, field.Invalid(at.Child("url"), *from.URL, "what is not in a registry is not polled; write docker://host/path:tag"))
 	case strings.Contains(*from.URL, "@"):
 		errs = append(errs, field.Invalid(at.Child("url"), *from.URL, "an image that is named by its digest never changes; name it by a tag"))
-	}
-	if from.SecretRef != nil && *from.SecretRef != "" && !datavolume.PulledByNode(from) { // the kubelet reads it
-		errs = append(errs, field.Forbidden(at.Child("secretRef"), noSecrets))
 	}
 	return errs
 }
