@@ -6,10 +6,13 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
+	"github.com/containers/image/v5/types"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -68,4 +71,44 @@ var _ = Describe("a DataImportCron", func() {
 		}).WithTimeout(suite.BoundEnd).WithPolling(time.Second).Should(Succeed())
 		suite.DataVolume(ctx, namespace, second, cdiv1.Succeeded)
 	}, SpecTimeout(12*time.Minute))
+
+	It("asks a registry that wants a password, and says so while it is another one", func(ctx context.Context) {
+		namespace := suite.Namespace(ctx)
+		address, authority := tinyBehind(ctx, &types.DockerAuthConfig{Username: "nightly", Password: "secret"})
+		login := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "login"}, StringData: map[string]string{"accessKeyId": "nightly", "secretKey": "other"}}
+		template := fixture.DataVolume(namespace, "", "256Mi", fixture.Registry(address, "authority"))
+		template.Spec.Source.Registry.SecretRef = new("login")
+		suite.Create(ctx, login,
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "authority"}, Data: map[string]string{"registry.pem": string(authority)}},
+			&cdiv1.DataImportCron{
+				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "nightly"},
+				Spec:       cdiv1.DataImportCronSpec{Schedule: "@daily", ManagedDataSource: "tiny", Template: cdiv1.DataVolume{Spec: template.Spec}},
+			})
+		cron := &cdiv1.DataImportCron{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "nightly"}}
+		says := func(what string, done func(*cdiv1.DataImportCron, cdiv1.DataImportCronCondition) bool) {
+			GinkgoHelper()
+			err := suite.World.Await(ctx, GinkgoWriter, cron, suite.BoundImport, func(obj client.Object) (string, bool, error) {
+				now := obj.(*cdiv1.DataImportCron)
+				for _, c := range now.Status.Conditions {
+					if c.Type == cdiv1.DataImportCronUpToDate {
+						return what + ": " + c.Reason + " " + c.Message, done(now, c), nil
+					}
+				}
+				return what, false, nil
+			})
+			Expect(err).NotTo(HaveOccurred())
+		}
+		says("the password is refused", func(_ *cdiv1.DataImportCron, c cdiv1.DataImportCronCondition) bool {
+			return c.Reason == "NoDigest" && strings.Contains(c.Message, "Unauthorized")
+		})
+		By("setting the right one, with which it is asked again after a minute")
+		patch := client.RawPatch("application/merge-patch+json", []byte(`{"stringData":{"secretKey":"secret"}}`))
+		Expect(suite.World.Client.Patch(ctx, login, patch)).To(Succeed())
+		says("the image is imported", func(now *cdiv1.DataImportCron, c cdiv1.DataImportCronCondition) bool {
+			return c.Reason == "UpToDate" && now.Status.LastImportedPVC != nil
+		})
+		pods := &corev1.PodList{}
+		Expect(suite.World.Client.List(ctx, pods, client.InNamespace(namespace), client.MatchingLabels{"cdi.kubevirt.io/dataImportCron": "nightly"})).To(Succeed())
+		Expect(pods.Items).To(BeEmpty(), "the pod that asked is still there")
+	}, SpecTimeout(10*time.Minute))
 })

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -34,11 +35,17 @@ import (
 // tinyInRegistry serves a registry with the tiny guest's container disk, and returns the disk's address and the registry's authority.
 func tinyInRegistry(ctx context.Context) (string, []byte) {
 	GinkgoHelper()
+	return tinyBehind(ctx, nil)
+}
+
+// tinyBehind is tinyInRegistry of a registry that lets only login in; nil lets everybody in.
+func tinyBehind(ctx context.Context, login *types.DockerAuthConfig) (string, []byte) {
+	GinkgoHelper()
 	images, err := suite.World.Images()
 	Expect(err).NotTo(HaveOccurred())
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	DeferCleanup(stop)
-	root, authority, err := suite.World.ServeTLS(serving, registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	root, authority, err := suite.World.ServeTLS(serving, lets(login, registry.New(registry.Logger(log.New(io.Discard, "", 0)))))
 	Expect(err).NotTo(HaveOccurred())
 	address := strings.Replace(root, "https:", "docker:", 1) + "/guests/tiny:v1"
 
@@ -50,10 +57,23 @@ func tinyInRegistry(ctx context.Context) (string, []byte) {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(policy.Destroy)
 	_, err = copy.Image(ctx, policy, to, from, &copy.Options{
-		ReportWriter: GinkgoWriter, DestinationCtx: &types.SystemContext{DockerInsecureSkipTLSVerify: types.OptionalBoolTrue},
+		ReportWriter: GinkgoWriter, DestinationCtx: &types.SystemContext{DockerInsecureSkipTLSVerify: types.OptionalBoolTrue, DockerAuthConfig: login},
 	})
 	Expect(err).NotTo(HaveOccurred())
 	return address, authority
+}
+
+// lets is a server that lets only login in, or everybody when that is nil.
+func lets(login *types.DockerAuthConfig, server http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user, password, _ := r.BasicAuth()
+		if login != nil && (user != login.Username || password != login.Password) {
+			w.Header().Set("WWW-Authenticate", `Basic realm="registry"`)
+			http.Error(w, `{"errors":[{"code":"UNAUTHORIZED","message":"authentication required"}]}`, http.StatusUnauthorized)
+			return
+		}
+		server.ServeHTTP(w, r)
+	})
 }
 
 var _ = Describe("an import from a registry", func() {
