@@ -21,11 +21,16 @@ var beside = map[string]bool{
 	".iso": true, ".sha256": true, ".asc": true, ".sig": true, ".vmx": true, ".vbox": true,
 }
 
-// Archive finds the one disk in a tar archive. Names in it are shown and never used as paths.
+// besideBlobs are the names of what an archive of a container image holds that are no blobs.
+var besideBlobs = map[string]bool{"oci-layout": true, "repositories": true}
+
+// Archive finds the one disk in a tar archive, also one of a container image. Names in it are shown and never used as paths.
 type Archive struct {
 	reader  *tar.Reader
 	members int
 	name    string // of the disk, once it was found
+	layout  bool   // whether it is one of a container image
+	blob    *blob  // that the disk is in, where it is
 }
 
 // NewArchive returns the archive in r, which is read as far as it is asked for; an io.Seeker
@@ -42,12 +47,19 @@ func (a *Archive) Disk() (content io.Reader, size int64, plain bool, err error) 
 	if err != nil {
 		return nil, 0, false, err
 	}
+	if blobName.MatchString(header.Name) {
+		content, size, err = a.layoutDisk(header)
+		return content, size, false, err
+	}
 	a.name = header.Name
 	return &decoder{Reader: a.reader, packed: &packed{format: Tar}}, header.Size, !sparse(header), nil
 }
 
-// Finish refuses an archive that has a second disk.
+// Finish refuses an archive that has a second disk, or whose disk is not what the archive says.
 func (a *Archive) Finish() error {
+	if a.layout {
+		return a.finishLayout()
+	}
 	header, err := a.next()
 	if err == io.EOF { //nolint:errorlint // only io.EOF itself is the archive's end
 		return nil
@@ -72,7 +84,7 @@ func (a *Archive) next() (*tar.Header, error) {
 			return nil, transfer.Errorf(transfer.WrongFormat, "the tar archive has more than %d members; put one disk into it, or publish the disk itself", maxMembers)
 		}
 		regular := header.Typeflag == tar.TypeReg || header.Typeflag == tar.TypeGNUSparse
-		if regular && header.Size > 0 && !beside[strings.ToLower(path.Ext(header.Name))] && !strings.HasPrefix(path.Base(header.Name), ".") {
+		if regular && header.Size > 0 && !beside[strings.ToLower(path.Ext(header.Name))] && !besideBlobs[path.Clean(header.Name)] && !strings.HasPrefix(path.Base(header.Name), ".") {
 			return header, nil
 		}
 	}
@@ -93,7 +105,7 @@ func sparse(header *tar.Header) bool {
 // Member is where in an archive its disk lies.
 type Member struct {
 	Offset, Size int64
-	// Plain is false when it is written with holes, and only Archive can read it.
+	// Plain is false when it is written with holes, or lies in a layer, and only Archive can read it. The offset is not known then.
 	Plain bool
 }
 
@@ -104,6 +116,9 @@ func FindDisk(file io.ReaderAt, size int64) (Member, error) {
 	_, length, plain, err := archive.Disk()
 	if err != nil {
 		return Member{}, err
+	}
+	if archive.layout {
+		return Member{Size: length}, nil // it lies in a layer, which Archive reads
 	}
 	offset, err := section.Seek(0, io.SeekCurrent)
 	if err != nil {

@@ -3,6 +3,9 @@ package image
 import (
 	"bufio"
 	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -161,8 +164,30 @@ func FuzzFixedVHD(f *testing.F) {
 	})
 }
 
-// FuzzArchive finds the disk in whatever claims to be an archive, at any offset and in order.
+// blobOf is data as an archive of a container image has it.
+func blobOf(data []byte) diskimage.Member {
+	sum := sha256.Sum256(data)
+	return diskimage.Member{Name: "./blobs/sha256/" + hex.EncodeToString(sum[:]), Data: data}
+}
+
+func gzipped(tb testing.TB, data []byte) []byte {
+	tb.Helper()
+	var packed bytes.Buffer
+	writer := gzip.NewWriter(&packed)
+	if _, err := writer.Write(data); err != nil {
+		tb.Fatal(err)
+	}
+	if err := writer.Close(); err != nil {
+		tb.Fatal(err)
+	}
+	return packed.Bytes()
+}
+
+// FuzzArchive finds the disk in whatever claims to be an archive, also one of a container image, at any offset and in order.
 func FuzzArchive(f *testing.F) {
+	layer := diskimage.Tar(diskimage.Member{Name: "etc/motd", Data: []byte("hello")}, diskimage.Member{Name: "disk/disk.img", Data: make([]byte, 2000)})
+	f.Add(diskimage.Tar(blobOf([]byte("{}")), blobOf(layer), diskimage.Member{Name: "./oci-layout", Data: []byte("{}")}))
+	f.Add(diskimage.Tar(diskimage.Member{Name: "oci-layout", Data: []byte("{}")}, blobOf(gzipped(f, layer)), blobOf(layer)))
 	f.Add(diskimage.Tar(diskimage.Member{Name: "a.ovf", Data: []byte("<x/>")}, diskimage.Member{Name: "a-disk1.vmdk", Data: make([]byte, 2000)}))
 	f.Add(diskimage.Tar(diskimage.Member{Name: "a.vmdk", Data: make([]byte, 20)}, diskimage.Member{Name: "../b.vmdk", Data: make([]byte, 20)}))
 	f.Fuzz(func(t *testing.T, file []byte) {
@@ -186,6 +211,9 @@ func FuzzArchive(f *testing.F) {
 		}
 		if plain && !bytes.Equal(data, file[member.Offset:member.Offset+member.Size]) {
 			t.Error("in order it has another content")
+		}
+		if err := archive.Finish(); err != nil {
+			wantReason(t, err)
 		}
 	})
 }

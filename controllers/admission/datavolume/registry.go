@@ -54,7 +54,7 @@ func imageAddress(source *cdiv1.DataVolumeSourceRegistry, at *field.Path) field.
 	name, ok := strings.CutPrefix(address, cdiv1.RegistrySchemeDocker+"://")
 	switch {
 	case strings.HasPrefix(address, cdiv1.RegistrySchemeOci+":"):
-		return refuse("an oci-archive would have to lie in the importer pod, where nobody can put it, and no node pulls one; push it to a registry (skopeo copy oci-archive:FILE docker://…), or publish its disk on a web server")
+		return refuse("an oci-archive would have to lie in the importer pod, where nobody can put it, and no node pulls one; publish the archive on a web server (source http) or upload it, or push it to a registry (skopeo copy oci-archive:FILE docker://…)")
 	case !ok:
 		return refuse(fmt.Sprintf("Illegal registry source URL scheme %s; write docker://host/name:tag", address))
 	}
