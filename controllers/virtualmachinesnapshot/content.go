@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	virtv1 "kubevirt.io/api/core/v1"
@@ -47,7 +48,8 @@ func (r *Reconciler) makeContent(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// running is what the VM runs as: its spec, but for what a running guest has not taken up of that.
+// running is what the VM runs as: its spec, but for what a running guest has not taken up of that. A VM that is to have another instance
+// type or preference is taken as it is defined: its status names the revisions of those, which are nothing to what it started as.
 func (r *Reconciler) running(ctx context.Context, s *scope) (*virtv1.VirtualMachineSpec, error) {
 	spec := s.vm.Spec.DeepCopy()
 	if s.vmi == nil || s.vm.Status.ObservedGeneration == s.vm.Generation || s.vmi.Status.VirtualMachineRevisionName == "" {
@@ -64,7 +66,7 @@ func (r *Reconciler) running(ctx context.Context, s *scope) (*virtv1.VirtualMach
 	if err := json.Unmarshal(revision.Data.Raw, &started); err != nil {
 		return nil, fmt.Errorf("reading ControllerRevision %s: %w", key, err)
 	}
-	if started.Spec.Template == nil {
+	if started.Spec.Template == nil || !sameTypes(&started.Spec, spec) {
 		return spec, nil
 	}
 	// Disks come and go while a guest runs, and are taken as they are.
@@ -72,6 +74,11 @@ func (r *Reconciler) running(ctx context.Context, s *scope) (*virtv1.VirtualMach
 	started.Spec.Template.Spec.Domain.Devices.Disks = spec.Template.Spec.Domain.Devices.Disks
 	started.Spec.DataVolumeTemplates = spec.DataVolumeTemplates
 	return &started.Spec, nil
+}
+
+// sameTypes reports whether two specs name the same instance type and preference.
+func sameTypes(a, b *virtv1.VirtualMachineSpec) bool {
+	return equality.Semantic.DeepEqual(a.Instancetype, b.Instancetype) && equality.Semantic.DeepEqual(a.Preference, b.Preference)
 }
 
 // backup is a volume of the VM on a claim of which snapshots can be taken.

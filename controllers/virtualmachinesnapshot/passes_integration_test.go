@@ -51,6 +51,7 @@ func TestASnapshot(t *testing.T) {
 		"is taken one at a time":                                 oneAtATime,
 		"goes with its content, or leaves it":                    removed,
 		"has what a guest runs with, not what its VM says since": ofOlderSpec,
+		"has no part of two instance types":                      ofOtherType,
 		"of a VM that keeps a state is refused":                  ofState,
 		"of a VM of an instance type has a copy of that":         ofAType,
 	} {
@@ -460,6 +461,23 @@ func ofOlderSpec(t *testing.T, c client.WithWatch) {
 	content := w.taken("s", snapshotv1.VMSnapshotGuestAgentIndication, snapshotv1.VMSnapshotOnlineSnapshotIndication)
 	if got := content.Spec.Source.VirtualMachine.Spec.Template.Spec.Domain.Memory.Guest.String(); got != "128Mi" {
 		t.Errorf("the guest runs with 128Mi, and the snapshot has %s", got)
+	}
+}
+
+// ofOtherType has a VM run as it started, which is to have an instance type now.
+func ofOtherType(t *testing.T, c client.WithWatch) {
+	w := newWorld(t, c, true)
+	started := w.vm()
+	revision := revisionOf(t, started)
+	w.must(c.Create(t.Context(), revision))
+	w.change(func(vmi *virtv1.VirtualMachineInstance) { vmi.Status.VirtualMachineRevisionName = revision.Name })
+	started.Spec.Template.Spec.Domain.Memory = nil
+	started.Spec.Instancetype = &virtv1.InstancetypeMatcher{Kind: "VirtualMachineInstancetype", Name: "size"}
+	w.must(c.Update(t.Context(), started))
+	w.settle("s")
+	content := w.taken("s", snapshotv1.VMSnapshotGuestAgentIndication, snapshotv1.VMSnapshotOnlineSnapshotIndication)
+	if got := content.Spec.Source.VirtualMachine.Spec; got.Instancetype == nil || got.Template.Spec.Domain.Memory != nil {
+		t.Errorf("the snapshot has the instance type %+v beside the memory %+v", got.Instancetype, got.Template.Spec.Domain.Memory)
 	}
 }
 
