@@ -114,7 +114,8 @@ func restoredSpec(content *snapshotv1.VirtualMachineSnapshotContent, restores []
 		case volume.DataVolume != nil && one.DataVolumeName != nil:
 			templateOf(spec.DataVolumeTemplates, volume.DataVolume.Name).Name = *one.DataVolumeName
 			volume.DataVolume.Name = *one.DataVolumeName
-		case volume.DataVolume != nil: // of a DataVolume that is not the VM's, a claim
+		case volume.DataVolume != nil: // of a DataVolume that is not the VM's, or is not to be: a claim
+			spec.DataVolumeTemplates = slices.DeleteFunc(spec.DataVolumeTemplates, func(t virtv1.DataVolumeTemplateSpec) bool { return t.Name == volume.DataVolume.Name })
 			volume.VolumeSource = virtv1.VolumeSource{PersistentVolumeClaim: &virtv1.PersistentVolumeClaimVolumeSource{
 				PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: one.PersistentVolumeClaimName},
 				Hotpluggable:                      volume.DataVolume.Hotpluggable,

@@ -54,6 +54,7 @@ func TestARestore(t *testing.T) {
 		"that is deleted late is carried to its end": deletedLate,
 		"from what is not ready, or not the VM's":    refused,
 		"names its claims as asked":                  named,
+		"leaves its claims nobody's as asked":        ofNobody,
 		"to a VM that keeps its volumes":             toAKeeper,
 		"keeps what claims without volumes need":     ofAClone,
 		"of a VM of an instance type":                ofAType,
@@ -511,5 +512,29 @@ func named(t *testing.T, c client.WithWatch) {
 	w.isRestored("web")
 	if made := w.made(); made["of-root"].Name != "web-root" || made["of-data"].Name != "data" || made["of-data"].Labels["by"] != "hand" {
 		t.Errorf("the claims are %v", made)
+	}
+}
+
+func ofNobody(t *testing.T, c client.WithWatch) {
+	w := newWorld(t, c)
+	w.ask("web", func(spec *snapshotv1.VirtualMachineRestoreSpec) {
+		spec.VolumeOwnershipPolicy = new(snapshotv1.VolumeOwnershipPolicyNone)
+	})
+	w.settle()
+	if !completed(w.restore()) {
+		t.Fatalf("the restore is %+v", w.restore().Status)
+	}
+	vm, root, data := w.vm("web"), w.made()["of-root"], w.made()["of-data"]
+	volumes := vm.Spec.Template.Spec.Volumes
+	if len(vm.Spec.DataVolumeTemplates) > 0 || volumes[0].PersistentVolumeClaim == nil || volumes[0].PersistentVolumeClaim.ClaimName != root.Name || volumes[1].PersistentVolumeClaim.ClaimName != data.Name {
+		t.Errorf("the VM has the templates %+v and the volumes %+v", vm.Spec.DataVolumeTemplates, volumes)
+	}
+	for _, claim := range []*corev1.PersistentVolumeClaim{root, data} {
+		if len(claim.OwnerReferences) > 0 || claim.Labels[keep.LabelFor] != "" || claim.Annotations["cdi.kubevirt.io/allowClaimAdoption"] != "" {
+			t.Errorf("claim %s is %+v", claim.Name, claim.ObjectMeta)
+		}
+	}
+	if dv := w.dataVolume(root.Name); dv.UID != "" {
+		t.Errorf("there is a DataVolume of the claim: %+v", dv)
 	}
 }

@@ -62,12 +62,17 @@ func restoresOf(restore *snapshotv1.VirtualMachineRestore, content *snapshotv1.V
 		}
 		used[name] = volume.Name
 		one := snapshotv1.VolumeRestore{VolumeName: volume.Name, PersistentVolumeClaimName: name, VolumeSnapshotName: *backup.VolumeSnapshotName}
-		if volume.DataVolume != nil && templateOf(machine.Spec.DataVolumeTemplates, volume.DataVolume.Name) != nil {
+		if owned(restore) && volume.DataVolume != nil && templateOf(machine.Spec.DataVolumeTemplates, volume.DataVolume.Name) != nil {
 			one.DataVolumeName = &name
 		}
 		all = append(all, one)
 	}
 	return all, nil
+}
+
+// owned reports whether the claims that restore makes go with its VM.
+func owned(restore *snapshotv1.VirtualMachineRestore) bool {
+	return ptr.Deref(restore.Spec.VolumeOwnershipPolicy, snapshotv1.VolumeOwnershipPolicyVm) == snapshotv1.VolumeOwnershipPolicyVm
 }
 
 // claimName is the name of the claim that is made for a volume.

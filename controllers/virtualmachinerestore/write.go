@@ -50,6 +50,9 @@ func refusal(err error) error {
 
 // ownVolumes gives the claims to the VM: by DataVolumes where it has templates of these. Those that are kept for it are its own already.
 func (r *Reconciler) ownVolumes(ctx context.Context, s *scope) error {
+	if !owned(s.restore) {
+		return nil
+	}
 	for _, one := range s.restores {
 		if one.DataVolumeName != nil {
 			if err := r.createDataVolume(ctx, s, one); err != nil {

@@ -122,7 +122,7 @@ var restoreFields = join(
 		{Path: "virtualMachineSnapshotName"},
 		{Path: "targetReadinessPolicy", Only: []string{"StopTarget", "WaitGracePeriod", "FailImmediate", "WaitEventually"}},
 		{Path: "volumeRestorePolicy", Only: []string{"RandomizeNames", "PrefixTargetName"}, Note: "What the new claims are named."},
-		{Path: "volumeOwnershipPolicy", Only: []string{"Vm"}, Note: "The new claims go with the VM."},
+		{Path: "volumeOwnershipPolicy", Only: []string{"Vm", "None"}, Note: "Whether the new claims go with the VM."},
 		{Path: "patches", Note: "Of a VM that the restore makes: of its labels, its annotations, and its spec."},
 	},
 	each("volumeRestoreOverrides[].", "volumeName restoreName labels annotations"),
