@@ -154,10 +154,10 @@ func TestABadSnapshotOrRestoreIsRefused(t *testing.T) {
 	snapshot.Spec.Source = corev1.TypedLocalObjectReference{APIGroup: new("kubevirt.io"), Kind: "VirtualMachinePool", Name: "web"}
 	restore := &snapshotv1.VirtualMachineRestore{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "r"}}
 	restore.Spec.Target = corev1.TypedLocalObjectReference{APIGroup: new("kubevirt.io"), Kind: "VirtualMachine", Name: "web"}
-	restore.Spec.VirtualMachineSnapshotName, restore.Spec.VolumeRestorePolicy = "s", new(snapshotv1.VolumeRestorePolicyInPlace)
+	restore.Spec.VirtualMachineSnapshotName, restore.Spec.VolumeRestorePolicy = "s", new(snapshotv1.VolumeRestorePolicy("Merge"))
 	for object, want := range map[client.Object]string{
 		snapshot: `spec.source.kind: Invalid value: "VirtualMachinePool": invalid kind`,
-		restore:  `spec.volumeRestorePolicy: Unsupported value: "InPlace"`,
+		restore:  `spec.volumeRestorePolicy: Unsupported value: "Merge"`,
 	} {
 		if err := c.Create(t.Context(), object); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)

@@ -34,6 +34,8 @@ type scope struct {
 	// done says that nothing is left to do.
 	done    bool
 	problem *problem
+	// again is when the next pass is to come that no event brings; 0 for no such.
+	again time.Duration
 	// gone says that the restore's finalizer was removed, so that nothing can be written to it.
 	gone bool
 }
@@ -128,6 +130,8 @@ func (s *scope) next() ctrl.Result {
 	switch {
 	case s.problem != nil:
 		return ctrl.Result{RequeueAfter: retry}
+	case s.again > 0:
+		return ctrl.Result{RequeueAfter: s.again}
 	case s.waiting == waitingForTarget && s.policy() == snapshotv1.VirtualMachineRestoreWaitGracePeriodAndFail:
 		return ctrl.Result{RequeueAfter: max(s.grace(), time.Millisecond)}
 	}

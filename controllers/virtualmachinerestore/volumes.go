@@ -53,7 +53,7 @@ func restoresOf(restore *snapshotv1.VirtualMachineRestore, content *snapshotv1.V
 		if backup.VolumeSnapshotName == nil {
 			return nil, fail("VolumeSnapshotName missing of volume %s in VMSnapshotContent %s", volume.Name, content.Name)
 		}
-		name := claimName(restore, volume.Name)
+		name := claimName(restore, backup)
 		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
 			return nil, fail("the claim of volume %s cannot be named %s: %s; name it in spec.volumeRestoreOverrides", volume.Name, name, problems[0])
 		}
@@ -76,14 +76,17 @@ func owned(restore *snapshotv1.VirtualMachineRestore) bool {
 }
 
 // claimName is the name of the claim that is made for a volume.
-func claimName(restore *snapshotv1.VirtualMachineRestore, volume string) string {
-	if override := overrideOf(restore, volume); override != nil && override.RestoreName != "" {
+func claimName(restore *snapshotv1.VirtualMachineRestore, of *snapshotv1.VolumeBackup) string {
+	if override := overrideOf(restore, of.VolumeName); override != nil && override.RestoreName != "" {
 		return override.RestoreName
 	}
-	if ptr.Deref(restore.Spec.VolumeRestorePolicy, "") == snapshotv1.VolumeRestorePolicyPrefixTargetName {
-		return restore.Spec.Target.Name + "-" + volume
+	switch ptr.Deref(restore.Spec.VolumeRestorePolicy, snapshotv1.VolumeRestorePolicyRandomizeNames) {
+	case snapshotv1.VolumeRestorePolicyInPlace:
+		return of.PersistentVolumeClaim.Name
+	case snapshotv1.VolumeRestorePolicyPrefixTargetName:
+		return restore.Spec.Target.Name + "-" + of.VolumeName
 	}
-	return fmt.Sprintf("restore-%s-%s", restore.UID, volume)
+	return fmt.Sprintf("restore-%s-%s", restore.UID, of.VolumeName)
 }
 
 func overrideOf(restore *snapshotv1.VirtualMachineRestore, volume string) *snapshotv1.VolumeRestoreOverride {
@@ -111,11 +114,7 @@ func (r *Reconciler) createClaims(ctx context.Context, s *scope) error {
 	}
 	var pending []string
 	for _, one := range s.restores {
-		claim := &corev1.PersistentVolumeClaim{}
-		found, err := r.get(ctx, client.ObjectKey{Namespace: s.restore.Namespace, Name: one.PersistentVolumeClaimName}, claim)
-		if err == nil && !found {
-			claim, err = r.createClaim(ctx, s, one)
-		}
+		claim, err := r.ensureClaim(ctx, s, one)
 		if err != nil {
 			return err
 		}
@@ -133,15 +132,34 @@ func (r *Reconciler) createClaims(ctx context.Context, s *scope) error {
 	return nil
 }
 
-func (r *Reconciler) createClaim(ctx context.Context, s *scope, one snapshotv1.VolumeRestore) (*corev1.PersistentVolumeClaim, error) {
+// ensureClaim returns the claim of a volume, which is made where there is none of its name.
+func (r *Reconciler) ensureClaim(ctx context.Context, s *scope, one snapshotv1.VolumeRestore) (*corev1.PersistentVolumeClaim, error) {
+	claim := &corev1.PersistentVolumeClaim{}
+	found, err := r.get(ctx, client.ObjectKey{Namespace: s.restore.Namespace, Name: one.PersistentVolumeClaimName}, claim)
+	if err == nil && !found {
+		return r.createClaim(ctx, s, one)
+	}
+	return claim, err
+}
+
+// readySnapshot returns the VolumeSnapshot that a claim is made from.
+func (r *Reconciler) readySnapshot(ctx context.Context, s *scope, one snapshotv1.VolumeRestore) (*csiv1.VolumeSnapshot, error) {
 	snapshot := &csiv1.VolumeSnapshot{}
 	key := client.ObjectKey{Namespace: s.restore.Namespace, Name: one.VolumeSnapshotName}
 	found, err := r.get(ctx, key, snapshot)
 	switch {
 	case err != nil:
 		return nil, err
-	case !found || snapshot.Status == nil || !ptr.Deref(snapshot.Status.ReadyToUse, false):
+	case !found || snapshot.Status == nil || !ptr.Deref(snapshot.Status.ReadyToUse, false) || snapshot.DeletionTimestamp != nil:
 		return nil, fail("VolumeSnapshot %s of volume %s is not ready", key, one.VolumeName)
+	}
+	return snapshot, nil
+}
+
+func (r *Reconciler) createClaim(ctx context.Context, s *scope, one snapshotv1.VolumeRestore) (*corev1.PersistentVolumeClaim, error) {
+	snapshot, err := r.readySnapshot(ctx, s, one)
+	if err != nil {
+		return nil, err
 	}
 	claim := newClaim(s.restore, s.content, one, snapshot.Status.RestoreSize)
 	err = r.Create(ctx, claim, client.FieldOwner(names.ManagerController))

@@ -40,5 +40,8 @@ const (
 	otherTarget      = "restore source and restore target are different but restore target already exists"
 )
 
-// retry is the time between tries of what no event tells of.
-const retry = 5 * time.Second
+// Times between tries of what no event tells of: of what hinders a restore, and of the end of claims that are replaced.
+const (
+	retry        = 5 * time.Second
+	replaceRetry = time.Second
+)

@@ -54,26 +54,27 @@ func (r *Reconciler) ownVolumes(ctx context.Context, s *scope) error {
 		return nil
 	}
 	for _, one := range s.restores {
-		if one.DataVolumeName != nil {
-			if err := r.createDataVolume(ctx, s, one); err != nil {
-				return err
-			}
-			continue
-		}
-		claim := &corev1.PersistentVolumeClaim{}
-		found, err := r.get(ctx, client.ObjectKey{Namespace: s.restore.Namespace, Name: one.PersistentVolumeClaimName}, claim)
-		if err != nil {
-			return err
-		}
-		if !found || metav1.GetControllerOf(claim) != nil || claim.Labels[keep.LabelFor] == string(s.vm.UID) {
-			continue
-		}
-		err = r.change(ctx, claim, func() { keep.Give(claim, s.vm) })
-		if client.IgnoreNotFound(err) != nil {
+		if err := r.ownVolume(ctx, s, one); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (r *Reconciler) ownVolume(ctx context.Context, s *scope, one snapshotv1.VolumeRestore) error {
+	if one.DataVolumeName != nil {
+		return r.createDataVolume(ctx, s, one)
+	}
+	claim := &corev1.PersistentVolumeClaim{}
+	found, err := r.get(ctx, client.ObjectKey{Namespace: s.restore.Namespace, Name: one.PersistentVolumeClaimName}, claim)
+	if err != nil {
+		return err
+	}
+	if !found || metav1.GetControllerOf(claim) != nil || claim.Labels[keep.LabelFor] == string(s.vm.UID) {
+		return nil
+	}
+	err = r.change(ctx, claim, func() { keep.Give(claim, s.vm) })
+	return client.IgnoreNotFound(err)
 }
 
 func (r *Reconciler) createDataVolume(ctx context.Context, s *scope, one snapshotv1.VolumeRestore) error {

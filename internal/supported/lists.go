@@ -121,7 +121,7 @@ var restoreFields = join(
 	[]Field{
 		{Path: "virtualMachineSnapshotName"},
 		{Path: "targetReadinessPolicy", Only: []string{"StopTarget", "WaitGracePeriod", "FailImmediate", "WaitEventually"}},
-		{Path: "volumeRestorePolicy", Only: []string{"RandomizeNames", "PrefixTargetName"}, Note: "What the new claims are named."},
+		{Path: "volumeRestorePolicy", Only: []string{"RandomizeNames", "PrefixTargetName", "InPlace"}, Note: "What the new claims are named."},
 		{Path: "volumeOwnershipPolicy", Only: []string{"Vm", "None"}, Note: "Whether the new claims go with the VM."},
 		{Path: "patches", Note: "Of a VM that the restore makes: of its labels, its annotations, and its spec."},
 	},
@@ -149,7 +149,7 @@ var cloneFields = join(
 		{Path: "newMacAddresses", Note: "By the names of interfaces; others get addresses of their own."},
 		{Path: "newSMBiosSerial", Note: "None when left out."},
 		{Path: "patches", Note: "Of the VM's labels, its annotations, and its spec; after all the others."},
-		{Path: "volumeNamePolicy", Only: []string{"RandomizeNames", "PrefixTargetName"}, Note: "What the new claims are named."},
+		{Path: "volumeNamePolicy", Only: []string{"RandomizeNames", "PrefixTargetName", "InPlace"}, Note: "What the new claims are named."},
 	},
 )
 

@@ -48,31 +48,54 @@ var _ = Describe("a virtual machine", func() {
 		Expect(snapshot.Status.SnapshotVolumes.IncludedVolumes).To(Equal([]string{"data"}))
 		suite.Shell(ctx, vmi, "set -e; mount /dev/vdb /mnt; echo after > /mnt/file; umount /mnt; sync")
 
-		By("restoring it, for which it is stopped")
-		restore := &vmsnapshotv1.VirtualMachineRestore{
-			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "back"},
-			Spec: vmsnapshotv1.VirtualMachineRestoreSpec{
-				Target: of, VirtualMachineSnapshotName: "before", TargetReadinessPolicy: new(vmsnapshotv1.VirtualMachineRestoreStopTarget),
-			},
+		// restored has the VM be what the snapshot has, and waits until it stands still as that.
+		restored := func(name string, names *vmsnapshotv1.VolumeRestorePolicy) (*virtv1.VirtualMachine, vmsnapshotv1.VolumeRestore) {
+			GinkgoHelper()
+			restore := &vmsnapshotv1.VirtualMachineRestore{
+				ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
+				Spec: vmsnapshotv1.VirtualMachineRestoreSpec{
+					Target: of, VirtualMachineSnapshotName: "before", TargetReadinessPolicy: new(vmsnapshotv1.VirtualMachineRestoreStopTarget), VolumeRestorePolicy: names,
+				},
+			}
+			suite.Create(ctx, restore)
+			err := suite.World.Await(ctx, GinkgoWriter, restore.DeepCopy(), suite.BoundImport, func(object client.Object) (string, bool, error) {
+				object.(*vmsnapshotv1.VirtualMachineRestore).DeepCopyInto(restore)
+				status := ptr.Deref(restore.Status, vmsnapshotv1.VirtualMachineRestoreStatus{})
+				return fmt.Sprint(status.Conditions), ptr.Deref(status.Complete, false), nil
+			})
+			Expect(err).NotTo(HaveOccurred())
+			stopped := suite.VMStatus(ctx, ns, "web", virtv1.VirtualMachineStatusStopped)
+			Expect(stopped.Status.RestoreInProgress).To(BeNil())
+			Expect(stopped.Spec.Template.Spec.Volumes[1].DataVolume.Name).To(Equal(restore.Status.Restores[0].PersistentVolumeClaimName))
+			return stopped, restore.Status.Restores[0]
 		}
-		suite.Create(ctx, restore)
-		err = suite.World.Await(ctx, GinkgoWriter, restore.DeepCopy(), suite.BoundImport, func(object client.Object) (string, bool, error) {
-			object.(*vmsnapshotv1.VirtualMachineRestore).DeepCopyInto(restore)
-			status := ptr.Deref(restore.Status, vmsnapshotv1.VirtualMachineRestoreStatus{})
-			return fmt.Sprint(status.Conditions), ptr.Deref(status.Complete, false), nil
-		})
-		Expect(err).NotTo(HaveOccurred())
-		stopped := suite.VMStatus(ctx, ns, "web", virtv1.VirtualMachineStatusStopped)
-		Expect(stopped.Status.RestoreInProgress).To(BeNil())
-		Expect(stopped.Spec.Template.Spec.Volumes[1].DataVolume.Name).To(Equal(restore.Status.Restores[0].PersistentVolumeClaimName))
-		old := &cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "data"}}
-		Expect(suite.World.Gone(ctx, GinkgoWriter, old, suite.BoundEnd)).To(Succeed())
+		claim := &corev1.PersistentVolumeClaim{}
+		Expect(suite.World.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: "data"}, claim)).To(Succeed())
+		was := claim.UID
+
+		By("restoring it in place, for which it is stopped")
+		stopped, volume := restored("in-place", new(vmsnapshotv1.VolumeRestorePolicyInPlace))
+		Expect(volume.PersistentVolumeClaimName).To(Equal("data"))
+		Expect(suite.World.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: "data"}, claim)).To(Succeed())
+		Expect(claim.UID).NotTo(Equal(was))
 
 		By("starting it")
 		start := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"runStrategy":"Always"}}`))
 		Expect(suite.World.Client.Patch(ctx, stopped, start)).To(Succeed())
 		vmi = suite.RunningVMI(ctx, ns, "web")
 		Expect(suite.Shell(ctx, vmi, "mkdir -p /mnt; mount /dev/vdb /mnt; cat /mnt/file; umount /mnt")).To(Equal("before"))
-		suite.DataVolume(ctx, ns, restore.Status.Restores[0].PersistentVolumeClaimName, cdiv1.Succeeded)
-	}, SpecTimeout(10*time.Minute))
+		suite.DataVolume(ctx, ns, "data", cdiv1.Succeeded)
+
+		By("restoring it to a new claim, after which the old one goes")
+		stopped, volume = restored("to-another", nil)
+		Expect(volume.PersistentVolumeClaimName).To(HavePrefix("restore-"))
+		old := &cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "data"}}
+		Expect(suite.World.Gone(ctx, GinkgoWriter, old, suite.BoundEnd)).To(Succeed())
+
+		By("starting it again")
+		Expect(suite.World.Client.Patch(ctx, stopped, start)).To(Succeed())
+		vmi = suite.RunningVMI(ctx, ns, "web")
+		Expect(suite.Shell(ctx, vmi, "mkdir -p /mnt; mount /dev/vdb /mnt; cat /mnt/file; umount /mnt")).To(Equal("before"))
+		suite.DataVolume(ctx, ns, volume.PersistentVolumeClaimName, cdiv1.Succeeded)
+	}, SpecTimeout(15*time.Minute))
 })
