@@ -2,6 +2,7 @@ package importer_test
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -66,9 +67,7 @@ func TestAServerIsAskedForTheVersionOfAFile(t *testing.T) {
 			if closed(w, r) {
 				return
 			}
-			for key, values := range c.header {
-				w.Header()[key] = values
-			}
+			maps.Copy(w.Header(), c.header)
 			if !c.ranges {
 				r.Header.Del("Range")
 			}

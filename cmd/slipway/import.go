@@ -22,7 +22,7 @@ without any of them it makes a blank disk. With --archive it unpacks a tar archi
 One pass, in bounded memory. With --ask it tells which version of the image there is, and reads no more.`,
 		Example: `  slipway import --url https://example.com/debian.qcow2 --checksum sha512:… --target ./disk.img --size 21474836480
   slipway import --ask --url docker://registry.example.com/disks/debian:12 --credentials-dir ./login --termination-log /dev/stdout`,
-		Args:    cobra.NoArgs,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.Token = os.Getenv(transfer.EnvToken)
 			return importer.RunPod(cmd.Context(), o)

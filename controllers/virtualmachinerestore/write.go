@@ -73,8 +73,7 @@ func (r *Reconciler) ownVolume(ctx context.Context, s *scope, one snapshotv1.Vol
 	if !found || metav1.GetControllerOf(claim) != nil || claim.Labels[keep.LabelFor] == string(s.vm.UID) {
 		return nil
 	}
-	err = r.change(ctx, claim, func() { keep.Give(claim, s.vm) })
-	return client.IgnoreNotFound(err)
+	return ifThere(r.change(ctx, claim, func() { keep.Give(claim, s.vm) }))
 }
 
 func (r *Reconciler) createDataVolume(ctx context.Context, s *scope, one snapshotv1.VolumeRestore) error {
