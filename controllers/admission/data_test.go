@@ -40,6 +40,8 @@ func TestBadDataImportCronsAreRefusedWithThePath(t *testing.T) {
 		"a way to collect that is none": {"  template:\n", "  garbageCollect: Sometimes\n  template:\n", []string{"spec.garbageCollect"}},
 		"an account":                    {"  template:\n", "  serviceAccountName: importer\n  template:\n", []string{"spec.serviceAccountName"}},
 		"a blank disk":                  {`{http: {url: "https://example.com/disk.qcow2"}}`, "{blank: {}}", []string{"spec.template.spec.source"}},
+		"a claim":                       {`{http: {url: "https://example.com/disk.qcow2"}}`, "{pvc: {name: golden}}", nil},
+		"a claim of another namespace":  {`{http: {url: "https://example.com/disk.qcow2"}}`, "{pvc: {namespace: other, name: golden}}", []string{source + "pvc.namespace"}},
 		"a DataSource as source":        {`source: {http: {url: "https://example.com/disk.qcow2"}}`, "sourceRef: {kind: DataSource, name: a}", []string{"spec.template.spec.sourceRef"}},
 		"no URL":                        {"https://example.com/disk.qcow2", "ftp://example.com", []string{source + "http.url"}},
 		"an image of a registry":        {`{http: {url: "https://example.com/disk.qcow2"}}`, `{registry: {url: "docker://example.com/disk:1", certConfigMap: authorities}}`, nil},

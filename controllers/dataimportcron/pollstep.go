@@ -15,6 +15,7 @@ import (
 
 	"github.com/slipway-vm/slipway/controllers/cdiconfig"
 	"github.com/slipway-vm/slipway/controllers/datavolume"
+	"github.com/slipway-vm/slipway/internal/imageversion"
 	"github.com/slipway-vm/slipway/internal/importschedule"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/registries"
@@ -84,9 +85,12 @@ func asking(cron *cdiv1.DataImportCron) string {
 // ask learns the digest of the image that would be imported now. Failed is why the source does not tell it, err why it
 // was not asked.
 func (r *Reconciler) ask(ctx context.Context, s *scope) (digest string, failed, err error) {
-	if source := s.cron.Spec.Template.Spec.Source; datavolume.PulledByNode(source) || namesSecrets(source) {
+	switch source := s.cron.Spec.Template.Spec.Source; {
+	case datavolume.PulledByNode(source), namesSecrets(source):
 		digest, failed = r.askByPod(ctx, s)
 		return digest, failed, nil
+	case source != nil && source.PVC != nil:
+		return r.askClaim(ctx, s.cron.Namespace, source.PVC.Name)
 	}
 	settings, err := r.registries(ctx)
 	if err != nil {
@@ -94,6 +98,20 @@ func (r *Reconciler) ask(ctx context.Context, s *scope) (digest string, failed, 
 	}
 	digest, failed = r.source.digest(ctx, s.cron, settings)
 	return digest, failed, nil
+}
+
+// askClaim learns which claim has a name: another one that gets it has another image.
+func (r *Reconciler) askClaim(ctx context.Context, namespace, name string) (digest string, failed, err error) {
+	claim, err := get(ctx, r.live, types.NamespacedName{Namespace: namespace, Name: name}, &corev1.PersistentVolumeClaim{})
+	switch {
+	case err != nil:
+		return "", nil, err
+	case claim == nil:
+		return "", fmt.Errorf("PersistentVolumeClaim %s, which source.pvc names, does not exist; create it with an image", name), nil
+	case claim.DeletionTimestamp != nil:
+		return "", fmt.Errorf("PersistentVolumeClaim %s, which source.pvc names, is being deleted; another one of its name is a new image", name), nil
+	}
+	return imageversion.Digest("claim " + string(claim.UID)), nil, nil
 }
 
 // pollFailed notes a poll that failed, and when it is tried again: before next, when it is due anyway.

@@ -52,7 +52,7 @@ func (s *sources) digest(ctx context.Context, cron *cdiv1.DataImportCron, settin
 	case source != nil && source.Registry != nil && source.Registry.URL != nil:
 		return s.image(ctx, cron.Namespace, source.Registry, settings, cron.Annotations[AnnotationDesired] != "")
 	}
-	return "", errors.New("spec.template.spec.source is neither http nor registry, and others are not polled")
+	return "", errors.New("spec.template.spec.source is neither http nor registry nor pvc, and others are not polled")
 }
 
 // onlyVersion is the digest of a file with a checksum, of which there is but one version.
