@@ -81,7 +81,7 @@ func (d *Disk) Size() int64 { return d.size }
 func (d *Disk) Written() int64 { return d.written.Load() }
 
 // Begin makes room for an image of virtual bytes, or refuses before anything is written
-// when the volume is too small for it.
+// when the volume is too small for it, or a device that somebody else has for himself.
 func (d *Disk) Begin(virtual int64) error {
 	if err := d.Check(virtual); err != nil {
 		return err
@@ -92,7 +92,9 @@ func (d *Disk) Begin(virtual int64) error {
 	} else if d.options.Size > 0 {
 		d.size = max(d.size, d.capacity/sector*sector)
 	}
-	name, flags := d.path, os.O_RDWR
+	// Of a device, O_EXCL means that nobody else has it so: no importer whose pod is gone clears its edges, or writes its last
+	// blocks, after this one has begun. A former importer's file is another one than this one's.
+	name, flags := d.path, os.O_RDWR|os.O_EXCL
 	if !d.block {
 		name, flags = d.path+PartialSuffix, os.O_RDWR|os.O_CREATE|os.O_EXCL
 	}
@@ -100,7 +102,9 @@ func (d *Disk) Begin(virtual int64) error {
 	if err != nil {
 		return err
 	}
-	if d.buffered, err = os.OpenFile(name, flags, 0o660); err != nil {
+	if d.buffered, err = os.OpenFile(name, flags, 0o660); errors.Is(err, unix.EBUSY) {
+		return failed(err, "something else has %s, perhaps an importer that has not quite ended; opening it", name)
+	} else if err != nil {
 		return failed(err, "opening %s", name)
 	}
 	nofollow := unix.O_NOFOLLOW
