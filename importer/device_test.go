@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slipway-vm/slipway/importer"
+	"github.com/slipway-vm/slipway/importer/target"
 	"github.com/slipway-vm/slipway/internal/transfer"
 	"github.com/slipway-vm/slipway/tests/fixture/need"
 )
@@ -128,6 +129,34 @@ func TestADeviceThatIsTooSmallOrFailsIsNotTakenForADisk(t *testing.T) {
 	have, err := os.ReadFile(device)
 	if err != nil || !bytes.Equal(have[:1<<20], make([]byte, 1<<20)) || !bytes.Equal(have[39<<20:], make([]byte, 1<<20)) {
 		t.Error("the edges of a failed disk are not clear")
+	}
+}
+
+// An importer whose pod was deleted by force may outlive it, and clears the device's edges when it ends.
+func TestADeviceThatAnotherImporterHasIsNotWritten(t *testing.T) {
+	raw := writeFile(t, "disk.raw", newDisk())
+	s := serve(t, filepath.Dir(raw))
+	device := newDevice(t, 40<<20)
+	earlier, err := target.Open(target.Options{Path: device})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := earlier.Begin(40 << 20); err != nil {
+		t.Fatal(err)
+	}
+	into := func(o *importer.Options) { o.Target.Path = device }
+	got := doImport(t, s.URL+"/disk.raw", into)
+	if transfer.ReasonOf(got.err) != transfer.TargetFailed || !strings.Contains(got.err.Error(), "has not quite ended") {
+		t.Errorf("got %v", got.err)
+	}
+	if have, err := os.ReadFile(device); err != nil || !bytes.HasPrefix(have, []byte("old data")) {
+		t.Error("a device that another importer has was written")
+	}
+	if err := earlier.Abort(); err != nil {
+		t.Fatal(err)
+	}
+	if got := doImport(t, s.URL+"/disk.raw", into); got.err != nil {
+		t.Errorf("once the other has ended: %v", got.err)
 	}
 }
 

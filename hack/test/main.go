@@ -44,7 +44,7 @@ var stages = slices.Concat(
 
 // suites are the end-to-end suites that bear each other on one cluster, the long ones first. The
 // longest comes in two parts, of which the second has the specs of a label; of suite faults it is
-// the part that stops nothing but its own VM's processes.
+// the part that stops nothing but processes of its own VMs and imports.
 var (
 	suites = slices.Concat(long, short)
 	long   = []stage{

@@ -81,7 +81,7 @@ func (d *Disk) Size() int64 { return d.size }
 func (d *Disk) Written() int64 { return d.written.Load() }
 
 // Begin makes room for an image of virtual bytes, or refuses before anything is written
-// when the volume is too small for it.
+// when the volume is too small for it, or a device that somebody else has for himself.
 func (d *Disk) Begin(virtual int64) error {
 	if err := d.Check(virtual); err != nil {
 		return err
@@ -92,7 +92,9 @@ func (d *Disk) Begin(virtual int64) error {
 	} else if d.options.Size > 0 {
 		d.size = max(d.size, d.capacity/sector*sector)
 	}
-	name, flags := d.path, os.O_RDWR
+	// Of a device, O_EXCL means that nobody else has it so: no importer whose pod is gone clears its edges, or writes its last
+	// blocks, after this one has begun. A former importer's file is another one than this one's: see ownFile.
+	name, flags := d.path, os.O_RDWR|os.O_EXCL
 	if !d.block {
 		name, flags = d.path+PartialSuffix, os.O_RDWR|os.O_CREATE|os.O_EXCL
 	}
@@ -100,7 +102,9 @@ func (d *Disk) Begin(virtual int64) error {
 	if err != nil {
 		return err
 	}
-	if d.buffered, err = os.OpenFile(name, flags, 0o660); err != nil {
+	if d.buffered, err = os.OpenFile(name, flags, 0o660); errors.Is(err, unix.EBUSY) {
+		return failed(err, "something else has %s, perhaps an importer that has not quite ended; opening it", name)
+	} else if err != nil {
 		return failed(err, "opening %s", name)
 	}
 	nofollow := unix.O_NOFOLLOW
@@ -172,11 +176,15 @@ func (d *Disk) Commit(ctx context.Context) error {
 	if err := d.buffered.Sync(); err != nil {
 		return failed(err, "making %s safe", d.path)
 	}
+	own := d.ownFile()
 	if err := d.close(); err != nil {
 		return failed(err, "closing %s", d.path)
 	}
 	if d.block {
 		return nil
+	}
+	if !own {
+		return transfer.Errorf(transfer.TargetFailed, "another importer has begun %s anew meanwhile; this one gives it up", d.path)
 	}
 	if err := os.Rename(d.path+PartialSuffix, d.path); err != nil {
 		return failed(err, "naming the finished disk")
@@ -187,7 +195,7 @@ func (d *Disk) Commit(ctx context.Context) error {
 	return nil
 }
 
-// Abort gives up: a file is removed; of a device the first and last MiB are cleared, so that
+// Abort gives up: a file is removed, unless it is another importer's by now; of a device the first and last MiB are cleared, so that
 // nothing takes a partial disk for one with partitions.
 func (d *Disk) Abort() error {
 	if d.buffered == nil {
@@ -198,14 +206,25 @@ func (d *Disk) Abort() error {
 		edge := min(int64(1<<20), d.capacity)
 		clear = errors.Join(d.zeroDevice(0, edge), d.zeroDevice(d.capacity-edge, edge), d.buffered.Sync())
 	}
+	own := d.ownFile()
 	err := errors.Join(clear, d.close())
-	if !d.block {
+	if own {
 		err = errors.Join(err, os.Remove(d.path+PartialSuffix))
 	}
 	if err != nil {
 		return failed(err, "removing the partial disk %s", d.path)
 	}
 	return nil
+}
+
+// ownFile reports whether the partial disk's file is still this one's: one that outlives its pod leaves that of its successor alone.
+func (d *Disk) ownFile() bool {
+	mine, err := d.buffered.Stat()
+	if err != nil || d.block {
+		return false
+	}
+	there, err := os.Lstat(d.path + PartialSuffix)
+	return err == nil && os.SameFile(mine, there)
 }
 
 func (d *Disk) close() error {

@@ -6,6 +6,7 @@ package lifecycle
 import (
 	"context"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -108,8 +109,8 @@ func patchStrategy(ctx context.Context, vm *virtv1.VirtualMachine, strategy virt
 	Expect(suite.World.Client.Patch(ctx, vm, patch)).To(Succeed())
 }
 
-// expectNoWarnings makes sure that a normal start, which the events tell of by now, raised no Warning event.
-func expectNoWarnings(ctx context.Context, namespace string) {
+// expectNoWarnings makes sure that a normal start, which the events tell of by now, raised no Warning event but those of the given reasons.
+func expectNoWarnings(ctx context.Context, namespace string, but ...string) {
 	GinkgoHelper()
 	var events corev1.EventList
 	Eventually(func(g Gomega) {
@@ -117,6 +118,9 @@ func expectNoWarnings(ctx context.Context, namespace string) {
 		g.Expect(events.Items).To(ContainElement(HaveField("Reason", string(virtv1.Started))), "the start is told of")
 	}).WithContext(ctx).WithTimeout(suite.BoundEnd).WithPolling(time.Second).Should(Succeed())
 	for _, e := range events.Items {
+		if slices.Contains(but, e.Reason) {
+			continue
+		}
 		Expect(e.Type).NotTo(Equal(corev1.EventTypeWarning), "%s %s: %s", e.InvolvedObject.Name, e.Reason, e.Message)
 	}
 }

@@ -10,10 +10,12 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	virtv1 "kubevirt.io/api/core/v1"
 	poolv1 "kubevirt.io/api/pool/v1beta1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/tests/e2e/suite"
@@ -21,19 +23,26 @@ import (
 )
 
 var _ = Describe("a pool of VMs", func() {
-	It("keeps its number under stable names, is scaled, and brings a new template to its guests", func(ctx context.Context) {
+	It("keeps its number under stable names, each with its disk, is scaled, and brings a new template to its guests", func(ctx context.Context) {
 		ns := suite.Namespace(ctx)
 		pool := newPool(ns)
 		suite.Create(ctx, pool)
 		poolStands(ctx, pool, 2)
 		Expect(machinesOf(ctx, pool)).To(Equal([]string{"crew-0", "crew-1"}))
-		expectNoWarnings(ctx, ns)
+		expectNoWarnings(ctx, ns, "FailedScheduling") // the scheduler may see a pod before the claim that was made a moment earlier
+		disks := disksOf(ctx, pool)
+		Expect(disks).To(HaveLen(2))
+		Expect([]string{disks["data-0"].owner, disks["data-1"].owner}).To(Equal([]string{"crew-0", "crew-1"}))
+		for _, name := range []string{"crew-0", "crew-1"} {
+			suite.Shell(ctx, suite.RunningVMI(ctx, ns, name), "echo "+name+" > /dev/vdb; sync")
+		}
 
-		By("scaling it to one")
+		By("scaling it to one, which keeps the other's disk")
 		scalePool(ctx, pool, 1)
 		Eventually(machinesOf).WithArguments(ctx, pool).WithContext(ctx).WithTimeout(suite.BoundEnd).WithPolling(time.Second).
 			Should(Equal([]string{"crew-0"}), "the highest number goes")
 		poolStands(ctx, pool, 1)
+		Expect(disksOf(ctx, pool)).To(Equal(map[string]poolDisk{"data-0": disks["data-0"], "data-1": {uid: disks["data-1"].uid}}))
 
 		By("changing its template")
 		first := suite.RunningVMI(ctx, ns, "crew-0")
@@ -42,13 +51,15 @@ var _ = Describe("a pool of VMs", func() {
 		second := suite.RunningVMI(ctx, ns, "crew-0")
 		Expect(second.Annotations).To(HaveKeyWithValue("round", "two"))
 		poolStands(ctx, pool, 1)
+		Expect(disksOf(ctx, pool)).To(HaveKeyWithValue("data-0", disks["data-0"]))
 
-		By("deleting a VM")
+		By("deleting a VM, which takes its disk along")
 		vm := &virtv1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "crew-0"}}
 		Expect(suite.World.Client.Delete(ctx, vm)).To(Succeed())
 		comesAgain(ctx, second)
 		poolStands(ctx, pool, 1)
 		Expect(machinesOf(ctx, pool)).To(Equal([]string{"crew-0"}))
+		Expect(disksOf(ctx, pool)["data-0"].uid).NotTo(Equal(disks["data-0"].uid))
 
 		By("pausing it")
 		patchPool(ctx, pool, `{"spec":{"paused":true}}`)
@@ -60,15 +71,26 @@ var _ = Describe("a pool of VMs", func() {
 			Should(HaveLen(1), "nothing is made while it is paused")
 		patchPool(ctx, pool, `{"spec":{"paused":false}}`)
 		poolStands(ctx, pool, 2)
+		Expect(suite.Shell(ctx, suite.RunningVMI(ctx, ns, "crew-1"), "head -n 1 /dev/vdb")).To(Equal("crew-1"), "the VM has the disk that was kept")
+		Expect(disksOf(ctx, pool)).To(HaveKeyWithValue("data-1", poolDisk{uid: disks["data-1"].uid}))
+
+		By("scaling it to one, which takes the other's disk along")
+		patchPool(ctx, pool, `{"spec":{"scaleInStrategy":{"proactive":{"selectionPolicy":{"sortPolicy":"AscendingOrder"},"statePreservation":"Disabled"}}}}`)
+		scalePool(ctx, pool, 1)
+		Eventually(machinesOf).WithArguments(ctx, pool).WithContext(ctx).WithTimeout(suite.BoundEnd).WithPolling(time.Second).
+			Should(Equal([]string{"crew-1"}), "the lowest number goes")
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "data-0"}}
+		Expect(suite.World.Gone(ctx, GinkgoWriter, claim, suite.BoundEnd)).To(Succeed())
 
 		By("deleting it")
 		Expect(suite.World.Client.Delete(ctx, pool, client.PropagationPolicy(metav1.DeletePropagationForeground))).To(Succeed())
 		Expect(suite.World.Gone(ctx, GinkgoWriter, pool, suite.BoundEnd)).To(Succeed())
 		Expect(machinesOf(ctx, pool)).To(BeEmpty(), "a deletion in the foreground waits for the VMs")
+		Expect(disksOf(ctx, pool)).To(Equal(map[string]poolDisk{"data-1": {uid: disks["data-1"].uid}}), "what was kept is nobody's")
 	}, SpecTimeout(25*time.Minute))
 })
 
-// newPool is a pool of two tiny guests, of which the one with the highest number goes first.
+// newPool is a pool of two tiny guests, each with a disk of its own, of which the one with the highest number goes first and leaves its disk.
 func newPool(namespace string) *poolv1.VirtualMachinePool {
 	labels := map[string]string{"app": "crew"}
 	return &poolv1.VirtualMachinePool{
@@ -77,11 +99,13 @@ func newPool(namespace string) *poolv1.VirtualMachinePool {
 			Replicas: new(int32(2)),
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			ScaleInStrategy: &poolv1.VirtualMachinePoolScaleInStrategy{Proactive: &poolv1.VirtualMachinePoolProactiveScaleInStrategy{
-				SelectionPolicy: &poolv1.VirtualMachinePoolSelectionPolicy{SortPolicy: new(poolv1.VirtualMachinePoolSortPolicyDescendingOrder)},
+				SelectionPolicy:   &poolv1.VirtualMachinePoolSelectionPolicy{SortPolicy: new(poolv1.VirtualMachinePoolSortPolicyDescendingOrder)},
+				StatePreservation: new(poolv1.StatePreservationOffline),
 			}},
 			VirtualMachineTemplate: &poolv1.VirtualMachineTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec:       fixture.VM(namespace, "crew", fixture.ContainerDisk(suite.TinyImage())).Spec,
+				Spec: fixture.VM(namespace, "crew", fixture.ContainerDisk(suite.TinyImage()),
+					fixture.Template("data", fixture.DataVolume(namespace, "data", "32Mi"))).Spec,
 			},
 		},
 	}
@@ -120,6 +144,31 @@ func machinesOf(ctx context.Context, pool *poolv1.VirtualMachinePool) ([]string,
 		names = append(names, list.Items[i].Name)
 	}
 	return names, nil
+}
+
+// poolDisk is a claim of a pool's namespace, and the VM whose DataVolume it is of; "" when nobody has that.
+type poolDisk struct {
+	uid   types.UID
+	owner string
+}
+
+// disksOf are the claims in the pool's namespace, by name. Each is its DataVolume's.
+func disksOf(ctx context.Context, pool *poolv1.VirtualMachinePool) map[string]poolDisk {
+	GinkgoHelper()
+	var claims corev1.PersistentVolumeClaimList
+	Expect(suite.World.Client.List(ctx, &claims, client.InNamespace(pool.Namespace))).To(Succeed())
+	disks := map[string]poolDisk{}
+	for i := range claims.Items {
+		claim, dv := &claims.Items[i], &cdiv1.DataVolume{}
+		Expect(suite.World.Client.Get(ctx, client.ObjectKeyFromObject(claim), dv)).To(Succeed())
+		Expect(metav1.IsControlledBy(claim, dv)).To(BeTrue(), "the owners of claim %s are %v", claim.Name, claim.OwnerReferences)
+		disk := poolDisk{uid: claim.UID}
+		if owner := metav1.GetControllerOf(dv); owner != nil {
+			disk.owner = owner.Name
+		}
+		disks[claim.Name] = disk
+	}
+	return disks
 }
 
 // comesAgain waits until another instance has the name of vmi.
