@@ -87,7 +87,7 @@ func dataVolumeFailed(s *scope) bool {
 			return true
 		}
 	}
-	return notSynchronized(virtualmachineinstance.ReasonImportFailed)(s)
+	return foresees(s, virtualmachineinstance.ReasonImportFailed) || notSynchronized(virtualmachineinstance.ReasonImportFailed)(s)
 }
 
 // provisioning holds while a disk of the VM is being filled, whether it is to run or not.
@@ -99,7 +99,7 @@ func provisioning(s *scope) bool {
 			return true
 		}
 	}
-	return says(virtv1.VirtualMachineInstanceProvisioning, corev1.ConditionTrue, virtualmachineinstance.ReasonImporting)(s)
+	return foresees(s, virtualmachineinstance.ReasonImporting) || says(virtv1.VirtualMachineInstanceProvisioning, corev1.ConditionTrue, virtualmachineinstance.ReasonImporting)(s)
 }
 
 func starting(s *scope) bool {
