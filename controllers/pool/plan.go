@@ -56,20 +56,7 @@ func planFor(pool *poolv1.VirtualMachinePool, selector labels.Selector, machines
 	guarded := controllerutil.ContainsFinalizer(pool, finalizer)
 	p := plan{digest: digest, guard: holds(pool) && !guarded, leave: pool.DeletionTimestamp != nil && guarded}
 	for i := range machines {
-		vm := &machines[i]
-		switch {
-		case !metav1.IsControlledBy(vm, pool):
-			if leftHeld(pool, vm) {
-				p.loosen = append(p.loosen, vm)
-			}
-		case selector.Matches(labels.Set(vm.Labels)):
-			p.members = append(p.members, vm)
-			p.planHold(pool, vm)
-		case pool.DeletionTimestamp == nil:
-			p.release = append(p.release, vm) // and held no more
-		default:
-			p.planHold(pool, vm)
-		}
+		p.planOwner(pool, selector, &machines[i])
 	}
 	if pool.DeletionTimestamp != nil || pool.Spec.Paused {
 		return p, nil
@@ -87,6 +74,23 @@ func planFor(pool *poolv1.VirtualMachinePool, selector labels.Selector, machines
 		return p, nil
 	}
 	return p, p.renew(pool, guests)
+}
+
+// planOwner plans whose vm is, and whether it is held.
+func (p *plan) planOwner(pool *poolv1.VirtualMachinePool, selector labels.Selector, vm *virtv1.VirtualMachine) {
+	switch {
+	case !metav1.IsControlledBy(vm, pool):
+		if leftHeld(pool, vm) {
+			p.loosen = append(p.loosen, vm)
+		}
+	case selector.Matches(labels.Set(vm.Labels)):
+		p.members = append(p.members, vm)
+		p.planHold(pool, vm)
+	case pool.DeletionTimestamp == nil:
+		p.release = append(p.release, vm) // and held no more
+	default:
+		p.planHold(pool, vm)
+	}
 }
 
 // scale plans how the number is reached. Nothing takes the place of a VM that is going
