@@ -53,6 +53,8 @@ type Options struct {
 	HealthAddress, MetricsAddress string
 	// Extend adds what else virt-controller does to its manager, before that starts; nil for nothing.
 	Extend func(ctrl.Manager) error
+	// lease is how the lead is kept; slowLease when left out.
+	lease lease
 }
 
 // validate says what is missing.

@@ -56,6 +56,9 @@ type cluster struct {
 var shared *cluster
 
 func TestMain(m *testing.M) {
+	if server := os.Getenv(envServer); server != "" {
+		os.Exit(runAlone(server))
+	}
 	code := m.Run()
 	if stopShared != nil {
 		stopShared()

@@ -18,12 +18,13 @@ import (
 
 // The lease is renewed slowly, to spare the API server, and released on exit, so that
 // only a process that was killed together with its pod leaves the others waiting.
-const (
-	leaseName     = "virt-controller"
-	leaseDuration = 60 * time.Second
-	leaseDeadline = 45 * time.Second
-	leaseRetry    = 15 * time.Second
-)
+const leaseName = "virt-controller"
+
+var slowLease = lease{duration: 60 * time.Second, deadline: 45 * time.Second, retry: 15 * time.Second}
+
+// lease is how the lead is kept: who has not renewed it for duration loses it to another process, who could not renew it for deadline
+// ends, and retry is the time between two attempts.
+type lease struct{ duration, deadline, retry time.Duration }
 
 // Client rate limits: enough for a burst of starts, below what troubles an API server.
 const (
@@ -41,8 +42,11 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 	if err := metric.CountRequests(config); err != nil {
 		return err
 	}
+	if options.lease == (lease{}) {
+		options.lease = slowLease
+	}
 	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, options.Namespace, leaseName,
-		resourcelock.ResourceLockConfig{Identity: options.Identity}, config, leaseDeadline)
+		resourcelock.ResourceLockConfig{Identity: options.Identity}, config, options.lease.deadline)
 	if err != nil {
 		return fmt.Errorf("preparing lease %s: %w", leaseName, err)
 	}
@@ -65,7 +69,6 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 }
 
 func newManager(ctx context.Context, config *rest.Config, options Options, lock resourcelock.Interface) (ctrl.Manager, error) {
-	duration, deadline, retry := leaseDuration, leaseDeadline, leaseRetry
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                              scheme.New(),
 		BaseContext:                         func() context.Context { return ctx },
@@ -73,9 +76,9 @@ func newManager(ctx context.Context, config *rest.Config, options Options, lock 
 		LeaderElection:                      true,
 		LeaderElectionResourceLockInterface: lock,
 		LeaderElectionReleaseOnCancel:       true,
-		LeaseDuration:                       &duration,
-		RenewDeadline:                       &deadline,
-		RetryPeriod:                         &retry,
+		LeaseDuration:                       &options.lease.duration,
+		RenewDeadline:                       &options.lease.deadline,
+		RetryPeriod:                         &options.lease.retry,
 		HealthProbeBindAddress:              options.HealthAddress,
 		Metrics:                             metric.Server(options.MetricsAddress),
 	})

@@ -33,8 +33,11 @@ func scaleInPolicy(pool *poolv1.VirtualMachinePool) *poolv1.VirtualMachinePoolSe
 // preserves says whether the disks of VMs that are too much are kept.
 func preserves(pool *poolv1.VirtualMachinePool) bool {
 	strategy := pool.Spec.ScaleInStrategy
-	return strategy != nil && strategy.Proactive != nil &&
-		ptr.Deref(strategy.Proactive.StatePreservation, poolv1.StatePreservationDisabled) != poolv1.StatePreservationDisabled
+	return strategy != nil && strategy.Proactive != nil && offline(strategy.Proactive.StatePreservation)
+}
+
+func offline(given *poolv1.StatePreservation) bool {
+	return ptr.Deref(given, poolv1.StatePreservationDisabled) != poolv1.StatePreservationDisabled
 }
 
 func unmanagedUpdate(pool *poolv1.VirtualMachinePool) bool {
@@ -60,18 +63,39 @@ func choose(machines []*virtv1.VirtualMachine, policy *poolv1.VirtualMachinePool
 	if policy == nil {
 		policy = &poolv1.VirtualMachinePoolSelectionPolicy{}
 	}
-	chosen := slices.Clone(machines)
-	if policy.Selectors != nil && policy.Selectors.LabelSelector != nil {
-		selector, err := metav1.LabelSelectorAsSelector(policy.Selectors.LabelSelector)
-		if err != nil {
-			return nil, fmt.Errorf("reading selectors.labelSelector: %w", err)
-		}
-		chosen = slices.DeleteFunc(chosen, func(vm *virtv1.VirtualMachine) bool {
-			return vm.Spec.Template == nil || !selector.Matches(labels.Set(vm.Spec.Template.ObjectMeta.Labels))
-		})
+	selects, err := selecting(policy.Selectors)
+	if err != nil {
+		return nil, err
 	}
+	chosen := slices.DeleteFunc(slices.Clone(machines), func(vm *virtv1.VirtualMachine) bool { return !selects(vm) })
 	order(chosen, ptr.Deref(policy.SortPolicy, poolv1.VirtualMachinePoolSortPolicyRandom))
 	return chosen, nil
+}
+
+// selecting says of a VM whether selectors, which may be nil, let it be taken: all that are given must.
+func selecting(selectors *poolv1.VirtualMachinePoolSelectors) (func(*virtv1.VirtualMachine) bool, error) {
+	if selectors == nil {
+		return func(*virtv1.VirtualMachine) bool { return true }, nil
+	}
+	byLabels, byNodes := labels.Everything(), labels.Everything()
+	var err error
+	if given := selectors.LabelSelector; given != nil {
+		if byLabels, err = metav1.LabelSelectorAsSelector(given); err != nil {
+			return nil, fmt.Errorf("reading selectors.labelSelector: %w", err)
+		}
+	}
+	if given := selectors.NodeSelectorRequirementMatcher; given != nil {
+		if byNodes, err = requirements(*given); err != nil {
+			return nil, fmt.Errorf("reading selectors.nodeSelectorRequirementMatcher%w", err)
+		}
+	}
+	return func(vm *virtv1.VirtualMachine) bool {
+		template := vm.Spec.Template
+		if template == nil {
+			return byLabels.Empty() && byNodes.Empty()
+		}
+		return byLabels.Matches(labels.Set(template.ObjectMeta.Labels)) && byNodes.Matches(labels.Set(template.Spec.NodeSelector))
+	}, nil
 }
 
 func order(machines []*virtv1.VirtualMachine, policy poolv1.VirtualMachinePoolSortPolicy) {

@@ -69,17 +69,22 @@ func SetupWithManager(mgr ctrl.Manager) error {
 
 // steps are done in this order in every pass over a pool. Nothing is changed by what the
 // cache says alone, for it may lack what the last pass has made. Who belongs to the pool
-// is settled before its number is, and VMs get the new template before guests are
+// is settled before its number is, whom it holds before all else, and VMs get the new template before guests are
 // restarted to take it up.
 func (r *Reconciler) steps() []func(context.Context, *scope) error {
 	return []func(context.Context, *scope) error{
 		r.lookAgain,
+		r.guard,
+		r.hold,
+		r.letGo,
 		r.release,
 		r.create,
 		r.remove,
+		r.healed,
 		r.update,
 		r.replace,
 		r.restart,
+		r.leave,
 	}
 }
 
@@ -105,7 +110,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		log.FromContext(ctx).V(1).Info("Waiting for the newer object", "reason", err.Error())
 		return ctrl.Result{Requeue: true}, nil //nolint:staticcheck // the event that brings the newer object may have passed already
 	}
-	return ctrl.Result{}, err
+	return ctrl.Result{RequeueAfter: s.plan.again}, err
 }
 
 func (r *Reconciler) normal(pool *poolv1.VirtualMachinePool, reason, format string, args ...any) {
@@ -128,4 +133,6 @@ const (
 	reasonResume         = "SuccessfulResume"
 	reasonScaleOutFailed = "FailedScaleOut"
 	reasonScaleInFailed  = "FailedScaleIn"
+	reasonHealing        = "Autohealing"
+	reasonHealingFailed  = "FailedAutohealing"
 )

@@ -18,13 +18,13 @@ import (
 )
 
 // keepDisks makes the disks of a VM that is to be deleted nobody's, so that they do not go with it. The next VM of its name
-// finds them filled.
+// finds them filled. One whose filling failed is no disk.
 func (r *Reconciler) keepDisks(ctx context.Context, vm *virtv1.VirtualMachine) error {
 	for i := range vm.Spec.DataVolumeTemplates {
 		for _, disk := range disksOf(vm.Namespace, vm.Spec.DataVolumeTemplates[i].Name) {
 			key := client.ObjectKeyFromObject(disk)
 			err := r.live.Get(ctx, key, disk)
-			if apierrors.IsNotFound(err) || err == nil && !metav1.IsControlledBy(disk, vm) {
+			if apierrors.IsNotFound(err) || err == nil && (!metav1.IsControlledBy(disk, vm) || notFilled(disk)) {
 				continue
 			}
 			if err != nil {
@@ -42,6 +42,11 @@ func (r *Reconciler) keepDisks(ctx context.Context, vm *virtv1.VirtualMachine) e
 		}
 	}
 	return nil
+}
+
+func notFilled(disk client.Object) bool {
+	dv, ok := disk.(*cdiv1.DataVolume)
+	return ok && dv.Status.Phase == cdiv1.Failed
 }
 
 // disksOf are what may hold the disk of a template: a DataVolume, or where that has gone after its success its claim.

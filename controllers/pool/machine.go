@@ -70,6 +70,9 @@ func machine(pool *poolv1.VirtualMachinePool, ordinal int, revision, digest stri
 		},
 		Spec: *indexed(pool, ordinal),
 	}
+	if holds(pool) {
+		vm.Finalizers = []string{finalizer}
+	}
 	meta := &vm.Spec.Template.ObjectMeta
 	meta.Labels = with(meta.Labels, virtv1.VirtualMachinePoolRevisionName, revision)
 	return vm

@@ -3,12 +3,15 @@
 package pool
 
 import (
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -28,6 +31,9 @@ var cases = map[string]func(*testing.T, *world){
 	"a name that is another's":               leavesNames,
 	"disks that are kept":                    keepsDisks,
 	"disks that are going":                   waitsForDisks,
+	"disks of a VM that its user deletes":    keepsDeleted,
+	"a pool that holds its VMs and goes":     letsGo,
+	"a VM that does not start":               heals,
 	"a pool that is paused":                  pauses,
 	"a VM with other labels":                 releases,
 	"a new template":                         updates,
@@ -129,6 +135,129 @@ func keepsDisks(t *testing.T, w *world) {
 		if len(claim.OwnerReferences) != owners {
 			t.Errorf("the owners of claim %s are %v", name, claim.OwnerReferences)
 		}
+	}
+}
+
+// keepsDeleted shows that a VM which its user deletes goes once its disks are nobody's, and that one with other disks is replaced with them.
+func keepsDeleted(t *testing.T, w *world) {
+	w.change(func(spec *poolv1.VirtualMachinePoolSpec) {
+		spec.VirtualMachineTemplate.Spec = template("root").Spec
+		leaving(spec)
+	})
+	w.pass(&lagging.Client{})
+	made := w.wantMachines("web-0", "web-1", "web-2")
+	if len(made[0].Finalizers) > 0 {
+		t.Errorf("a VM whose disks go with it is held: %v", made[0].Finalizers)
+	}
+	w.change(preserving)
+	w.pass(&lagging.Client{})
+	w.read()
+	made = w.wantMachines("web-0", "web-1", "web-2")
+	if !slices.Contains(w.pool.Finalizers, finalizer) || !slices.Contains(made[1].Finalizers, finalizer) {
+		t.Errorf("held by %v, and the pool by %v", made[1].Finalizers, w.pool.Finalizers)
+	}
+	before := w.pool.ResourceVersion
+	w.pass(&lagging.Client{})
+	w.read()
+	if w.pool.ResourceVersion != before {
+		t.Error("a pass in which nothing happens writes")
+	}
+	disk := func(vm *virtv1.VirtualMachine, phase cdiv1.DataVolumePhase) *cdiv1.DataVolume {
+		t.Helper()
+		dv := &cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{
+			Namespace: vm.Namespace, Name: vm.Spec.DataVolumeTemplates[0].Name,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(vm, virtv1.VirtualMachineGroupVersionKind)},
+		}}
+		w.must(w.Create(t.Context(), dv))
+		dv.Status.Phase = phase
+		w.must(w.Status().Update(t.Context(), dv))
+		return dv
+	}
+	broken, kept, lost := disk(&made[0], cdiv1.Failed), disk(&made[1], cdiv1.Succeeded), disk(&made[2], cdiv1.Succeeded)
+	w.must(w.Delete(t.Context(), &made[0]))
+	w.must(w.Delete(t.Context(), &made[1]))
+	w.pass(&lagging.Client{})
+	w.wantMachines("web-2")
+	for dv, owners := range map[*cdiv1.DataVolume]int{broken: 1, kept: 0, lost: 1} {
+		w.must(w.Get(t.Context(), client.ObjectKeyFromObject(dv), dv))
+		if len(dv.OwnerReferences) != owners {
+			t.Errorf("the owners of %s are %v, want %d", dv.Name, dv.OwnerReferences, owners)
+		}
+	}
+	w.pass(&lagging.Client{})
+	again := w.wantMachines("web-1", "web-2") // web-0 waits for the end of its old disk
+	if !slices.Contains(again[0].Finalizers, finalizer) {
+		t.Errorf("the new one is held by %v", again[0].Finalizers)
+	}
+	w.must(w.Delete(t.Context(), broken))
+	w.pass(&lagging.Client{})
+	made = w.wantMachines("web-0", "web-1", "web-2")
+	for i := range made { // they are halted by hand, so that none is missed
+		made[i].Spec.RunStrategy = new(virtv1.RunStrategyHalted)
+		w.must(w.Update(t.Context(), &made[i]))
+	}
+	w.change(func(spec *poolv1.VirtualMachinePoolSpec) {
+		spec.VirtualMachineTemplate.Spec.DataVolumeTemplates[0].Annotations = map[string]string{"a": "b"}
+	})
+	w.pass(&lagging.Client{})
+	w.wantMachines()
+	w.pass(&lagging.Client{})
+	w.must(w.Get(t.Context(), client.ObjectKeyFromObject(lost), lost))
+	if len(lost.OwnerReferences) != 1 {
+		t.Errorf("the disk of a VM that is replaced is kept: %v", lost.OwnerReferences)
+	}
+}
+
+// letsGo shows that no VM is held by a pool that is gone, whether it goes with its VMs or leaves them.
+func letsGo(t *testing.T, w *world) {
+	w.change(preserving)
+	w.pass(&lagging.Client{})
+	made := w.wantMachines("web-0", "web-1", "web-2")
+	made[1].Labels["app"] = "study"
+	w.must(w.Update(t.Context(), &made[1])) // its pool has not seen it
+	made[2].OwnerReferences = nil
+	w.must(w.Update(t.Context(), &made[2]))
+	w.must(w.Delete(t.Context(), w.pool))
+	w.pass(&lagging.Client{})
+	for _, vm := range w.wantMachines("web-0", "web-1", "web-2") {
+		if len(vm.Finalizers) > 0 {
+			t.Errorf("%s is held: %v", vm.Name, vm.Finalizers)
+		}
+	}
+	if err := w.Get(t.Context(), client.ObjectKeyFromObject(w.pool), w.pool); !apierrors.IsNotFound(err) {
+		t.Errorf("the pool is held: %v, %v", w.pool.Finalizers, err)
+	}
+	w.pass(&lagging.Client{})
+}
+
+// heals shows that a VM which fails to start is made anew, when it is due.
+func heals(t *testing.T, w *world) {
+	w.change(func(spec *poolv1.VirtualMachinePoolSpec) {
+		spec.Autohealing = &poolv1.VirtualMachinePoolAutohealingStrategy{StartUpFailureThreshold: new(uint32(2))}
+	})
+	w.pass(&lagging.Client{})
+	w.wantTold("SuccessfulCreate SuccessfulCreate SuccessfulCreate")
+	vm := &w.wantMachines("web-0", "web-1", "web-2")[1]
+	fails := func(count int) {
+		t.Helper()
+		vm.Status.PrintableStatus = virtv1.VirtualMachineStatusCrashLoopBackOff
+		vm.Status.StartFailure = &virtv1.VirtualMachineStartFailure{ConsecutiveFailCount: count, RetryAfterTimestamp: &metav1.Time{Time: time.Now()}}
+		w.must(w.Status().Update(t.Context(), vm))
+	}
+	fails(1)
+	if result := w.pass(&lagging.Client{}); result.RequeueAfter <= 0 || result.RequeueAfter > defaultFailingFor {
+		t.Errorf("it is looked at again after %s", result.RequeueAfter)
+	}
+	w.wantTold("")
+	fails(2)
+	w.pass(&lagging.Client{})
+	w.wantTold("Autohealing SuccessfulDelete")
+	w.wantMachines("web-0", "web-2")
+	w.collect()
+	w.pass(&lagging.Client{})
+	again := w.wantMachines("web-0", "web-1", "web-2")
+	if again[1].UID == vm.UID {
+		t.Error("it is not made anew")
 	}
 }
 

@@ -2,6 +2,7 @@ package pool
 
 import (
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 	virtv1 "kubevirt.io/api/core/v1"
 	poolv1 "kubevirt.io/api/pool/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
 // plan is what a pool has, and what there is to do about it.
@@ -27,31 +29,34 @@ type plan struct {
 	// update are VMs that get the pool's template, replace those that are made anew from it,
 	// restart those whose guests do not run it yet.
 	update, replace, restart []*virtv1.VirtualMachine
+	// heal are VMs that are made anew because they do not start; again is after how long the next one may be due, 0 for none.
+	heal  []ailment
+	again time.Duration
+	// hold are VMs that get the pool's finalizer, keep those that somebody deleted and that are let go without their disks,
+	// loosen those that are let go as they are.
+	hold, keep, loosen []*virtv1.VirtualMachine
+	// guard gives the pool the finalizer, leave takes it from one that is deleted.
+	guard, leave bool
 }
 
 // empty says whether there is nothing to do.
 func (p plan) empty() bool {
-	return p.create == 0 && len(p.release)+len(p.remove)+len(p.update)+len(p.replace)+len(p.restart) == 0
+	return p.create == 0 && !p.guard && !p.leave &&
+		len(p.release)+len(p.remove)+len(p.update)+len(p.replace)+len(p.restart)+len(p.heal)+len(p.hold)+len(p.keep)+len(p.loosen) == 0
 }
 
 // planFor plans a pass over pool by the VMs and instances of its namespace. A pool that is
-// being deleted does nothing: what becomes of its VMs is said by how it is deleted. One
-// that is paused only settles which VMs are its own.
-func planFor(pool *poolv1.VirtualMachinePool, selector labels.Selector, machines []virtv1.VirtualMachine, instances []virtv1.VirtualMachineInstance) (plan, error) {
+// being deleted holds its VMs no more, and does nothing else: what becomes of them is said by how it is deleted. One
+// that is paused only settles which VMs are its own, and holds these.
+func planFor(pool *poolv1.VirtualMachinePool, selector labels.Selector, machines []virtv1.VirtualMachine, instances []virtv1.VirtualMachineInstance, now time.Time) (plan, error) {
 	digest, err := digestOf(pool)
 	if err != nil {
 		return plan{}, err
 	}
-	p := plan{digest: digest}
+	guarded := controllerutil.ContainsFinalizer(pool, finalizer)
+	p := plan{digest: digest, guard: holds(pool) && !guarded, leave: pool.DeletionTimestamp != nil && guarded}
 	for i := range machines {
-		vm := &machines[i]
-		switch {
-		case !metav1.IsControlledBy(vm, pool):
-		case selector.Matches(labels.Set(vm.Labels)):
-			p.members = append(p.members, vm)
-		case pool.DeletionTimestamp == nil:
-			p.release = append(p.release, vm)
-		}
+		p.planOwner(pool, selector, &machines[i])
 	}
 	if pool.DeletionTimestamp != nil || pool.Spec.Paused {
 		return p, nil
@@ -59,11 +64,33 @@ func planFor(pool *poolv1.VirtualMachinePool, selector labels.Selector, machines
 	if err := p.scale(pool); err != nil {
 		return plan{}, err
 	}
+	guests := map[string]*virtv1.VirtualMachineInstance{}
+	for i := range instances {
+		guests[instances[i].Name] = &instances[i]
+	}
+	p.planHealing(pool, existing(p.members), guests, now)
 	// What is about to change in number is not changed otherwise.
-	if p.create > 0 || len(p.remove) > 0 || unmanagedUpdate(pool) {
+	if p.create > 0 || len(p.remove)+len(p.heal) > 0 || unmanagedUpdate(pool) {
 		return p, nil
 	}
-	return p, p.renew(pool, instances)
+	return p, p.renew(pool, guests)
+}
+
+// planOwner plans whose vm is, and whether it is held.
+func (p *plan) planOwner(pool *poolv1.VirtualMachinePool, selector labels.Selector, vm *virtv1.VirtualMachine) {
+	switch {
+	case !metav1.IsControlledBy(vm, pool):
+		if leftHeld(pool, vm) {
+			p.loosen = append(p.loosen, vm)
+		}
+	case selector.Matches(labels.Set(vm.Labels)):
+		p.members = append(p.members, vm)
+		p.planHold(pool, vm)
+	case pool.DeletionTimestamp == nil:
+		p.release = append(p.release, vm) // and held no more
+	default:
+		p.planHold(pool, vm)
+	}
 }
 
 // scale plans how the number is reached. Nothing takes the place of a VM that is going
@@ -84,14 +111,10 @@ func (p *plan) scale(pool *poolv1.VirtualMachinePool) error {
 }
 
 // renew plans how the template comes to the VMs and to their guests.
-func (p *plan) renew(pool *poolv1.VirtualMachinePool, instances []virtv1.VirtualMachineInstance) error {
+func (p *plan) renew(pool *poolv1.VirtualMachinePool, guests map[string]*virtv1.VirtualMachineInstance) error {
 	chosen, err := choose(existing(p.members), updatePolicy(pool))
 	if err != nil {
 		return fmt.Errorf("choosing what of VirtualMachinePool %s/%s is updated: %w", pool.Namespace, pool.Name, err)
-	}
-	guests := map[string]*virtv1.VirtualMachineInstance{}
-	for i := range instances {
-		guests[instances[i].Name] = &instances[i]
 	}
 	left := maxUnavailable(pool)
 	for _, vm := range p.members {

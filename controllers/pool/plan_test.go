@@ -98,7 +98,7 @@ func aMachine(t *testing.T, pool *poolv1.VirtualMachinePool, words string) (virt
 		t.Fatalf("%s is no name of the pool", parts[0])
 	}
 	vm := machine(pool, ordinal, "web-7", digest)
-	vm.UID, vm.CreationTimestamp = types.UID(parts[0]), metav1.NewTime(noon)
+	vm.UID, vm.CreationTimestamp, vm.Finalizers = types.UID(parts[0]), metav1.NewTime(noon), nil
 	vmi := &virtv1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{
 		Name: vm.Name, Labels: maps.Clone(vm.Spec.Template.ObjectMeta.Labels), Annotations: map[string]string{},
 	}}
@@ -119,6 +119,31 @@ func aMachine(t *testing.T, pool *poolv1.VirtualMachinePool, words string) (virt
 			vm.Status.Conditions = []virtv1.VirtualMachineCondition{{Type: virtv1.VirtualMachineRestartRequired, Status: corev1.ConditionTrue}}
 		case "growing": // by its user, which its guest may take up
 			vmi.Annotations[virtualmachine.AnnotationTemplate] = "another"
+		case "held":
+			vm.Finalizers = []string{finalizer}
+		case "fast", "slow": // nodes
+			vm.Spec.Template.Spec.NodeSelector = map[string]string{"disk": word}
+		case "crashed", "crashed2", "crashed3": // so many times, the last time 10 s ago
+			vmi = nil
+			count := max(int(word[len(word)-1]-'0'), 1)
+			if word == "crashed" {
+				count = 1
+			}
+			vm.Status.PrintableStatus = virtv1.VirtualMachineStatusCrashLoopBackOff
+			vm.Status.StartFailure = &virtv1.VirtualMachineStartFailure{ConsecutiveFailCount: count, RetryAfterTimestamp: &metav1.Time{Time: noon.Add(time.Minute)}}
+		case "unschedulable", "waits", "restarted": // for 4 minutes; its VM is not ready for longer
+			vmi.CreationTimestamp = metav1.NewTime(noon.Add(-4 * time.Minute))
+			vm.Status.PrintableStatus = virtv1.VirtualMachineStatusUnschedulable
+			since := noon.Add(-3 * time.Minute)
+			if word == "restarted" {
+				since = noon.Add(-time.Hour)
+			}
+			vm.Status.Conditions = []virtv1.VirtualMachineCondition{{Type: virtv1.VirtualMachineReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(since)}}
+			if word == "waits" {
+				vm.Status.PrintableStatus = virtv1.VirtualMachineStatusStarting
+			}
+		case "orphaned":
+			vm.OwnerReferences = nil
 		case "asked":
 			vm.Status.StateChangeRequests = []virtv1.VirtualMachineStateChangeRequest{{Action: virtv1.StartRequest}}
 		case "halted":
@@ -156,7 +181,7 @@ func plans(t *testing.T, pool *poolv1.VirtualMachinePool, machines ...string) pl
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := planFor(pool, selector, vms, vmis)
+	p, err := planFor(pool, selector, vms, vmis, noon)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,10 +194,23 @@ func tell(p plan) string {
 	if p.create > 0 {
 		all = append(all, "create "+string(rune('0'+p.create)))
 	}
+	var ailing []*virtv1.VirtualMachine
+	for _, one := range p.heal {
+		ailing = append(ailing, one.vm)
+	}
+	if p.guard {
+		all = append(all, "guard")
+	}
+	if p.leave {
+		all = append(all, "leave")
+	}
 	for _, part := range []struct {
 		word     string
 		machines []*virtv1.VirtualMachine
-	}{{"release", p.release}, {"remove", p.remove}, {"update", p.update}, {"replace", p.replace}, {"restart", p.restart}} {
+	}{
+		{"release", p.release}, {"remove", p.remove}, {"update", p.update}, {"replace", p.replace}, {"restart", p.restart},
+		{"heal", ailing}, {"hold", p.hold}, {"keep", p.keep}, {"loosen", p.loosen},
+	} {
 		if len(part.machines) == 0 {
 			continue
 		}
@@ -281,5 +319,123 @@ func TestASelectorKeepsVMsFromBeingChosen(t *testing.T) {
 	pool.Spec.ScaleInStrategy.Proactive.SelectionPolicy.Selectors.LabelSelector.MatchLabels[virtv1.VirtualMachinePoolRevisionName] = "web-7"
 	if got := tell(plans(t, pool, "web-0", "web-1")); got != "remove 0 1" {
 		t.Errorf("of the revision that all have: %q", got)
+	}
+}
+
+// A policy that names what nodes VMs ask for meets no others.
+func TestVMsAreChosenByTheNodesThatTheyAskFor(t *testing.T) {
+	require := func(key string, operator corev1.NodeSelectorOperator, values ...string) corev1.NodeSelectorRequirement {
+		return corev1.NodeSelectorRequirement{Key: key, Operator: operator, Values: values}
+	}
+	for name, c := range map[string]struct {
+		given []corev1.NodeSelectorRequirement
+		want  string
+	}{
+		"one of those":     {[]corev1.NodeSelectorRequirement{require("disk", corev1.NodeSelectorOpIn, "fast", "faster")}, "remove 1"},
+		"none of those":    {[]corev1.NodeSelectorRequirement{require("disk", corev1.NodeSelectorOpNotIn, "fast")}, "remove 0 2"},
+		"any":              {[]corev1.NodeSelectorRequirement{require("disk", corev1.NodeSelectorOpExists)}, "remove 0 1"},
+		"none":             {[]corev1.NodeSelectorRequirement{require("disk", corev1.NodeSelectorOpDoesNotExist)}, "remove 2"},
+		"all of them":      {[]corev1.NodeSelectorRequirement{require("disk", corev1.NodeSelectorOpExists), require("disk", corev1.NodeSelectorOpNotIn, "slow")}, "remove 1"},
+		"nothing required": {nil, "remove 0 1 2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pool := newPool(replicas(0), going("AscendingOrder"))
+			policy := pool.Spec.ScaleInStrategy.Proactive.SelectionPolicy
+			policy.Selectors = &poolv1.VirtualMachinePoolSelectors{NodeSelectorRequirementMatcher: &c.given}
+			if got := tell(plans(t, pool, "web-0 slow", "web-1 fast", "web-2")); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+			policy.Selectors.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{virtv1.VirtualMachinePoolRevisionName: "web-6"}}
+			if got := tell(plans(t, pool, "web-0 slow", "web-1 fast", "web-2")); got != "" {
+				t.Errorf("labels do not match, and got %q", got)
+			}
+		})
+	}
+	pool := newPool(updating)
+	pool.Spec.UpdateStrategy.Proactive.SelectionPolicy.Selectors = &poolv1.VirtualMachinePoolSelectors{
+		NodeSelectorRequirementMatcher: &[]corev1.NodeSelectorRequirement{require("disk", corev1.NodeSelectorOpIn, "fast")},
+	}
+	if got := tell(plans(t, pool, "web-0 slow ready behind", "web-1 fast ready behind", "web-2 ready behind")); got != "restart 1" {
+		t.Errorf("an update: got %q", got)
+	}
+}
+
+// preserving has the disks of VMs that others delete kept.
+func preserving(spec *poolv1.VirtualMachinePoolSpec) {
+	leaving(spec)
+	spec.ScaleInStrategy.Opportunistic.StatePreservation = new(poolv1.StatePreservationOffline)
+}
+
+func TestWhomAPoolHolds(t *testing.T) {
+	guarded := func(change ...func(*poolv1.VirtualMachinePoolSpec)) *poolv1.VirtualMachinePool {
+		pool := newPool(change...)
+		pool.Finalizers = []string{finalizer}
+		return pool
+	}
+	leaves := guarded(preserving)
+	leaves.DeletionTimestamp = &metav1.Time{Time: noon}
+	for name, c := range map[string]struct {
+		pool     *poolv1.VirtualMachinePool
+		machines []string
+		want     string
+	}{
+		"nobody":                         {newPool(leaving), []string{"web-0", "web-1 deleted", "web-2"}, ""},
+		"the pool itself first":          {newPool(preserving), []string{"web-0 held", "web-1 held", "web-2 held"}, "guard"},
+		"those that are not held":        {guarded(preserving), []string{"web-0", "web-1 held", "web-2"}, "hold 0 2"},
+		"one that is deleted":            {guarded(preserving), []string{"web-0 held", "web-1 held deleted", "web-2 deleted"}, "keep 1"},
+		"one that is deleted, paused":    {guarded(preserving, paused), []string{"web-0 held", "web-1 held deleted"}, "keep 1"},
+		"none, by another strategy":      {guarded(updating), []string{"web-0 held", "web-1 held deleted", "web-2"}, "loosen 0 1"},
+		"one that is let go":             {guarded(preserving, replicas(1)), []string{"web-0 held", "web-1 held relabelled"}, "release 1"},
+		"one that lost its owner":        {guarded(preserving, replicas(1)), []string{"web-0 held", "web-1 held orphaned", "web-2 orphaned"}, "loosen 1"},
+		"one of another's":               {guarded(preserving, replicas(1)), []string{"web-0 held", "web-1 held another's"}, ""},
+		"none, when the pool is deleted": {leaves, []string{"web-0 held", "web-1 held deleted", "web-2 held relabelled", "web-3 held orphaned"}, "leave, loosen 0 1 2 3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := plans(t, c.pool, c.machines...)
+			if got := tell(p); got != c.want || p.empty() != (c.want == "") {
+				t.Errorf("got %q, empty %v; want %q", got, p.empty(), c.want)
+			}
+		})
+	}
+}
+
+func TestVMsThatDoNotStartAreReplaced(t *testing.T) {
+	healing := func(starts uint32, after time.Duration) func(*poolv1.VirtualMachinePoolSpec) {
+		return func(spec *poolv1.VirtualMachinePoolSpec) {
+			spec.Autohealing = &poolv1.VirtualMachinePoolAutohealingStrategy{StartUpFailureThreshold: &starts, MinFailingToStartDuration: &metav1.Duration{Duration: after}}
+		}
+	}
+	byDefault := func(spec *poolv1.VirtualMachinePoolSpec) {
+		spec.Autohealing = &poolv1.VirtualMachinePoolAutohealingStrategy{}
+	}
+	for name, c := range map[string]struct {
+		pool     *poolv1.VirtualMachinePool
+		machines []string
+		want     string
+		again    time.Duration
+	}{
+		"none where nobody asks":           {newPool(), []string{"web-0 crashed3", "web-1 restarted", "web-2"}, "", 0},
+		"those that failed three times":    {newPool(byDefault), []string{"web-0 crashed2", "web-1 crashed3", "web-2"}, "heal 1", 5*time.Minute + 10*time.Second},
+		"those that failed so many times":  {newPool(healing(1, time.Hour)), []string{"web-0 crashed", "web-1 ready", "web-2"}, "heal 0", 0},
+		"those that crash for so long":     {newPool(healing(9, 80*time.Second)), []string{"web-0 crashed", "web-1 crashed3", "web-2"}, "heal 1", 130 * time.Second},
+		"those that fail for so long":      {newPool(healing(9, 3*time.Minute)), []string{"web-0 unschedulable", "web-1 waits", "web-2"}, "heal 0", 0},
+		"those that will":                  {newPool(byDefault), []string{"web-0 unschedulable", "web-1 restarted", "web-2"}, "", time.Minute},
+		"those that failed before, halted": {newPool(byDefault), []string{"web-0 restarted halted", "web-1 ready", "web-2"}, "", 0},
+		"none that is too much anyway":     {newPool(byDefault, replicas(0), going("AscendingOrder")), []string{"web-0 crashed3"}, "remove 0", 0},
+		"none that is going":               {newPool(byDefault, replicas(1)), []string{"web-0 crashed3 deleted"}, "", 0},
+		"none of a pool that is paused":    {newPool(byDefault, paused), []string{"web-0 crashed3"}, "", 0},
+		"before an update":                 {newPool(byDefault, replicas(2)), []string{"web-0 crashed3", "web-1 ready outdated"}, "heal 0", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := plans(t, c.pool, c.machines...)
+			if got := tell(p); got != c.want || p.again != c.again {
+				t.Errorf("got %q, again after %s; want %q and %s", got, p.again, c.want, c.again)
+			}
+			for _, one := range p.heal {
+				if one.why == "" {
+					t.Errorf("nobody is told why %s is replaced", one.vm.Name)
+				}
+			}
+		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/namespace"
@@ -23,6 +24,7 @@ const burst = 250
 func (r *Reconciler) release(ctx context.Context, s *scope) error {
 	for _, vm := range s.plan.release {
 		changed := vm.DeepCopy()
+		controllerutil.RemoveFinalizer(changed, finalizer)
 		changed.OwnerReferences = slices.DeleteFunc(changed.OwnerReferences, func(owner metav1.OwnerReference) bool { return owner.UID == s.pool.UID })
 		if err := r.patch(ctx, changed, vm); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("releasing VirtualMachine %s/%s: %w", vm.Namespace, vm.Name, err)

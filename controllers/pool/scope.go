@@ -70,7 +70,7 @@ func selectorOf(pool *poolv1.VirtualMachinePool) (labels.Selector, error) {
 // decide plans the pass for pool, with the VMs that there are.
 func (s *scope) decide(pool *poolv1.VirtualMachinePool, selector labels.Selector, machines []virtv1.VirtualMachine) error {
 	s.pool, s.selector = pool, selector
-	planned, err := planFor(pool, selector, machines, s.instances)
+	planned, err := planFor(pool, selector, machines, s.instances, s.now)
 	if err != nil {
 		return err
 	}
@@ -100,20 +100,24 @@ func (r *Reconciler) lookAgain(ctx context.Context, s *scope) error {
 		return err
 	}
 	list := &virtv1.VirtualMachineList{}
-	if err := r.live.List(ctx, list, client.InNamespace(pool.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+	asked := selector
+	if pool.DeletionTimestamp != nil {
+		asked = labels.Everything() // whoever is held still would be for ever
+	}
+	if err := r.live.List(ctx, list, client.InNamespace(pool.Namespace), client.MatchingLabelsSelector{Selector: asked}); err != nil {
 		return fmt.Errorf("listing the VirtualMachines of %s: %w", pool.Namespace, err)
 	}
 	if err := r.lookAtInstances(ctx, s); err != nil {
 		return err
 	}
-	return s.decide(pool, selector, append(list.Items, strayed(pool, selector, s.seen)...))
+	return s.decide(pool, selector, append(list.Items, strayed(pool, asked, s.seen)...))
 }
 
 // lookAtInstances reads the instances past the cache where guests are to be stopped: how
 // many may be, and which of them run the old template, is only as true as this. All that
 // were made of a pool's template have its label.
 func (r *Reconciler) lookAtInstances(ctx context.Context, s *scope) error {
-	if len(s.plan.replace)+len(s.plan.restart) == 0 {
+	if len(s.plan.replace)+len(s.plan.restart)+len(s.plan.heal) == 0 {
 		return nil
 	}
 	list := &virtv1.VirtualMachineInstanceList{}
@@ -129,7 +133,7 @@ func (r *Reconciler) lookAtInstances(ctx context.Context, s *scope) error {
 func strayed(pool *poolv1.VirtualMachinePool, selector labels.Selector, seen []virtv1.VirtualMachine) []virtv1.VirtualMachine {
 	var found []virtv1.VirtualMachine
 	for i := range seen {
-		if metav1.IsControlledBy(&seen[i], pool) && !selector.Matches(labels.Set(seen[i].Labels)) {
+		if (metav1.IsControlledBy(&seen[i], pool) || leftHeld(pool, &seen[i])) && !selector.Matches(labels.Set(seen[i].Labels)) {
 			found = append(found, seen[i])
 		}
 	}

@@ -75,10 +75,14 @@ func (s *scope) updated(vm *virtv1.VirtualMachine) (*virtv1.VirtualMachine, bool
 }
 
 // replace deletes VMs whose disks the pool's template fills otherwise. The next pass makes
-// them anew when they are gone.
+// them anew when they are gone. Their disks are of no use to the new ones, so that they are not held.
 func (r *Reconciler) replace(ctx context.Context, s *scope) error {
 	var errs []error
 	for _, vm := range s.plan.replace {
+		if err := r.loosen(ctx, vm); err != nil {
+			errs = append(errs, err)
+			continue
+		}
 		errs = append(errs, r.delete(ctx, s, vm))
 	}
 	if err := errors.Join(errs...); err != nil {

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/slipway-vm/slipway/controllers/instancetype"
+	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance"
 	"github.com/slipway-vm/slipway/internal/rename"
 	"github.com/slipway-vm/slipway/internal/steps"
 )
@@ -60,6 +61,7 @@ func SetupWithManager(mgr ctrl.Manager) error {
 		Owns(&virtv1.VirtualMachineInstance{}).
 		Owns(&cdiv1.DataVolume{}).
 		Watches(&cdiv1.DataVolume{}, handler.EnqueueRequestsFromMapFunc(r.namers)).
+		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.foreseers)).
 		Watches(&virtv1.VirtualMachine{}, handler.EnqueueRequestsFromMapFunc(counterparts)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: 4,
@@ -75,7 +77,8 @@ func SetupWithManager(mgr ctrl.Manager) error {
 
 // steps are done in this order in every pass over a VM that is not being deleted: the
 // disks of a VM are made, unless they were kept for it, whether it runs or not, what is requested says whether it is to
-// run, and a failed start is written down before its VMI, the only trace of it, is removed;
+// run, and a failed start is written down before its VMI, the only trace of it, is removed; a VM without a VMI finds
+// out what it waits for, also when it cannot start;
 // a VMI that stays then takes up what it can of the VM's
 // changes, volumes before all else; the dump of its memory comes last.
 func (r *Reconciler) steps() []func(context.Context, *scope) error {
@@ -87,6 +90,7 @@ func (r *Reconciler) steps() []func(context.Context, *scope) error {
 		r.keepVolumes,
 		r.readRequests,
 		r.noteFailedStart,
+		r.foresee,
 		r.run,
 		r.plugVolumes,
 		r.followChanges,
@@ -147,20 +151,40 @@ func counterparts(_ context.Context, vm client.Object) []ctrl.Request {
 	return found
 }
 
-// namers are the VMs whose templates name dv, when that is nobody's: it is kept for one of them, or was for an earlier one.
+// namers are the VMs whose templates name dv, when that is nobody's: it is kept for one of them, or was for an earlier one; and those that
+// have it as a volume and tell of it.
 func (r *Reconciler) namers(ctx context.Context, dv client.Object) []ctrl.Request {
 	if metav1.GetControllerOf(dv) != nil {
 		return nil
 	}
+	return r.who(ctx, dv.GetNamespace(), func(vm *virtv1.VirtualMachine) bool {
+		named := func(template virtv1.DataVolumeTemplateSpec) bool { return template.Name == dv.GetName() }
+		return slices.ContainsFunc(vm.Spec.DataVolumeTemplates, named) || tellsOf(vm, dv.GetName())
+	})
+}
+
+// foreseers are the VMs that tell of claim.
+func (r *Reconciler) foreseers(ctx context.Context, claim client.Object) []ctrl.Request {
+	return r.who(ctx, claim.GetNamespace(), func(vm *virtv1.VirtualMachine) bool { return tellsOf(vm, claim.GetName()) })
+}
+
+// tellsOf says whether a claim of the name is one of vm's volumes, and there is no instance that follows it.
+func tellsOf(vm *virtv1.VirtualMachine, claim string) bool {
+	return !vm.Status.Created && vm.Spec.Template != nil && slices.ContainsFunc(vm.Spec.Template.Spec.Volumes, func(volume virtv1.Volume) bool {
+		return virtualmachineinstance.ClaimOf(volume) == claim
+	})
+}
+
+// who are the VMs of namespace that concerns holds of. They are only looked at, so they are not copied.
+func (r *Reconciler) who(ctx context.Context, namespace string, concerns func(*virtv1.VirtualMachine) bool) []ctrl.Request {
 	all := &virtv1.VirtualMachineList{}
-	if err := r.List(ctx, all, client.InNamespace(dv.GetNamespace())); err != nil {
+	if err := r.List(ctx, all, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "Listing VirtualMachines failed")
 		return nil
 	}
 	var found []ctrl.Request
 	for i := range all.Items {
-		named := func(template virtv1.DataVolumeTemplateSpec) bool { return template.Name == dv.GetName() }
-		if slices.ContainsFunc(all.Items[i].Spec.DataVolumeTemplates, named) {
+		if concerns(&all.Items[i]) {
 			found = append(found, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
 		}
 	}

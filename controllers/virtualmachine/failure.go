@@ -15,6 +15,8 @@ const (
 	failureDelay = 10 * time.Second
 	failureLimit = 5 * time.Minute
 	stableAfter  = time.Minute
+	// countLimit is more failed starts than a VM sees in a year.
+	countLimit = 100_000
 )
 
 // noteFailedStart counts failed starts, for the back-off. Stopping a VM clears the count:
@@ -62,6 +64,19 @@ func nextFailure(current *virtv1.VirtualMachineStartFailure, vmi *virtv1.Virtual
 
 func backoff(count int) time.Duration {
 	return min(failureDelay*time.Duration(count*count), failureLimit)
+}
+
+// FailingSince is when the first of the starts failed that failure counts, at the latest: the times in between are at least those of the
+// back-off. It is false where it counts none.
+func FailingSince(failure *virtv1.VirtualMachineStartFailure) (time.Time, bool) {
+	if failure == nil || failure.RetryAfterTimestamp == nil || failure.ConsecutiveFailCount <= 0 {
+		return time.Time{}, false
+	}
+	since := failure.RetryAfterTimestamp.Time
+	for count := range min(failure.ConsecutiveFailCount, countLimit) {
+		since = since.Add(-backoff(count + 1))
+	}
+	return since, true
 }
 
 // ranFor is how long vmi has been, or was, in phase Running.

@@ -12,7 +12,8 @@ import (
 )
 
 // printable is the one word for how the VM is: the first of the list that holds. What
-// the user is waiting for, or must mend, comes before what the VM does meanwhile.
+// the user is waiting for, or must mend, comes before what the VM does meanwhile. Of several
+// things to mend KubeVirt's order tells the first.
 func printable(s *scope) virtv1.VirtualMachinePrintableStatus {
 	for _, candidate := range []struct {
 		word  virtv1.VirtualMachinePrintableStatus
@@ -24,9 +25,9 @@ func printable(s *scope) virtv1.VirtualMachinePrintableStatus {
 		{virtv1.VirtualMachineStatusUnknown, func(s *scope) bool { return inPhase(s, virtv1.Running) && unresponsive(s.vmi) }},
 		{virtv1.VirtualMachineStatusPaused, func(s *scope) bool { return inPhase(s, virtv1.Running) && paused(s.vmi) }},
 		{virtv1.VirtualMachineStatusRunning, func(s *scope) bool { return inPhase(s, virtv1.Running) }},
-		{virtv1.VirtualMachineStatusUnschedulable, says("PodScheduled", corev1.ConditionFalse, virtualmachineinstance.ReasonUnschedulable)},
-		{virtv1.VirtualMachineStatusDataVolumeError, dataVolumeFailed},
 		{virtv1.VirtualMachineStatusPvcNotFound, notSynchronized(virtualmachineinstance.ReasonPVCNotFound)},
+		{virtv1.VirtualMachineStatusDataVolumeError, dataVolumeFailed},
+		{virtv1.VirtualMachineStatusUnschedulable, says("PodScheduled", corev1.ConditionFalse, virtualmachineinstance.ReasonUnschedulable)},
 		{virtv1.VirtualMachineStatusErrImagePull, notSynchronized(virtualmachineinstance.ReasonErrImagePull, "ErrImageNeverPull", "InvalidImageName", "RegistryUnavailable")},
 		{virtv1.VirtualMachineStatusImagePullBackOff, notSynchronized(virtualmachineinstance.ReasonImagePullBackOff)},
 		{virtv1.VirtualMachineStatusProvisioning, provisioning},
@@ -87,7 +88,7 @@ func dataVolumeFailed(s *scope) bool {
 			return true
 		}
 	}
-	return notSynchronized(virtualmachineinstance.ReasonImportFailed)(s)
+	return foresees(s, virtualmachineinstance.ReasonImportFailed) || notSynchronized(virtualmachineinstance.ReasonImportFailed)(s)
 }
 
 // provisioning holds while a disk of the VM is being filled, whether it is to run or not.
@@ -99,7 +100,7 @@ func provisioning(s *scope) bool {
 			return true
 		}
 	}
-	return says(virtv1.VirtualMachineInstanceProvisioning, corev1.ConditionTrue, virtualmachineinstance.ReasonImporting)(s)
+	return foresees(s, virtualmachineinstance.ReasonImporting) || says(virtv1.VirtualMachineInstanceProvisioning, corev1.ConditionTrue, virtualmachineinstance.ReasonImporting)(s)
 }
 
 func starting(s *scope) bool {

@@ -63,6 +63,7 @@ func TestPrintable(t *testing.T) {
 		"its image is tried again later":             {virtv1.RunStrategyAlways, scope{vmi: vmi(virtv1.Scheduling, [3]string{"Synchronized", "False", "ImagePullBackOff"})}, "ImagePullBackOff", false},
 		"its claim does not exist":                   {virtv1.RunStrategyAlways, scope{vmi: vmi(virtv1.Pending, [3]string{"Synchronized", "False", "FailedPvcNotFound"})}, "ErrorPvcNotFound", false},
 		"its disk's import failed":                   {virtv1.RunStrategyAlways, scope{vmi: vmi(virtv1.Pending, [3]string{"Synchronized", "False", "DataVolumeFailed"})}, "DataVolumeError", false},
+		"a claim is missing, another disk failed":    {virtv1.RunStrategyAlways, scope{dataVolumes: inPhaseDV(cdiv1.Failed), vmi: vmi(virtv1.Pending, [3]string{"Synchronized", "False", "FailedPvcNotFound"})}, "ErrorPvcNotFound", false},
 		"its claim is unbound":                       {virtv1.RunStrategyAlways, scope{vmi: vmi(virtv1.Pending, [3]string{"Provisioning", "True", "PVCNotBound"})}, "WaitingForVolumeBinding", false},
 		"its claim waits for the provisioning pod":   {virtv1.RunStrategyAlways, scope{vmi: vmi(virtv1.Pending, [3]string{"Provisioning", "True", "WaitForFirstConsumer"})}, "WaitingForVolumeBinding", false},
 		"a disk that is not its own is being filled": {virtv1.RunStrategyAlways, scope{vmi: vmi(virtv1.Pending, [3]string{"Provisioning", "True", "ImportInProgress"})}, "Provisioning", false},

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/controllers/instancetype"
+	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance"
 )
 
 // scope is what one pass over a VM knows and decides.
@@ -36,6 +37,9 @@ type scope struct {
 	restart string
 	// instancetype and preference are what the VM has, as the status keeps it; set by start and followChanges.
 	instancetype, preference instancetype.Reference
+	// foreseen is what the VM's volumes lack while it has no instance, and unstartable why none could be made; foresee sets them.
+	foreseen    []virtualmachineinstance.Lack
+	unstartable error
 	// failure is the error that ended the pass.
 	failure error
 	// renamed is the VM that takes this one's place; nil until it is there. findRenamed and createRenamed set it.

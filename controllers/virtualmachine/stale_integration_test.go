@@ -47,6 +47,8 @@ func TestAPass(t *testing.T) {
 		"a storage class that is preferred":          preferredClass,
 		"a dump of the guest's memory":               memoryDumped,
 		"a dump of the guest's memory that fails":    memoryDumpFailed,
+		"a halted VM whose disk is filled":           haltedWhileFilled,
+		"a halted VM that could not be started":      haltedUnstartable,
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{Client: c, t: t, recorder: events.NewFakeRecorder(100)}

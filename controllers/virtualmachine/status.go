@@ -120,10 +120,8 @@ func conditions(s *scope) []virtv1.VirtualMachineCondition {
 		all = append(all, keepTransition(c, s))
 	}
 	add(readiness(s))
-	if s.failure != nil {
-		add(virtv1.VirtualMachineCondition{
-			Type: virtv1.VirtualMachineFailure, Status: corev1.ConditionTrue, Reason: reasonCreateFailed, Message: s.failure.Error(),
-		})
+	if c := failureCondition(s); c != nil {
+		add(*c)
 	}
 	if c := renameCondition(s); c != nil {
 		add(*c)
@@ -134,6 +132,9 @@ func conditions(s *scope) []virtv1.VirtualMachineCondition {
 		})
 	}
 	if s.vmi == nil {
+		for _, c := range foreseenConditions(s) {
+			add(c)
+		}
 		return all
 	}
 	for _, c := range s.vmi.Status.Conditions {
@@ -146,6 +147,20 @@ func conditions(s *scope) []virtv1.VirtualMachineCondition {
 		})
 	}
 	return all
+}
+
+// failureCondition says why the pass failed, or would if the VM were started; nil when neither is so.
+func failureCondition(s *scope) *virtv1.VirtualMachineCondition {
+	c := &virtv1.VirtualMachineCondition{Type: virtv1.VirtualMachineFailure, Status: corev1.ConditionTrue, Reason: reasonCreateFailed}
+	switch {
+	case s.failure != nil:
+		c.Message = s.failure.Error()
+	case s.unstartable != nil:
+		c.Message = "it cannot be started: " + s.unstartable.Error()
+	default:
+		return nil
+	}
+	return c
 }
 
 func readiness(s *scope) virtv1.VirtualMachineCondition {

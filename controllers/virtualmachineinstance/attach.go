@@ -96,7 +96,7 @@ func (r *Reconciler) attach(ctx context.Context, s *scope, volume virtv1.Volume)
 	if source := volume.PersistentVolumeClaim; source != nil {
 		state.readOnly = source.ReadOnly
 	}
-	if err := r.readVolume(ctx, s.vmi.Namespace, &state); err != nil {
+	if err := (volumeReader{r.Client}).readVolume(ctx, s.vmi.Namespace, &state); err != nil {
 		return err
 	}
 	missing := judge(state)

@@ -37,7 +37,7 @@ func (r *Reconciler) makeState(ctx context.Context, s *scope) error {
 		}
 	}
 	state := &volumeState{name: names.VolumeState, claim: claim.Name, pvc: claim}
-	if err := r.readClass(ctx, state); err != nil {
+	if err := (volumeReader{r.Client}).readClass(ctx, state); err != nil {
 		return err
 	}
 	s.state = state

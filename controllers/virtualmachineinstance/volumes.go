@@ -57,10 +57,13 @@ func lateClaimOf(volume virtv1.Volume) (claim string, fromDataVolume bool) {
 	return claimOf(volume)
 }
 
-// readVolumes reads the objects behind vmi's volumes.
-func (r *Reconciler) readVolumes(ctx context.Context, vmi *virtv1.VirtualMachineInstance) ([]volumeState, error) {
+// volumeReader reads what is behind volumes.
+type volumeReader struct{ client.Reader }
+
+// readVolumes reads the objects behind volumes of an instance in namespace.
+func (r volumeReader) readVolumes(ctx context.Context, namespace string, volumes []virtv1.Volume) ([]volumeState, error) {
 	var states []volumeState
-	for _, volume := range vmi.Spec.Volumes {
+	for _, volume := range volumes {
 		claim, fromDataVolume := claimOf(volume)
 		if claim == "" {
 			continue
@@ -72,7 +75,7 @@ func (r *Reconciler) readVolumes(ctx context.Context, vmi *virtv1.VirtualMachine
 		if volume.Ephemeral != nil {
 			state.readOnly, state.base = volume.Ephemeral.PersistentVolumeClaim.ReadOnly, true
 		}
-		if err := r.readVolume(ctx, vmi.Namespace, &state); err != nil {
+		if err := r.readVolume(ctx, namespace, &state); err != nil {
 			return nil, err
 		}
 		states = append(states, state)
@@ -80,7 +83,7 @@ func (r *Reconciler) readVolumes(ctx context.Context, vmi *virtv1.VirtualMachine
 	return states, nil
 }
 
-func (r *Reconciler) readVolume(ctx context.Context, namespace string, state *volumeState) error {
+func (r volumeReader) readVolume(ctx context.Context, namespace string, state *volumeState) error {
 	key := client.ObjectKey{Namespace: namespace, Name: state.claim}
 	pvc := &corev1.PersistentVolumeClaim{}
 	switch err := r.Get(ctx, key, pvc); {
@@ -103,7 +106,7 @@ func (r *Reconciler) readVolume(ctx context.Context, namespace string, state *vo
 }
 
 // readFiller reads what fills a claim that may be bound before it is whole.
-func (r *Reconciler) readFiller(ctx context.Context, state *volumeState) error {
+func (r volumeReader) readFiller(ctx context.Context, state *volumeState) error {
 	if state.pvc == nil || state.dataVolume != nil || !population.Unfilled(state.pvc) {
 		return nil
 	}
@@ -119,7 +122,7 @@ func (r *Reconciler) readFiller(ctx context.Context, state *volumeState) error {
 }
 
 // readClass reads the StorageClass of a claim that is not bound yet.
-func (r *Reconciler) readClass(ctx context.Context, state *volumeState) error {
+func (r volumeReader) readClass(ctx context.Context, state *volumeState) error {
 	if state.pvc == nil || state.pvc.Status.Phase == corev1.ClaimBound {
 		return nil
 	}

@@ -18,7 +18,7 @@ import (
 // the VMI's conditions name what is missing, and where claims wait for a consumer, the
 // provisioning pod is that.
 func (r *Reconciler) waitForVolumes(ctx context.Context, s *scope) error {
-	states, err := r.readVolumes(ctx, s.vmi)
+	states, err := volumeReader{r.Client}.readVolumes(ctx, s.vmi.Namespace, s.vmi.Spec.Volumes)
 	if err != nil {
 		return err
 	}

@@ -94,16 +94,18 @@ var poolFields = join(
 		{Path: "paused", Note: "Nothing is created, deleted or updated while it is true."},
 		{Path: "maxUnavailable", Note: "How many guests a proactive update may have stand still, at least one; 100% when left out."},
 		{Path: "scaleInStrategy.unmanaged", Note: "VMs that are too much are the user's to delete."},
-		{Path: "scaleInStrategy.opportunistic.statePreservation", Only: []string{"Disabled"}, Note: "VMs that are too much are the user's to delete, and their disks go with them."},
+		{Path: "scaleInStrategy.opportunistic.statePreservation", Only: []string{"Disabled", "Offline"}, Note: "VMs that are too much are the user's to delete. Offline keeps the disks of a VM that somebody deletes for the next one of its name."},
 		{Path: "scaleInStrategy.proactive.statePreservation", Only: []string{"Disabled", "Offline"}, Note: "Offline keeps the disks of a VM for the next one of its name."},
+		{Path: "autohealing.startUpFailureThreshold", Note: "3 when left out."},
+		{Path: "autohealing.minFailingToStartDuration", Note: "5m when left out."},
 		{Path: "updateStrategy.unmanaged", Note: "VMs keep the template that they were made from."},
 		{Path: "updateStrategy.opportunistic", Note: "VMs get the template at once, guests at their next start."},
 		{Path: "virtualMachineTemplate.metadata.labels"},
 		{Path: "virtualMachineTemplate.metadata.annotations"},
 	},
 	each("nameGeneration.", "appendIndexToConfigMapRefs appendIndexToSecretRefs"),
-	each("scaleInStrategy.proactive.selectionPolicy.", "sortPolicy selectors.labelSelector"),
-	each("updateStrategy.proactive.selectionPolicy.", "sortPolicy selectors.labelSelector"),
+	each("scaleInStrategy.proactive.selectionPolicy.", "sortPolicy selectors.labelSelector selectors.nodeSelectorRequirementMatcher"),
+	each("updateStrategy.proactive.selectionPolicy.", "sortPolicy selectors.labelSelector selectors.nodeSelectorRequirementMatcher"),
 )
 
 // snapshotFields are those of a VirtualMachineSnapshot's spec.

@@ -7,6 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	poolv1 "kubevirt.io/api/pool/v1beta1"
+
+	controller "github.com/slipway-vm/slipway/controllers/pool"
 )
 
 // TemplatePath is where the spec of a pool's VMs is.
@@ -25,6 +27,7 @@ func Validate(pool *poolv1.VirtualMachinePool) field.ErrorList {
 	errs = append(errs, selector(pool, path.Child("selector"))...)
 	errs = append(errs, maxUnavailable(pool.Spec.MaxUnavailable, path.Child("maxUnavailable"))...)
 	errs = append(errs, scaleIn(pool.Spec.ScaleInStrategy, path.Child("scaleInStrategy"))...)
+	errs = append(errs, autohealing(pool.Spec.Autohealing, path.Child("autohealing"))...)
 	return append(errs, update(pool.Spec.UpdateStrategy, path.Child("updateStrategy"))...)
 }
 
@@ -90,12 +93,36 @@ func one(path *field.Path, given ...bool) field.ErrorList {
 }
 
 func policy(given *poolv1.VirtualMachinePoolSelectionPolicy, path *field.Path) field.ErrorList {
-	if given == nil || given.Selectors == nil || given.Selectors.LabelSelector == nil {
+	if given == nil || given.Selectors == nil {
 		return nil
 	}
-	if _, err := metav1.LabelSelectorAsSelector(given.Selectors.LabelSelector); err != nil {
-		at := path.Child("selectors", "labelSelector")
-		return field.ErrorList{field.Invalid(at, metav1.FormatLabelSelector(given.Selectors.LabelSelector), err.Error())}
+	var errs field.ErrorList
+	if labels := given.Selectors.LabelSelector; labels != nil {
+		if _, err := metav1.LabelSelectorAsSelector(labels); err != nil {
+			errs = append(errs, field.Invalid(path.Child("selectors", "labelSelector"), metav1.FormatLabelSelector(labels), err.Error()))
+		}
 	}
-	return nil
+	if nodes := given.Selectors.NodeSelectorRequirementMatcher; nodes != nil {
+		for i, one := range *nodes {
+			if err := controller.CheckRequirement(one); err != nil {
+				errs = append(errs, field.Invalid(path.Child("selectors", "nodeSelectorRequirementMatcher").Index(i), one.Key, err.Error()))
+			}
+		}
+	}
+	return errs
+}
+
+// autohealing checks that the pool would replace no VM before it has failed.
+func autohealing(given *poolv1.VirtualMachinePoolAutohealingStrategy, path *field.Path) field.ErrorList {
+	if given == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	if starts := given.StartUpFailureThreshold; starts != nil && *starts < 1 {
+		errs = append(errs, field.Invalid(path.Child("startUpFailureThreshold"), *starts, "must be greater than or equal to 1"))
+	}
+	if after := given.MinFailingToStartDuration; after != nil && after.Duration < 0 {
+		errs = append(errs, field.Invalid(path.Child("minFailingToStartDuration"), after.Duration.String(), `must not be negative; give a duration such as "5m"`))
+	}
+	return errs
 }

@@ -34,7 +34,7 @@ var _ = Describe("a claim that two VMs name", func() {
 		suite.Create(ctx, fixture.DataVolume(ns, "shop", "64Mi"))
 		suite.DataVolume(ctx, ns, "shop", cdiv1.Succeeded)
 		suite.Create(ctx, fixture.VM(ns, "first", fixture.Strategy(virtv1.RunStrategyOnce), fixture.Claim("data", "shop")))
-		expectVMI(ctx, ns, "first", func(vmi *virtv1.VirtualMachineInstance) bool { return vmi.Status.Phase == virtv1.Running })
+		first := expectVMI(ctx, ns, "first", func(vmi *virtv1.VirtualMachineInstance) bool { return vmi.Status.Phase == virtv1.Running })
 		suite.Create(ctx, fixture.VM(ns, "second", fixture.Claim("data", "shop")))
 		second := expectVMI(ctx, ns, "second", says(virtv1.VirtualMachineInstanceSynchronized, "PVCInUse", "PVC shop is in use by VirtualMachineInstance first"))
 		Expect(second.Status.ActivePods).To(BeEmpty())
@@ -48,8 +48,9 @@ var _ = Describe("a claim that two VMs name", func() {
 		var pods corev1.PodList
 		Expect(suite.World.Client.List(ctx, &pods, client.InNamespace(ns), client.MatchingLabels{"vm.kubevirt.io/name": "first"})).To(Succeed())
 		Expect(pods.Items).To(HaveLen(1))
+		killed := time.Now()
 		Expect(suite.World.Client.Delete(ctx, &pods.Items[0], &client.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})).To(Succeed())
-		expectVMI(ctx, ns, "first", func(vmi *virtv1.VirtualMachineInstance) bool { return vmi.Status.Phase == virtv1.Failed })
+		expectFailed(ctx, first, killed)
 		waiting := expectVMI(ctx, ns, "second", says(virtv1.VirtualMachineInstanceReady, "DiskInUse", "volume data (claim shop) is in use"))
 		Expect(waiting.Status.Phase).To(Equal(virtv1.Scheduled))
 

@@ -5,7 +5,6 @@ package faults
 import (
 	"context"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -75,17 +74,7 @@ func readyFor(reason string) func(*virtv1.VirtualMachineInstance) bool {
 // stopProcess stops a program in the launcher pod of vmi and returns its number on this machine.
 func stopProcess(ctx context.Context, vmi *virtv1.VirtualMachineInstance, program string) int {
 	GinkgoHelper()
-	var pods corev1.PodList
-	Expect(suite.World.Client.List(ctx, &pods, client.InNamespace(vmi.Namespace), client.MatchingLabels{virtv1.CreatedByLabel: string(vmi.UID)})).To(Succeed())
-	Expect(pods.Items).To(HaveLen(1))
-	for _, p := range processesOf(pods.Items[0].UID) {
-		if strings.HasPrefix(p.program(), program) {
-			Expect(syscall.Kill(p.pid, syscall.SIGSTOP)).To(Succeed())
-			return p.pid
-		}
-	}
-	Fail("no process " + program + " in pod " + pods.Items[0].Name)
-	return 0
+	return signalProcess(ctx, vmi, program, syscall.SIGSTOP)
 }
 
 func expectEvents(ctx context.Context, ns string, reasons ...string) {

@@ -90,6 +90,37 @@ var _ = Describe("a pool of VMs", func() {
 	}, SpecTimeout(25*time.Minute))
 })
 
+var _ = Describe("a pool that keeps the disks of VMs that are deleted", func() {
+	It("gives them to the next VM of the name, and holds no VM when it goes", func(ctx context.Context) {
+		ns := suite.Namespace(ctx)
+		pool := newPool(ns)
+		pool.Spec.Replicas = new(int32(1))
+		pool.Spec.ScaleInStrategy = &poolv1.VirtualMachinePoolScaleInStrategy{
+			Opportunistic: &poolv1.VirtualMachinePoolOpportunisticScaleInStrategy{StatePreservation: new(poolv1.StatePreservationOffline)},
+		}
+		pool.Spec.VirtualMachineTemplate.Spec = fixture.VM(ns, "crew", fixture.Strategy(virtv1.RunStrategyHalted),
+			fixture.Template("data", fixture.DataVolume(ns, "data", "16Mi"))).Spec
+		suite.Create(ctx, pool)
+		disk := suite.DataVolume(ctx, ns, "data-0", cdiv1.Succeeded)
+		vm := suite.VMStatus(ctx, ns, "crew-0", virtv1.VirtualMachineStatusStopped)
+
+		By("deleting its VM")
+		Expect(suite.World.Client.Delete(ctx, vm)).To(Succeed())
+		Eventually(func(ctx context.Context) (types.UID, error) {
+			found := &virtv1.VirtualMachine{}
+			err := suite.World.Client.Get(ctx, client.ObjectKeyFromObject(vm), found)
+			return found.UID, client.IgnoreNotFound(err)
+		}).WithContext(ctx).WithTimeout(suite.BoundEnd).WithPolling(time.Second).Should(And(Not(BeEmpty()), Not(Equal(vm.UID))), "another VM of the name")
+		suite.VMStatus(ctx, ns, "crew-0", virtv1.VirtualMachineStatusStopped)
+		Expect(suite.DataVolume(ctx, ns, "data-0", cdiv1.Succeeded).UID).To(Equal(disk.UID), "the disk that there was")
+
+		By("deleting the pool")
+		Expect(suite.World.Client.Delete(ctx, pool, client.PropagationPolicy(metav1.DeletePropagationForeground))).To(Succeed())
+		Expect(suite.World.Gone(ctx, GinkgoWriter, pool, suite.BoundEnd)).To(Succeed())
+		Expect(machinesOf(ctx, pool)).To(BeEmpty())
+	}, SpecTimeout(10*time.Minute))
+})
+
 // newPool is a pool of two tiny guests, each with a disk of its own, of which the one with the highest number goes first and leaves its disk.
 func newPool(namespace string) *poolv1.VirtualMachinePool {
 	labels := map[string]string{"app": "crew"}
