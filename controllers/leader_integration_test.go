@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -129,6 +130,26 @@ func (p *process) signal(t *testing.T, signal syscall.Signal) {
 	must(t, p.command.Process.Signal(signal))
 }
 
+// standsStill stops the process, and waits until no thread of it runs any more: on a busy machine some go on for a while.
+func (p *process) standsStill(t *testing.T) {
+	t.Helper()
+	p.signal(t, syscall.SIGSTOP)
+	gomega.NewWithT(t).Eventually(func() ([]string, error) {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.command.Process.Pid))
+		var running []string
+		for _, thread := range threads {
+			stat, err := os.ReadFile(thread)
+			if err != nil {
+				return nil, err
+			}
+			if _, state, _ := bytes.Cut(stat, []byte(") ")); !bytes.HasPrefix(state, []byte("T")) {
+				running = append(running, string(stat))
+			}
+		}
+		return running, err
+	}, bound, "20ms").Should(gomega.BeEmpty(), "threads of virt-controller %s that run", p.name)
+}
+
 // ends waits until the process has ended, and returns its exit code.
 func (p *process) ends(t *testing.T) int {
 	t.Helper()
@@ -172,14 +193,14 @@ func TestOneProcessLeadsAtATime(t *testing.T) {
 	runs("before-1")
 	runs("before-2")
 
-	first.signal(t, syscall.SIGSTOP)
-	before := len(first.wrote(0))
+	first.standsStill(t)
 	must(t, c.Create(t.Context(), newVM(ns, "meanwhile"))) // of which the one that stands still hears when it goes on
 	c.leads(t, second)
 	key := client.ObjectKey{Namespace: ns, Name: "meanwhile"}
 	c.runInstance(t, key)
 	c.vmIs(t, key, virtv1.VirtualMachineStatusRunning)
 	vms[key] = c.vmi(t, key)
+	before := len(first.wrote(0))
 	first.signal(t, syscall.SIGCONT)
 	if code := first.ends(t); code != 1 || !strings.Contains(first.said.String(), "leader election lost") {
 		t.Errorf("it ended with %d", code)
