@@ -52,6 +52,7 @@ func newHandlerCommand() *cobra.Command {
 	flags := command.Flags()
 	flags.StringVar(&options.NodeName, "node", os.Getenv(names.EnvNodeName), "name of this node")
 	flags.StringVar(&options.KubeletRoot, "kubelet-root", "/var/lib/kubelet", "the kubelet's root folder, at the same path as on the node")
+	flags.StringVar(&options.Description, "node-description", "", "folder in which virt-launcher has described the node's processor; empty for none")
 	flags.StringVar(&options.Address, "health-address", ":8080", "where /healthz and /readyz are served; 0 for nowhere")
 	flags.StringVar(&options.MetricsAddress, "metrics-address", ":8443", "where /metrics is served, with TLS; 0 for nowhere")
 	flags.StringVar(&storage.HostRoot, "host-root", "/host", "where the node's root folder is mounted")

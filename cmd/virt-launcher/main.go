@@ -20,7 +20,15 @@ func main() {
 	flag.StringVar(&options.UID, "uid", "", "its uid")
 	grace := flag.Int("grace-period-seconds", 30, "how long the guest may take to shut down after SIGTERM")
 	bake := flag.String("bake-capabilities", "", "only write what QEMU can do to this file of the image being built")
+	describe := flag.String("describe-node", "", "only write what libvirt knows of this node's processor into this folder")
 	flag.Parse()
+	if *describe != "" {
+		if err := launcher.DescribeNode(context.Background(), *describe); err != nil {
+			// virt-handler is to start all the same; the node only has no labels of its processor.
+			options.Log.Warn("Failed to look at the node's processor", "err", err)
+		}
+		return
+	}
 	if *bake != "" {
 		if err := launcher.BakeCapabilities(context.Background(), options.LibvirtDir, *bake); err != nil {
 			options.Log.Error("Failed to look at QEMU", "err", err)

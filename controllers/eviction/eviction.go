@@ -44,11 +44,3 @@ func Keeps(strategy virtv1.EvictionStrategy, vmi *virtv1.VirtualMachineInstance)
 	}
 	return false
 }
-
-// Known are the strategies that there are.
-func Known() []virtv1.EvictionStrategy {
-	return []virtv1.EvictionStrategy{
-		virtv1.EvictionStrategyNone, virtv1.EvictionStrategyLiveMigrate,
-		virtv1.EvictionStrategyLiveMigrateIfPossible, virtv1.EvictionStrategyExternal,
-	}
-}

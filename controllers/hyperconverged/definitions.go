@@ -32,6 +32,9 @@ const (
 
 const hyperConvergedDefinition = "hyperconvergeds.hco.kubevirt.io"
 
+// kubeVirtDefinition is that of the object of which clients ask what is installed.
+const kubeVirtDefinition = "kubevirts.kubevirt.io"
+
 // definition is one embedded CustomResourceDefinition, as the bytes that are applied:
 // the API server parses YAML, so that this program need not.
 type definition struct {

@@ -13,7 +13,7 @@ import (
 func TestTheStrategyForEvictionsIsPatchedIntoKubeVirt(t *testing.T) {
 	for name, c := range map[string]struct{ strategy, wantError string }{
 		"a known one":   {"External", ""},
-		"an unheard of": {"Sometimes", `evictionStrategy: "Sometimes" is not known`},
+		"an unheard of": {"Sometimes", `spec.configuration.evictionStrategy: Unsupported value: "Sometimes": supported values: "None"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			hco := &hcov1.HyperConverged{}

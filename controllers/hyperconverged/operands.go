@@ -18,6 +18,7 @@ import (
 
 	"github.com/slipway-vm/slipway/controllers/featuregate"
 	"github.com/slipway-vm/slipway/controllers/hyperconverged/render"
+	"github.com/slipway-vm/slipway/controllers/kubevirtconfig"
 	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
 	sspv1beta3 "github.com/slipway-vm/slipway/internal/api/ssp/v1beta3"
 	"github.com/slipway-vm/slipway/internal/names"
@@ -60,7 +61,7 @@ func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Un
 			annotation: hcov1.AnnotationKubeVirtPatch,
 			acted: []string{
 				"/spec/configuration/developerConfiguration/useEmulation", "/spec/configuration/commonInstancetypesDeployment/enabled",
-				"/spec/configuration/vmStateStorageClass", "/spec/configuration/evictionStrategy", featureGates,
+				"/spec/configuration/vmStateStorageClass", "/spec/configuration/evictionStrategy", "/spec/configuration/obsoleteCPUModels/", featureGates,
 				logVerbosity + "/virtAPI", logVerbosity + "/virtController", logVerbosity + "/virtHandler",
 				logVerbosity + "/virtLauncher", logVerbosity + "/virtOperator",
 				"/spec/workloadUpdateStrategy/workloadUpdateMethods",
@@ -89,11 +90,8 @@ func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Un
 		}
 		objects = append(objects, patched)
 	}
-	if err := checkUpdates(objects[0]); err != nil {
-		return nil, fmt.Errorf("HyperConverged %s: %w", hco.Name, err)
-	}
-	if err := checkEviction(objects[0]); err != nil {
-		return nil, fmt.Errorf("HyperConverged %s: %w", hco.Name, err)
+	if errs := kubevirtconfig.Validate(objects[0].Object); len(errs) > 0 {
+		return nil, fmt.Errorf("HyperConverged %s, or its annotation %s: of KubeVirt: %w", hco.Name, hcov1.AnnotationKubeVirtPatch, errs.ToAggregate())
 	}
 	dropEmpty(objects[1].Object["spec"])
 	if err := checkDataConfig(objects[1]); err != nil {

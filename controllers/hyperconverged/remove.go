@@ -38,7 +38,7 @@ func (r *Reconciler) remove(ctx context.Context, s *scope) error {
 		s.removed = true
 		return nil
 	}
-	blockers, err := workloadsLeft(ctx, r.Reader)
+	blockers, err := workloadsLeft(ctx, r.Reader, using...)
 	if err != nil {
 		return err
 	}
@@ -78,10 +78,10 @@ func (r *Reconciler) remove(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// workloadsLeft names what still uses the components, some of it when there is much.
-func workloadsLeft(ctx context.Context, reader client.Reader) ([]string, error) {
+// workloadsLeft names the objects of some kinds that there are, some of them when there are many.
+func workloadsLeft(ctx context.Context, reader client.Reader, kinds ...schema.GroupVersionKind) ([]string, error) {
 	var left []string
-	for _, kind := range using {
+	for _, kind := range kinds {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind)
 		err := reader.List(ctx, list, client.Limit(maxBlockers))

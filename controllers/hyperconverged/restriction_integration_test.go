@@ -9,6 +9,7 @@ import (
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -68,6 +69,8 @@ func TestAHandlerWritesWhatIsItsNodes(t *testing.T) {
 	others = append(others, volumeOn("a", "another.driver"), machineOn("b"))
 	awaitRestriction(t, handler)
 	handlerWritesStatusAlone(t, handler)
+	handlerWritesItsNodesLabelsAlone(t, handler)
+	handlerTellsInItsOwnName(t, handler, asHandler(t, config, options.Namespace, "b"))
 	for _, object := range mine {
 		if err := touch(t, handler, object); err != nil {
 			t.Errorf("%T %s is not its own: %v", object, object.GetName(), err)
@@ -140,6 +143,89 @@ func handlerWritesStatusAlone(t *testing.T, handler client.Client) {
 	}
 }
 
+// handlerWritesItsNodesLabelsAlone changes Nodes otherwise than by labels and annotations, and their status, which is the kubelet's.
+func handlerWritesItsNodesLabelsAlone(t *testing.T, handler client.Client) {
+	t.Helper()
+	patch := func(change string) client.Patch {
+		return client.RawPatch("application/merge-patch+json", []byte(change))
+	}
+	own, other := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b"}}
+	if err := handler.Patch(t.Context(), own, patch(`{"metadata":{"labels":{"cpu-model.node.kubevirt.io/Penryn":"true"}}}`)); err != nil {
+		t.Errorf("labelling its own node: %v", err)
+	}
+	if err := handler.Patch(t.Context(), own, patch(`{"spec":{"taints":[{"key":"k","effect":"NoSchedule"}]}}`)); !refusedByPolicy(err) {
+		t.Errorf("tainting its own node: %v", err)
+	}
+	for _, node := range []*corev1.Node{own, other} {
+		if err := handler.Status().Patch(t.Context(), node, patch(`{"status":{"capacity":{"devices.kubevirt.io/kvm":"9"}}}`)); !apierrors.IsForbidden(err) {
+			t.Errorf("writing the status of node %s: %v, want that it is forbidden", node.Name, err)
+		}
+	}
+}
+
+// handlerTellsInItsOwnName makes and changes events as the handlers of node a and of node b.
+func handlerTellsInItsOwnName(t *testing.T, handler, another client.Client) {
+	t.Helper()
+	machine := corev1.ObjectReference{APIVersion: "kubevirt.io/v1", Kind: "VirtualMachineInstance", Namespace: "default", Name: "on-a"}
+	event := func(name string, change func(*eventsv1.Event)) *eventsv1.Event {
+		e := &eventsv1.Event{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, EventTime: metav1.NowMicro(), Type: corev1.EventTypeNormal,
+			Reason: "Started", Action: "Start", ReportingController: "virt-handler", ReportingInstance: "virt-handler-" + podOn("a"), Regarding: machine,
+		}
+		change(e)
+		return e
+	}
+	node := func(name string) func(*eventsv1.Event) {
+		return func(e *eventsv1.Event) {
+			e.Namespace, e.Regarding = "default", corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: name}
+		}
+	}
+	for name, c := range map[string]struct {
+		change  func(*eventsv1.Event)
+		allowed bool
+	}{
+		"of-a-machine":           {func(*eventsv1.Event) {}, true},
+		"of-its-node":            {node("a"), true},
+		"of-another-node":        {node("b"), false},
+		"in-the-name-of-another": {func(e *eventsv1.Event) { e.ReportingInstance = "virt-handler-" + podOn("b") }, false},
+		"in-the-name-of-a-trusted": {func(e *eventsv1.Event) {
+			e.ReportingController, e.ReportingInstance = "virt-controller", "virt-controller-0"
+		}, false},
+		"of-a-secret": {func(e *eventsv1.Event) { e.Regarding.APIVersion, e.Regarding.Kind = "v1", "Secret" }, false},
+	} {
+		if err := handler.Create(t.Context(), event(name, c.change)); c.allowed && err != nil || !c.allowed && !refusedByPolicy(err) {
+			t.Errorf("telling %s: %v", name, err)
+		}
+	}
+	// The library that provisions volumes tells in the older group, where its name is the component's.
+	for component, allowed := range map[string]bool{
+		"kubevirt.io.hostpath-provisioner_" + podOn("a") + "_0b5e": true,
+		"kubevirt.io.hostpath-provisioner_" + podOn("b") + "_0b5e": false,
+		"": false,
+	} {
+		older := &corev1.Event{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "older-"}, Reason: "Provisioning", ReportingController: component,
+			Source:         corev1.EventSource{Component: component},
+			InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: "default", Name: "on-a"},
+		}
+		if err := handler.Create(t.Context(), older); allowed && err != nil || !allowed && !refusedByPolicy(err) {
+			t.Errorf("telling as component %q: %v", component, err)
+		}
+	}
+	// What has been told, another can neither change nor take for its own.
+	told := event("of-a-machine", func(*eventsv1.Event) {})
+	again := client.RawPatch("application/merge-patch+json", []byte(`{"series":{"count":2,"lastObservedTime":"2026-01-01T00:00:00.000000Z"}}`))
+	if err := handler.Patch(t.Context(), told, again); err != nil {
+		t.Errorf("telling once more: %v", err)
+	}
+	if err := another.Patch(t.Context(), told, again); err == nil || !strings.Contains(err.Error(), "virt-handler of node b may only change events") {
+		t.Errorf("changing what another has told: %v", err)
+	}
+	if err := handler.Get(t.Context(), client.ObjectKeyFromObject(told), &eventsv1.Event{}); !apierrors.IsForbidden(err) {
+		t.Errorf("reading events: %v, want that it is forbidden", err)
+	}
+}
+
 func objectsOf(node string) []client.Object {
 	return []client.Object{
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}},
@@ -199,7 +285,9 @@ func asHandler(t *testing.T, config *rest.Config, namespace, node string) client
 	config.Impersonate = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:" + namespace + ":virt-handler",
 		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
-		Extra:    map[string][]string{"authentication.kubernetes.io/node-name": {node}},
+		Extra: map[string][]string{
+			"authentication.kubernetes.io/node-name": {node}, "authentication.kubernetes.io/pod-name": {podOn(node)},
+		},
 	}
 	c, err := client.New(config, client.Options{Scheme: scheme.New()})
 	if err != nil {
@@ -208,7 +296,10 @@ func asHandler(t *testing.T, config *rest.Config, namespace, node string) client
 	return c
 }
 
-// awaitRestriction waits until both policies count.
+// podOn is the name of the pod of node's handler.
+func podOn(node string) string { return "virt-handler-of-" + node }
+
+// awaitRestriction waits until all policies count.
 func awaitRestriction(t *testing.T, handler client.Client) {
 	t.Helper()
 	objects := []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b"}}, claimOn("b")}
@@ -221,11 +312,15 @@ func awaitRestriction(t *testing.T, handler client.Client) {
 				counting++
 			}
 		}
-		if counting == len(objects) {
+		nobodys := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "nobodys-"}, InvolvedObject: corev1.ObjectReference{Namespace: "default"}}
+		if refusedByPolicy(handler.Create(t.Context(), nobodys)) {
+			counting++
+		}
+		if counting == len(objects)+1 {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("%d of %d policies count after a minute", counting, len(objects))
+			t.Fatalf("%d of %d policies count after a minute", counting, len(objects)+1)
 		}
 	}
 }

@@ -2,12 +2,10 @@ package hyperconverged
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -21,9 +19,6 @@ const (
 	defaultBatch    = int64(10)
 	defaultInterval = time.Minute
 )
-
-// shortestInterval is the least time between two batches of VMs that are restarted.
-const shortestInterval = time.Second
 
 // updatesAsked is what hco says of VMs with a former launcher, as the KubeVirt object says it. The
 // defaults are written out: the API server makes null of a map of which an apply leaves nothing.
@@ -47,39 +42,6 @@ func updatesAsked(hco *hcov1.HyperConverged) map[string]any {
 		said["batchEvictionInterval"] = asked.BatchEvictionInterval.Duration.String()
 	}
 	return said
-}
-
-// checkUpdates refuses what cannot be done of what the KubeVirt object is to say of VMs with a
-// former launcher, by HyperConverged or by a patch.
-func checkUpdates(kubevirt *unstructured.Unstructured) error {
-	said, _, err := unstructured.NestedMap(kubevirt.Object, "spec", "workloadUpdateStrategy")
-	if err != nil {
-		return fmt.Errorf("workloadUpdateStrategy: %w", err)
-	}
-	content, err := json.Marshal(said)
-	if err != nil {
-		return fmt.Errorf("encoding workloadUpdateStrategy: %w", err)
-	}
-	var asked virtv1.KubeVirtWorkloadUpdateStrategy
-	if err := json.Unmarshal(content, &asked); err != nil {
-		return fmt.Errorf("workloadUpdateStrategy: %w", err)
-	}
-	for i, method := range asked.WorkloadUpdateMethods {
-		if method == virtv1.WorkloadUpdateMethodLiveMigrate {
-			return fmt.Errorf("workloadUpdateStrategy.workloadUpdateMethods[%d]: there is no live migration yet; use Evict, "+
-				"by which virtual machines are restarted, or leave the list out: they get the new launcher at their next start", i)
-		}
-		if method != virtv1.WorkloadUpdateMethodEvict {
-			return fmt.Errorf("workloadUpdateStrategy.workloadUpdateMethods[%d]: %q is not known; use Evict", i, method)
-		}
-	}
-	if size := asked.BatchEvictionSize; size != nil && *size < 1 {
-		return fmt.Errorf("workloadUpdateStrategy.batchEvictionSize: %d: it is at least 1", *size)
-	}
-	if interval := asked.BatchEvictionInterval; interval != nil && interval.Duration < shortestInterval {
-		return fmt.Errorf("workloadUpdateStrategy.batchEvictionInterval: %s: it is at least %s", interval.Duration, shortestInterval)
-	}
-	return nil
 }
 
 // countOutdated counts the VMIs with a former launcher, which are all that the cache has, if any.

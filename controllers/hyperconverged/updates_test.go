@@ -42,11 +42,11 @@ func TestUpdatesOfVMsReachKubeVirt(t *testing.T) {
 			want:  map[string]any{"batchEvictionSize": int64(3), "batchEvictionInterval": "1m30s"},
 		},
 		"by a patch":                  {patch: patch("/workloadUpdateMethods", `["Evict"]`), want: patchedToEvict},
-		"by live migration":           {asked: methods(virtv1.WorkloadUpdateMethodEvict, virtv1.WorkloadUpdateMethodLiveMigrate), wantError: "workloadUpdateStrategy.workloadUpdateMethods[1]: there is no live migration yet"},
-		"by live migration, patched":  {patch: patch("/workloadUpdateMethods", `["LiveMigrate"]`), wantError: "workloadUpdateMethods[0]: there is no live migration yet"},
-		"by what nobody knows":        {asked: methods("Shutdown"), wantError: `workloadUpdateMethods[0]: "Shutdown" is not known`},
-		"none at once":                {patch: patch("/batchEvictionSize", "0"), wantError: "workloadUpdateStrategy.batchEvictionSize: 0: it is at least 1"},
-		"without a pause":             {asked: &hcov1.WorkloadUpdateStrategy{BatchEvictionInterval: &metav1.Duration{}}, wantError: "workloadUpdateStrategy.batchEvictionInterval: 0s: it is at least 1s"},
+		"by live migration":           {asked: methods(virtv1.WorkloadUpdateMethodEvict, virtv1.WorkloadUpdateMethodLiveMigrate), wantError: `spec.workloadUpdateStrategy.workloadUpdateMethods[1]: Invalid value: "LiveMigrate": there is no live migration yet`},
+		"by live migration, patched":  {patch: patch("/workloadUpdateMethods", `["LiveMigrate"]`), wantError: `workloadUpdateMethods[0]: Invalid value: "LiveMigrate": there is no live migration yet`},
+		"by what nobody knows":        {asked: methods("Shutdown"), wantError: `workloadUpdateMethods[0]: Unsupported value: "Shutdown": supported values: "Evict"`},
+		"none at once":                {patch: patch("/batchEvictionSize", "0"), wantError: "workloadUpdateStrategy.batchEvictionSize: Invalid value: 0: it is at least 1"},
+		"without a pause":             {asked: &hcov1.WorkloadUpdateStrategy{BatchEvictionInterval: &metav1.Duration{}}, wantError: `workloadUpdateStrategy.batchEvictionInterval: Invalid value: "0s": it is at least 1s`},
 		"a pause that is no duration": {patch: patch("/batchEvictionInterval", `"soon"`), wantError: "workloadUpdateStrategy"},
 	} {
 		t.Run(name, func(t *testing.T) {

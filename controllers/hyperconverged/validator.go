@@ -109,7 +109,7 @@ func (v *validator) deletion(ctx context.Context, request admission.Request) adm
 	if request.Name != names.HyperConvergedName || request.Namespace != v.options.Namespace {
 		return admission.Allowed("") // not the one that brought anything up
 	}
-	left, err := workloadsLeft(ctx, v.reader)
+	left, err := workloadsLeft(ctx, v.reader, using...)
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}

@@ -10,8 +10,10 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -24,14 +26,15 @@ import (
 	"github.com/slipway-vm/slipway/internal/names"
 )
 
-// The operator serves what concerns the HyperConverged object itself: it must work before
-// that object, and so virt-api, exists.
+// The operator serves what concerns the HyperConverged object itself, and those that it makes of it: it must work
+// before that object, and so virt-api, exists.
 const (
 	webhookService  = "virt-operator-webhook"
 	webhookSecret   = "virt-operator-certs"
 	pathConvert     = "/convert"
 	pathValidate    = "/validate-hyperconverged"
 	pathSSP         = "/validate-ssp"
+	pathKubeVirt    = "/validate-kubevirt"
 	managerWebhooks = names.ManagerOperator + "-webhooks"
 	validatorName   = "virt-operator-validator"
 )
@@ -91,6 +94,7 @@ func (w *webhooks) register(mgr manager.Manager) {
 		reader: mgr.GetAPIReader(), decoder: admission.NewDecoder(mgr.GetScheme()), options: w.options,
 	}})
 	server.Register(pathSSP, &admission.Webhook{Handler: sspValidator(w.options.Namespace)})
+	server.Register(pathKubeVirt, &admission.Webhook{Handler: &kubeVirtValidator{reader: mgr.GetAPIReader(), namespace: w.options.Namespace}})
 }
 
 // NeedLeaderElection says that webhooks are served whoever leads: replicas share their certificates.
@@ -128,7 +132,15 @@ func (w *webhooks) announce(ctx context.Context) error {
 	if err := apply.Object(ctx, w.client, conversion, managerWebhooks); err != nil {
 		return err
 	}
-	configuration := &unstructured.Unstructured{Object: map[string]any{"webhooks": []any{w.validation(), w.validationOfSSP()}}}
+	hooks := []any{w.validation(), w.validationOfSSP()}
+	kubevirts, err := liveDefinition(ctx, w.client, kubeVirtDefinition)
+	if err != nil {
+		return err
+	}
+	if kubevirts != nil && isOurs(kubevirts) { // another installation judges its own
+		hooks = append(hooks, w.validationOfKubeVirt())
+	}
+	configuration := &unstructured.Unstructured{Object: map[string]any{"webhooks": hooks}}
 	configuration.SetGroupVersionKind(admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingWebhookConfiguration"))
 	configuration.SetName(validatorName)
 	configuration.SetLabels(map[string]string{names.LabelManagedBy: names.ManagedBy})
@@ -168,6 +180,19 @@ func (w *webhooks) validationOfSSP() map[string]any {
 		"rules": []any{map[string]any{
 			"apiGroups": []any{sspKind.Group}, "apiVersions": []any{sspKind.Version}, "resources": []any{"ssps"},
 			"operations": []any{"CREATE"}, "scope": "Namespaced",
+		}},
+	}
+}
+
+func (w *webhooks) validationOfKubeVirt() map[string]any {
+	return map[string]any{
+		"name": "kubevirt.virt-operator.kubevirt.io", "admissionReviewVersions": []any{"v1"},
+		"sideEffects": "None", "failurePolicy": "Fail", "matchPolicy": "Equivalent", "timeoutSeconds": int64(10),
+		"clientConfig":      w.clientConfig(pathKubeVirt),
+		"namespaceSelector": map[string]any{"matchLabels": map[string]any{corev1.LabelMetadataName: w.options.Namespace}},
+		"rules": []any{map[string]any{
+			"apiGroups": []any{virtv1.GroupVersion.Group}, "apiVersions": []any{virtv1.GroupVersion.Version}, "resources": []any{"kubevirts"},
+			"operations": []any{"CREATE", "UPDATE", "DELETE"}, "scope": "Namespaced",
 		}},
 	}
 }

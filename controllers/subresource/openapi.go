@@ -5,36 +5,84 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	virtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/slipway-vm/slipway/controllers/subresource/schema"
 )
 
-// operation is one method of a path, as both versions of OpenAPI write it.
-type operation struct {
-	OperationID string         `json:"operationId"`
-	Description string         `json:"description,omitempty"`
-	Tags        []string       `json:"tags"`
-	Parameters  []parameter    `json:"parameters,omitempty"`
-	Responses   map[string]any `json:"responses"`
+// Where documents have their definitions.
+const (
+	definitionsV2 = "#/definitions/"
+	definitionsV3 = "#/components/schemas/"
+)
+
+// jsonType is the media type of what clients send and get, but for pictures and streams.
+const jsonType = "application/json"
+
+// dialect is how one version of OpenAPI says what the other says, too.
+type dialect interface {
+	// parameter is one of a path or a query, which where says.
+	parameter(p parameter, where string) map[string]any
+	// body adds what a client sends to an operation.
+	body(operation map[string]any, sent schema.Schema, needed bool)
+	// answer is one answer; got is nil for one without content.
+	answer(what string, got schema.Schema, content string) map[string]any
 }
 
-// parameter is one of the path. Type is for version 2, Schema for version 3.
-type parameter struct {
-	Name     string            `json:"name"`
-	In       string            `json:"in"`
-	Required bool              `json:"required"`
-	Type     string            `json:"type,omitempty"`
-	Schema   map[string]string `json:"schema,omitempty"`
+type (
+	second struct{}
+	third  struct{}
+)
+
+func (second) parameter(p parameter, where string) map[string]any {
+	return map[string]any{"name": p.name, "in": where, "description": p.what, "required": p.required, "type": p.kind, "uniqueItems": true}
+}
+
+func (third) parameter(p parameter, where string) map[string]any {
+	return map[string]any{
+		"name": p.name, "in": where, "description": p.what, "required": p.required, "schema": map[string]any{"type": p.kind, "uniqueItems": true},
+	}
+}
+
+func (second) body(operation map[string]any, sent schema.Schema, needed bool) {
+	parameters, _ := operation["parameters"].([]map[string]any)
+	operation["consumes"] = []string{jsonType}
+	operation["parameters"] = append(parameters, map[string]any{"name": "body", "in": "body", "required": needed, "schema": sent})
+}
+
+func (third) body(operation map[string]any, sent schema.Schema, needed bool) {
+	operation["requestBody"] = map[string]any{"required": needed, "content": map[string]any{jsonType: map[string]any{"schema": sent}}}
+}
+
+func (second) answer(what string, got schema.Schema, _ string) map[string]any {
+	answer := map[string]any{"description": what}
+	if got != nil {
+		answer["schema"] = got
+	}
+	return answer
+}
+
+func (third) answer(what string, got schema.Schema, content string) map[string]any {
+	answer := map[string]any{"description": what}
+	if got != nil {
+		answer["content"] = map[string]any{content: map[string]any{"schema": got}}
+	}
+	return answer
 }
 
 func (s *Server) openAPIv2(w http.ResponseWriter, r *http.Request) error {
-	paths := map[string]map[string]operation{}
+	paths, known := map[string]map[string]any{}, schema.New(definitionsV2)
 	for _, gv := range virtv1.SubresourceGroupVersions {
-		addPaths(paths, gv.Version, func(p *parameter) { p.Type = "string" })
+		addPaths(paths, gv.Version, second{}, known)
 	}
-	write(w, r, http.StatusOK, map[string]any{"swagger": "2.0", "info": s.info(), "paths": paths})
+	write(w, r, http.StatusOK, map[string]any{"swagger": "2.0", "info": s.info(), "paths": paths, "definitions": known.Named()})
 	return nil
 }
 
@@ -61,43 +109,78 @@ func (s *Server) openAPIv3Of(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) document(version string) map[string]any {
-	paths := map[string]map[string]operation{}
-	addPaths(paths, version, func(p *parameter) { p.Schema = map[string]string{"type": "string"} })
-	return map[string]any{"openapi": "3.0.0", "info": s.info(), "paths": paths}
+	paths, known := map[string]map[string]any{}, schema.New(definitionsV3)
+	addPaths(paths, version, third{}, known)
+	return map[string]any{"openapi": "3.0.0", "info": s.info(), "paths": paths, "components": map[string]any{"schemas": known.Named()}}
 }
 
 func (s *Server) info() map[string]string {
 	return map[string]string{"title": "Subresources of virtual machines", "version": s.options.Version}
 }
 
-// addPaths adds what is served of version. The type of a path's parameter is written by typed.
-func addPaths(paths map[string]map[string]operation, version string, typed func(*parameter)) {
-	prefix := strings.ReplaceAll(namespacedPath, "{version}", version)
-	for _, r := range routes {
-		if r.missing != "" {
-			continue
-		}
-		path := prefix + r.path
-		op := operation{
-			OperationID: operationID(version, r.path), Tags: []string{virtv1.SubresourceGroupName + "_" + version},
-			Responses: map[string]any{"default": map[string]string{"description": "what was asked for, or a Status that says why not"}},
-		}
-		for segment := range strings.SplitSeq(path, "/") {
-			if name, ok := strings.CutPrefix(segment, "{"); ok {
-				p := parameter{Name: strings.TrimSuffix(name, "}"), In: "path", Required: true}
-				typed(&p)
-				op.Parameters = append(op.Parameters, p)
-			}
-		}
+// addPaths adds what is served of version, in the words of in.
+func addPaths(paths map[string]map[string]any, version string, in dialect, known *schema.Definitions) {
+	add := func(r route, path, id string, about description) {
+		path = strings.ReplaceAll(path, "{version}", version)
 		if paths[path] == nil {
-			paths[path] = map[string]operation{}
+			paths[path] = map[string]any{}
 		}
-		paths[path][strings.ToLower(r.method)] = op
+		operation := operationOf(path, about, in, known)
+		operation["operationId"], operation["tags"] = version+id, []string{virtv1.SubresourceGroupName + "_" + version}
+		paths[path][strings.ToLower(r.method)] = operation
+	}
+	for _, r := range routes {
+		if r.missing == "" {
+			add(r, namespacedPath+r.path, operationID(r.path), descriptions[r.path])
+		}
+	}
+	for _, r := range versionPages {
+		if end := strings.TrimPrefix(r.path, versionPath); r.missing == "" {
+			add(r, r.path, operationID(end), pageDescriptions[end])
+		}
 	}
 }
 
-// operationID is the path's words after the version, such as v1virtualmachines-start.
-func operationID(version, path string) string {
+// operationOf is one method of a path.
+func operationOf(path string, about description, in dialect, known *schema.Definitions) map[string]any {
+	operation := map[string]any{"description": about.does, "produces": []string{jsonType}}
+	content := jsonType
+	if about.content != "" {
+		content = about.content
+		operation["produces"] = []string{about.content, jsonType}
+	}
+	if _, isThird := in.(third); isThird {
+		delete(operation, "produces") // each answer says so
+	}
+	parameters := []map[string]any{}
+	for segment := range strings.SplitSeq(path, "/") {
+		if name, ok := strings.CutPrefix(segment, "{"); ok {
+			parameters = append(parameters, in.parameter(ofPath[strings.TrimSuffix(name, "}")], "path"))
+		}
+	}
+	for _, p := range about.query {
+		parameters = append(parameters, in.parameter(p, "query"))
+	}
+	if len(parameters) > 0 {
+		operation["parameters"] = parameters
+	}
+	if about.body != nil {
+		in.body(operation, known.Of(about.body), about.needed)
+	}
+	answers := map[string]any{"default": in.answer("a Status that says why not", known.Of(metav1.Status{}), jsonType)}
+	for _, code := range slices.Sorted(maps.Keys(about.answers)) {
+		var got schema.Schema
+		if value := about.answers[code]; value != nil {
+			got = known.Of(value)
+		}
+		answers[strconv.Itoa(code)] = in.answer(http.StatusText(code), got, content)
+	}
+	operation["responses"] = answers
+	return operation
+}
+
+// operationID is the path's words, such as virtualmachines-name-start.
+func operationID(path string) string {
 	words := strings.FieldsFunc(path, func(c rune) bool { return c == '/' || c == '{' || c == '}' })
-	return version + strings.Join(words, "-")
+	return strings.Join(words, "-")
 }

@@ -97,6 +97,10 @@ var pages = []route{
 	{method: http.MethodGet, path: "/openapi/v3", serve: (*Server).openAPIv3},
 	{method: http.MethodGet, path: "/openapi/v3" + versionPath, serve: (*Server).openAPIv3Of},
 	{method: http.MethodGet, path: "/healthz", serve: (*Server).healthy},
+}
+
+// versionPages are those of each version, which clients are told of as they are of routes.
+var versionPages = []route{
 	{method: http.MethodGet, path: versionPath + "/healthz", serve: (*Server).connected},
 	{method: http.MethodGet, path: versionPath + "/version", serve: (*Server).version},
 	{method: http.MethodGet, path: versionPath + "/guestfs", serve: (*Server).guestfs},
@@ -154,7 +158,7 @@ func (s *Server) routed() *http.ServeMux {
 			fail(w, request, refuse(apierrors.NewMethodNotSupported(group, strings.ToLower(request.Method))))
 		})
 	}
-	for _, r := range pages {
+	for _, r := range slices.Concat(pages, versionPages) {
 		add(r.method, r.path, r.path, known(r.answer()))
 	}
 	for _, r := range routes {

@@ -40,6 +40,7 @@ func TestSubresources(t *testing.T) {
 		test func(*testing.T, *cluster)
 	}{
 		{"clients discover the group", discovers},
+		{"clients are told of each verb what it takes and gives", describesVerbs},
 		{"roles say who may", rolesSayWhoMay},
 		{"virt-api asks for itself whether somebody may", asksForItself},
 		{"a VM is started by its spec or by its status", starts},

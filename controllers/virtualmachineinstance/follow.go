@@ -184,6 +184,10 @@ func (r *Reconciler) noteUnscheduled(ctx context.Context, s *scope) error {
 			return err
 		}
 		message += hint
+		if hint, err = r.explainProcessor(ctx, s.vmi); err != nil {
+			return err
+		}
+		message += hint
 	}
 	if pod.HasVSOCK(s.vmi) {
 		hint, err := r.explainVSOCK(ctx)

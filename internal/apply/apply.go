@@ -35,11 +35,17 @@ func Object(ctx context.Context, c client.Client, obj client.Object, manager str
 // deleted object is never created again: the API server answers Conflict then.
 // Zero values are dropped; what the manager applied before and leaves out now is removed.
 func Fields(ctx context.Context, c client.Client, obj client.Object, manager string, fields map[string]any) error {
+	_, err := FieldsAndRead(ctx, c, obj, manager, fields)
+	return err
+}
+
+// FieldsAndRead is Fields, and returns the object as the API server has it after that.
+func FieldsAndRead(ctx context.Context, c client.Client, obj client.Object, manager string, fields map[string]any) (*unstructured.Unstructured, error) {
 	u, err := partial(c.Scheme(), obj, fields)
 	if err != nil {
-		return fmt.Errorf("applying fields of %T %s: %w", obj, client.ObjectKeyFromObject(obj), err)
+		return nil, fmt.Errorf("applying fields of %T %s: %w", obj, client.ObjectKeyFromObject(obj), err)
 	}
-	return send(ctx, c, u, manager)
+	return u, send(ctx, c, u, manager) // which reads the answer into it
 }
 
 // Status applies status to the status subresource of the existing object obj, as manager.

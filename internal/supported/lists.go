@@ -20,6 +20,7 @@ func lists() map[string][]Field {
 		DataImportCron:         below("spec.", join(cronFields, below("template.spec.", dataVolumeFields))),
 		ObjectTransfer:         below("spec.", transferFields),
 		CDI:                    below("spec.", cdiFields),
+		KubeVirt:               below("spec.", kubeVirtFields),
 		VolumeImportSource:     below("spec.", join(importFields, fillFields)),
 		VolumeUploadSource:     below("spec.", []Field{{Path: "contentType", Only: []string{"kubevirt", "archive"}}, {Path: "preallocation"}}),
 		VolumeCloneSource:      below("spec.", volumeCloneFields),

@@ -28,6 +28,7 @@ const (
 	DataImportCron         = "DataImportCron"
 	ObjectTransfer         = "ObjectTransfer"
 	CDI                    = "CDI"
+	KubeVirt               = "KubeVirt"
 	VolumeImportSource     = "VolumeImportSource"
 	VolumeUploadSource     = "VolumeUploadSource"
 	VolumeCloneSource      = "VolumeCloneSource"

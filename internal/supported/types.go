@@ -35,6 +35,7 @@ var types = map[string]reflect.Type{
 	DataImportCron:         reflect.TypeFor[cdiv1.DataImportCron](),
 	ObjectTransfer:         reflect.TypeFor[cdiv1.ObjectTransfer](),
 	CDI:                    reflect.TypeFor[cdiv1.CDI](),
+	KubeVirt:               reflect.TypeFor[virtv1.KubeVirt](),
 	VolumeImportSource:     reflect.TypeFor[cdiv1.VolumeImportSource](),
 	VolumeUploadSource:     reflect.TypeFor[cdiv1.VolumeUploadSource](),
 	VolumeCloneSource:      reflect.TypeFor[cdiv1.VolumeCloneSource](),

@@ -55,6 +55,8 @@ type Options struct {
 	NodeName string
 	// KubeletRoot is the kubelet's root directory, the same path in the handler's pod.
 	KubeletRoot string
+	// Description is the folder in which virt-launcher has described the node's processor; empty for none.
+	Description string
 	// Address serves /healthz and /readyz, MetricsAddress /metrics with TLS, as host:port; "0" serves none.
 	Address, MetricsAddress string
 	// APIAddress serves virt-api, as host:port.
@@ -108,8 +110,8 @@ func Run(ctx context.Context, options Options) error {
 		return err
 	}
 	heartbeat := &node.Heartbeat{
-		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), NodeName: options.NodeName, Certificate: server.Certificate(),
-		KubeletRoot: options.KubeletRoot,
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Cache: mgr.GetCache(), NodeName: options.NodeName, Certificate: server.Certificate(),
+		KubeletRoot: options.KubeletRoot, Description: options.Description,
 	}
 	// Everything that this program runs:
 	for _, part := range []manager.Runnable{

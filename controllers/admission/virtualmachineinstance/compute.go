@@ -17,7 +17,7 @@ const minMemory = 1 << 20
 const addressable = 1 << 52
 
 // processorNames are names of models and features of processors as libvirt has them.
-var processorNames = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
+var processorNames = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$`)
 
 func memory(spec *virtv1.VirtualMachineInstanceSpec, path *field.Path) field.ErrorList {
 	domain := path.Child("domain")

@@ -100,6 +100,9 @@ func Launcher(in Input) (*corev1.Pod, error) {
 	spec.DNSConfig = in.VMI.Spec.DNSConfig
 	spec.ServiceAccountName = serviceAccount(in.VMI)
 	mergeNodeSelector(spec, map[string]string{virtv1.NodeSchedulable: "true"})
+	if in.KVM { // emulation has what the node's processor has not
+		mergeNodeSelector(spec, ProcessorLabels(in.VMI))
+	}
 	return pod, nil
 }
 

@@ -12,11 +12,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/slipway-vm/slipway/internal/apply"
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/runtime/processor"
 )
 
 // interval is how often the field's clients expect the heartbeat.
@@ -26,21 +28,27 @@ const interval = time.Minute
 const soon = time.Second
 
 // Heartbeat labels the node kubevirt.io/schedulable=true and with what it has for pods that ask
-// for it, renews the annotation
+// for it, anew when the KubeVirt object says otherwise of it; renews the annotation
 // kubevirt.io/heartbeat, and publishes the certificate of virt-handler's API, also when it
 // was lost. It takes none of them away when it ends: a restart of virt-handler must not
 // disturb, and an old heartbeat tells of a dead one.
 type Heartbeat struct {
 	// Client writes; Reader reads past any cache.
-	Client   client.Client
-	Reader   client.Reader
+	Client client.Client
+	Reader client.Reader
+	// Cache has the KubeVirt object.
+	Cache    cache.Cache
 	NodeName string
 	// KubeletRoot is the kubelet's root folder.
 	KubeletRoot string
+	// Description is the folder with libvirt's description of the node's processor; empty for none.
+	Description string
 	// Certificate is what virt-handler serves with, in PEM.
 	Certificate []byte
 
 	published atomic.Bool
+	processor *processor.Processor // set by Start
+	again     chan struct{}        // made by Start: what the node is labelled by has changed
 }
 
 // Published says whether the Node has shown the certificate.
@@ -48,6 +56,14 @@ func (h *Heartbeat) Published() bool { return h.published.Load() }
 
 // Start beats until ctx is done; a beat that fails is logged and the next one tried.
 func (h *Heartbeat) Start(ctx context.Context) error {
+	h.again = make(chan struct{}, 1)
+	if err := h.follow(ctx); err != nil {
+		return err
+	}
+	var err error
+	if h.processor, err = described(h.Description); err != nil { // what is not known is not offered
+		log.FromContext(ctx).Error(err, "Failed to learn what the node's processor can be")
+	}
 	node := &corev1.Node{}
 	for {
 		if err := h.beat(ctx, node, metav1.Now()); err != nil && ctx.Err() == nil {
@@ -61,6 +77,7 @@ func (h *Heartbeat) Start(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-h.again:
 		case <-time.After(next):
 		}
 	}
@@ -82,7 +99,10 @@ func (h *Heartbeat) beat(ctx context.Context, node *corev1.Node, now metav1.Time
 		log.FromContext(ctx).Error(err, "Failed to learn all that the node has to offer")
 	}
 	labels[v1.NodeSchedulable] = "true"
-	err = apply.Fields(ctx, h.Client, node, names.ManagerHandler, map[string]any{"metadata": map[string]any{
+	if err := h.labelProcessor(ctx, node, labels); err != nil {
+		return err
+	}
+	written, err := apply.FieldsAndRead(ctx, h.Client, node, names.ManagerHandler, map[string]any{"metadata": map[string]any{
 		"labels": labels,
 		"annotations": map[string]any{
 			v1.VirtHandlerHeartbeat:            string(stamp),
@@ -93,5 +113,6 @@ func (h *Heartbeat) beat(ctx context.Context, node *corev1.Node, now metav1.Time
 		return err
 	}
 	h.published.Store(true)
+	h.noteAnnotations(node, written.GetAnnotations())
 	return nil
 }

@@ -34,11 +34,7 @@ func (h *Hypervisor) Warm(ctx context.Context, kvm bool) error {
 	if err != nil {
 		return err
 	}
-	kind := "qemu"
-	if kvm {
-		kind = "kvm"
-	}
-	if _, err := conn.GetDomainCapabilities(domain.Emulator, "x86_64", "q35", kind, 0); err != nil {
+	if _, err := conn.GetDomainCapabilities(domain.Emulator, "x86_64", "q35", kindOf(kvm), 0); err != nil {
 		return fmt.Errorf("asking libvirt for the abilities of QEMU: %w", err)
 	}
 	return nil

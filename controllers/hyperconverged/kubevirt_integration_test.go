@@ -1,0 +1,90 @@
+//go:build integration
+
+package hyperconverged
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	virtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/slipway-vm/slipway/internal/names"
+)
+
+// theKubeVirt is the object that HyperConverged made, to be patched or deleted by its name.
+func theKubeVirt(options Options) *virtv1.KubeVirt {
+	return &virtv1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: options.Namespace, Name: names.KubeVirtName}}
+}
+
+// judgesKubeVirt edits the KubeVirt object by hand, in each of its versions.
+func judgesKubeVirt(t *testing.T, c client.WithWatch, options Options) {
+	t.Helper()
+	developer := func(set string) string {
+		return `{"spec":{"configuration":{"developerConfiguration":{` + set + `}}}}`
+	}
+	configuration := func(set string) string { return `{"spec":{"configuration":{` + set + `}}}` }
+	for change, want := range map[string]string{ // the field that is refused, or nothing
+		configuration(`"liveUpdateConfiguration":{"maxCpuSockets":8}`):                                         "",
+		configuration(`"obsoleteCPUModels":{"Conroe":true}`):                                                   "",
+		developer(`"logVerbosity":{"virtAPI":5}`):                                                              "",
+		`{"metadata":{"annotations":{"mine":"yes"}}}`:                                                          "",
+		configuration(`"machineType":"pc-i440fx"`):                                                             "spec.configuration.machineType",
+		configuration(`"architectureConfiguration":{"amd64":{"machineType":"q35"}}`):                           "spec.configuration.architectureConfiguration.amd64.machineType",
+		configuration(`"cpuModel":"Penryn"`):                                                                   "spec.configuration.cpuModel",
+		configuration(`"obsoleteCPUModels":{"not a model":true}`):                                              `spec.configuration.obsoleteCPUModels[not a model]`,
+		configuration(`"supportContainerResources":[{"type":"sidecar","resources":{"requests":{"cpu":"1"}}}]`): "spec.configuration.supportContainerResources[0].resources.requests.cpu",
+		configuration(`"evictionStrategy":"Sometimes"`):                                                        "spec.configuration.evictionStrategy",
+		developer(`"logVerbosity":{"virtAPI":10}`):                                                             "spec.configuration.developerConfiguration.logVerbosity.virtAPI",
+		`{"spec":{"workloadUpdateStrategy":{"workloadUpdateMethods":["LiveMigrate"]}}}`:                        "spec.workloadUpdateStrategy.workloadUpdateMethods[0]",
+		`{"spec":{"workloadUpdateStrategy":{"batchEvictionSize":0}}}`:                                          "spec.workloadUpdateStrategy.batchEvictionSize",
+		`{"spec":{"uninstallStrategy":"RemoveWorkloads"}}`:                                                     "spec.uninstallStrategy",
+		`{"spec":{"imageTag":"v9"}}`:                                                                           "spec.imageTag",
+	} {
+		for _, version := range []string{"v1", "v1alpha3"} {
+			object := &unstructured.Unstructured{}
+			object.SetGroupVersionKind(schema.GroupVersionKind{Group: virtv1.GroupVersion.Group, Version: version, Kind: "KubeVirt"})
+			object.SetNamespace(options.Namespace)
+			object.SetName(names.KubeVirtName)
+			err := c.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(change)), client.DryRunAll)
+			if want == "" && err != nil || want != "" && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), want+": ")) {
+				t.Errorf("%s of version %s: %v, want a refusal of %q", change, version, err, want)
+			}
+		}
+	}
+	// A client that reads the object and writes it back says no more than it read.
+	kubevirt := theKubeVirt(options)
+	get(t, c, client.ObjectKeyFromObject(kubevirt), kubevirt)
+	kubevirt.Spec.Configuration.ObsoleteCPUModels = map[string]bool{"Conroe": true}
+	if err := c.Update(t.Context(), kubevirt, client.DryRunAll); err != nil {
+		t.Errorf("writing back what was read: %v", err)
+	}
+	another := theKubeVirt(options)
+	another.Namespace, another.Name = "default", "of-another"
+	another.Spec.ImageTag = "v9"
+	if err := c.Create(t.Context(), another, client.DryRunAll); err != nil {
+		t.Errorf("another installation's object was judged: %v", err)
+	}
+}
+
+// keepsKubeVirt deletes the KubeVirt object while there is a virtual machine.
+func keepsKubeVirt(t *testing.T, c client.WithWatch, options Options) {
+	t.Helper()
+	err := c.Delete(t.Context(), theKubeVirt(options))
+	for _, words := range []string{"there are still Virtual Machines present", "VirtualMachine default/precious", "BlockUninstallIfWorkloadsExist"} {
+		if err == nil || !strings.Contains(err.Error(), words) {
+			t.Errorf("got %v, want a refusal with %q", err, words)
+		}
+	}
+	kubevirt := theKubeVirt(options)
+	get(t, c, client.ObjectKeyFromObject(kubevirt), kubevirt)
+	if kubevirt.DeletionTimestamp != nil {
+		t.Errorf("it goes since %s", kubevirt.DeletionTimestamp.Format(time.RFC3339))
+	}
+}

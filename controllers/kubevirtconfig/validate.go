@@ -1,0 +1,146 @@
+package kubevirtconfig
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	virtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/slipway-vm/slipway/controllers/featuregate"
+	"github.com/slipway-vm/slipway/internal/supported"
+	"github.com/slipway-vm/slipway/internal/verbosity"
+)
+
+// shortestInterval is the least time between two batches of VMs that are restarted.
+const shortestInterval = time.Second
+
+// Validate returns what is wrong with a KubeVirt object, which is given as JSON has it: fields that nothing
+// acts on, and values of which nothing can be made.
+func Validate(object map[string]any) field.ErrorList {
+	errs := supported.Unsupported(supported.KubeVirt, withoutEmpty(object))
+	spec, _ := object["spec"].(map[string]any)
+	path := field.NewPath("spec")
+	errs = append(errs, part(spec, path, "workloadUpdateStrategy", updates)...)
+	return append(errs, part(spec, path, "configuration", configuration)...)
+}
+
+// part has validate judge one field of spec, as its Go type. What that cannot hold is refused with the field's path.
+func part[T any](spec map[string]any, path *field.Path, name string, validate func(*T, *field.Path) field.ErrorList) field.ErrorList {
+	data, err := json.Marshal(spec[name])
+	typed := new(T)
+	if err == nil {
+		err = json.Unmarshal(data, typed)
+	}
+	if err != nil {
+		return field.ErrorList{field.Invalid(path.Child(name), string(data), err.Error())}
+	}
+	return validate(typed, path.Child(name))
+}
+
+// Warnings says what of a KubeVirt object does nothing, and is let through because the field's clients write it.
+func Warnings(kubevirt *virtv1.KubeVirt) []string {
+	developer := kubevirt.Spec.Configuration.DeveloperConfiguration
+	if developer == nil {
+		return nil
+	}
+	var warnings []string
+	path := field.NewPath("spec", "configuration", "developerConfiguration", "featureGates")
+	for i, gate := range developer.FeatureGates {
+		if !slices.Contains(featuregate.Known(), gate) {
+			warnings = append(warnings, fmt.Sprintf("%s: Slipway does not act on the feature gate %s; there are: %s",
+				path.Index(i), gate, strings.Join(featuregate.Known(), ", ")))
+		}
+	}
+	return warnings
+}
+
+// withoutEmpty is object without the parts that the API's Go types write out of themselves, also when they hold nothing.
+func withoutEmpty(object map[string]any) map[string]any {
+	spec, isMap := object["spec"].(map[string]any)
+	if !isMap {
+		return object
+	}
+	spec = maps.Clone(spec)
+	for _, name := range []string{"certificateRotateStrategy", "customizeComponents"} {
+		if part, isMap := spec[name].(map[string]any); isMap && len(part) == 0 {
+			delete(spec, name)
+		}
+	}
+	object = maps.Clone(object)
+	object["spec"] = spec
+	return object
+}
+
+// updates refuses what cannot be done of what is to become of VMs with a former launcher.
+func updates(asked *virtv1.KubeVirtWorkloadUpdateStrategy, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, method := range asked.WorkloadUpdateMethods {
+		at := path.Child("workloadUpdateMethods").Index(i)
+		switch method {
+		case virtv1.WorkloadUpdateMethodEvict:
+		case virtv1.WorkloadUpdateMethodLiveMigrate:
+			errs = append(errs, field.Invalid(at, method, "there is no live migration yet; use Evict, by which virtual machines are restarted, "+
+				"or leave the list out: they get the new launcher at their next start"))
+		default:
+			errs = append(errs, field.NotSupported(at, method, []virtv1.WorkloadUpdateMethod{virtv1.WorkloadUpdateMethodEvict}))
+		}
+	}
+	if size := asked.BatchEvictionSize; size != nil && *size < 1 {
+		errs = append(errs, field.Invalid(path.Child("batchEvictionSize"), *size, "it is at least 1"))
+	}
+	if interval := asked.BatchEvictionInterval; interval != nil && interval.Duration < shortestInterval {
+		errs = append(errs, field.Invalid(path.Child("batchEvictionInterval"), interval.Duration.String(), fmt.Sprintf("it is at least %s", shortestInterval)))
+	}
+	return errs
+}
+
+func configuration(config *virtv1.KubeVirtConfiguration, path *field.Path) field.ErrorList {
+	errs := developer(config.DeveloperConfiguration, path.Child("developerConfiguration"))
+	if class := config.VMStateStorageClass; class != "" {
+		for _, problem := range validation.IsDNS1123Subdomain(class) {
+			errs = append(errs, field.Invalid(path.Child("vmStateStorageClass"), class, "it is no name of a StorageClass: "+problem))
+		}
+	}
+	for _, model := range slices.Sorted(maps.Keys(config.ObsoleteCPUModels)) {
+		for _, problem := range validation.IsQualifiedName(virtv1.CPUModelLabel + model) {
+			errs = append(errs, field.Invalid(path.Child("obsoleteCPUModels").Key(model), model, "no CPU model has such a name: "+problem))
+		}
+	}
+	if live := config.LiveUpdateConfiguration; live != nil && live.MaxGuest != nil && live.MaxGuest.Sign() <= 0 {
+		at := path.Child("liveUpdateConfiguration", "maxGuest")
+		errs = append(errs, field.Invalid(at, live.MaxGuest.String(), "write how much memory guests may grow to, or leave it out: they do not grow"))
+	}
+	return errs
+}
+
+func developer(asked *virtv1.DeveloperConfiguration, path *field.Path) field.ErrorList {
+	if asked == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	for i, gate := range asked.DisabledFeatureGates {
+		if slices.Contains(asked.FeatureGates, gate) {
+			errs = append(errs, field.Invalid(path.Child("disabledFeatureGates").Index(i), gate, "featureGates has it, too; name it in one of them"))
+		}
+	}
+	if ratio := asked.CPUAllocationRatio; ratio < 0 {
+		errs = append(errs, field.Invalid(path.Child("cpuAllocationRatio"), ratio, "it is at least 1"))
+	}
+	if levels := asked.LogVerbosity; levels != nil {
+		for name, level := range map[string]uint{
+			"virtAPI": levels.VirtAPI, "virtController": levels.VirtController, "virtHandler": levels.VirtHandler,
+			"virtLauncher": levels.VirtLauncher, "virtOperator": levels.VirtOperator,
+		} {
+			if level > verbosity.Max {
+				errs = append(errs, field.Invalid(path.Child("logVerbosity", name), level, fmt.Sprintf("levels are 1 to %d; 0 says nothing", verbosity.Max)))
+			}
+		}
+	}
+	return errs
+}

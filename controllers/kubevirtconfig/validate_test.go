@@ -1,0 +1,71 @@
+package kubevirtconfig
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	virtv1 "kubevirt.io/api/core/v1"
+)
+
+func TestValidate(t *testing.T) {
+	configuration := func(set string) string { return `{"configuration":{` + set + `}}` }
+	developer := func(set string) string { return configuration(`"developerConfiguration":{` + set + `}`) }
+	for name, c := range map[string]struct {
+		spec string
+		want []string // fields, each with words of what is said of it
+	}{
+		"nothing":                     {spec: `{}`},
+		"what Go types write":         {spec: `{"certificateRotateStrategy":{},"customizeComponents":{},"configuration":{},"workloadUpdateStrategy":{}}`},
+		"all that is acted on":        {spec: configuration(`"vmStateStorageClass":"fast","evictionStrategy":"None","vmRolloutStrategy":"Stage","obsoleteCPUModels":{"Conroe":true,"486":false}`)},
+		"gates of nothing":            {spec: developer(`"featureGates":["GPU","HostDisk"],"disabledFeatureGates":["Root"]`)},
+		"certificates":                {spec: `{"certificateRotateStrategy":{"selfSigned":{"ca":{"duration":"1h"}}}}`, want: []string{"spec.certificateRotateStrategy.selfSigned.ca.duration: Forbidden: Slipway does not act"}},
+		"patches of components":       {spec: `{"customizeComponents":{"patches":[{"resourceName":"x"}]}}`, want: []string{"spec.customizeComponents.patches[0].resourceName: Forbidden"}},
+		"the least CPU":               {spec: configuration(`"minCPUModel":"Penryn"`), want: []string{"spec.configuration.minCPUModel: Forbidden"}},
+		"machines":                    {spec: configuration(`"emulatedMachines":["q35*"]`), want: []string{"spec.configuration.emulatedMachines[0]: Forbidden"}},
+		"a CPU of no such name":       {spec: configuration(`"obsoleteCPUModels":{"a b":true}`), want: []string{"spec.configuration.obsoleteCPUModels[a b]: Invalid value"}},
+		"a class of no such name":     {spec: configuration(`"vmStateStorageClass":"Fast!"`), want: []string{"spec.configuration.vmStateStorageClass: Invalid value"}},
+		"guests that grow to nothing": {spec: configuration(`"liveUpdateConfiguration":{"maxGuest":"0"}`), want: []string{"spec.configuration.liveUpdateConfiguration.maxGuest: Invalid value"}},
+		"a gate on and off":           {spec: developer(`"featureGates":["HostDisk"],"disabledFeatureGates":["VSOCK","HostDisk"]`), want: []string{"disabledFeatureGates[1]: Invalid value: \"HostDisk\": featureGates has it"}},
+		"a negative ratio":            {spec: developer(`"cpuAllocationRatio":-1`), want: []string{"cpuAllocationRatio: Invalid value: -1"}},
+		"too much of logs":            {spec: developer(`"logVerbosity":{"virtHandler":10}`), want: []string{"logVerbosity.virtHandler: Invalid value: 10"}},
+		"logs of one node":            {spec: developer(`"logVerbosity":{"nodeVerbosity":{"a":3}}`), want: []string{"logVerbosity.nodeVerbosity"}},
+		"a time of no length":         {spec: `{"workloadUpdateStrategy":{"batchEvictionInterval":"soon"}}`, want: []string{"spec.workloadUpdateStrategy: Invalid value"}},
+		"two at once":                 {spec: `{"imageTag":"x","workloadUpdateStrategy":{"batchEvictionSize":0}}`, want: []string{"spec.imageTag", "spec.workloadUpdateStrategy.batchEvictionSize"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			object := map[string]any{}
+			if err := json.Unmarshal([]byte(`{"spec":`+c.spec+`}`), &object); err != nil {
+				t.Fatal(err)
+			}
+			before, _ := json.Marshal(object)
+			errs := Validate(object)
+			if after, _ := json.Marshal(object); string(before) != string(after) {
+				t.Errorf("the object was changed to %s", after)
+			}
+			if len(errs) != len(c.want) {
+				t.Fatalf("got %v, want %q", errs, c.want)
+			}
+			for i, err := range errs {
+				if !strings.Contains(err.Error(), c.want[i]) {
+					t.Errorf("got %v, want %q", err, c.want[i])
+				}
+			}
+		})
+	}
+}
+
+func TestGatesOfNothingAreWarnedOf(t *testing.T) {
+	kubevirt := &virtv1.KubeVirt{}
+	if got := Warnings(kubevirt); len(got) > 0 {
+		t.Errorf("an object that says nothing: %q", got)
+	}
+	kubevirt.Spec.Configuration.DeveloperConfiguration = &virtv1.DeveloperConfiguration{FeatureGates: []string{"HostDisk", "GPU"}}
+	got := Warnings(kubevirt)
+	if len(got) != 1 || !slices.ContainsFunc(got, func(w string) bool {
+		return strings.Contains(w, "featureGates[1]") && strings.Contains(w, "gate GPU") && strings.Contains(w, "HostDisk, VSOCK")
+	}) {
+		t.Errorf("got %q", got)
+	}
+}

@@ -1,0 +1,128 @@
+package schema
+
+import (
+	"encoding/json"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+type inner struct {
+	Words []string `json:"words,omitempty"`
+}
+
+type example struct {
+	metav1.TypeMeta `json:",inline"`
+	Name            string             `json:"name"`
+	Size            *resource.Quantity `json:"size,omitempty"`
+	Wait            metav1.Duration    `json:"wait,omitempty"`
+	Port            intstr.IntOrString `json:"port,omitempty"`
+	Count           int32              `json:"count,omitempty"`
+	Data            []byte             `json:"data,omitempty"`
+	Again           *example           `json:"again"`
+	ByName          map[string]inner   `json:"byName,omitempty"`
+	Raw             json.RawMessage    `json:"raw,omitempty"`
+	Not             string             `json:"-"`
+}
+
+// SwaggerDoc is as generators of the API write it.
+func (example) SwaggerDoc() map[string]string {
+	return map[string]string{"": "An example.", "name": "Its name.", "again": "Another one."}
+}
+
+func TestATypeIsDescribed(t *testing.T) {
+	d := New("#/here/")
+	const at = "io.kubevirt.subresources.github.com.slipway-vm.slipway.controllers.subresource.schema."
+	if got, _ := json.Marshal(d.Of([]example{})); string(got) != `{"items":{"$ref":"#/here/`+at+`example"},"type":"array"}` {
+		t.Errorf("got %s", got)
+	}
+	got, err := json.MarshalIndent(d.Named(), "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{
+ "` + at + `example": {
+  "description": "An example.",
+  "properties": {
+   "again": {
+    "allOf": [
+     {
+      "$ref": "#/here/` + at + `example"
+     }
+    ],
+    "description": "Another one."
+   },
+   "apiVersion": {
+    "description": "APIVersion",
+    "type": "string"
+   },
+   "byName": {
+    "additionalProperties": {
+     "$ref": "#/here/` + at + `inner"
+    },
+    "type": "object"
+   },
+   "count": {
+    "format": "int32",
+    "type": "integer"
+   },
+   "data": {
+    "format": "byte",
+    "type": "string"
+   },
+   "kind": {
+    "description": "Kind",
+    "type": "string"
+   },
+   "name": {
+    "description": "Its name.",
+    "type": "string"
+   },
+   "port": {
+    "format": "int-or-string",
+    "type": "string"
+   },
+   "raw": {},
+   "size": {
+    "type": "string"
+   },
+   "wait": {
+    "type": "string"
+   }
+  },
+  "required": [
+   "name"
+  ],
+  "type": "object"
+ },
+ "` + at + `inner": {
+  "properties": {
+   "words": {
+    "items": {
+     "type": "string"
+    },
+    "type": "array"
+   }
+  },
+  "type": "object"
+ }
+}`
+	// What Kubernetes' own types say of themselves is theirs to change.
+	words := map[string]map[string]any{}
+	if err := json.Unmarshal(got, &words); err != nil {
+		t.Fatal(err)
+	}
+	for name, short := range map[string]string{"apiVersion": "APIVersion", "kind": "Kind"} {
+		properties, _ := words[at+"example"]["properties"].(map[string]any)
+		property, _ := properties[name].(map[string]any)
+		if text, _ := property["description"].(string); len(text) < len(short) || text[:len(short)] != short {
+			t.Errorf("%s is described as %q", name, text)
+		}
+		property["description"] = short
+	}
+	if got, _ = json.MarshalIndent(words, "", " "); string(got) != want {
+		t.Errorf("got %s", got)
+	}
+}
