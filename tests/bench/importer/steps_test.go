@@ -14,7 +14,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -33,7 +32,9 @@ import (
 func (x *bench) serve() {
 	x.server = httptest.NewServer(http.FileServer(http.Dir(x.dir)))
 	x.b.Cleanup(x.server.Close)
-	blobs := registry.NewDiskBlobHandler(filepath.Join(x.dir, "blobs"))
+	folder := filepath.Join(x.dir, "blobs")
+	x.must(os.Mkdir(folder, 0o700))
+	blobs := registry.NewDiskBlobHandler(folder)
 	x.images = httptest.NewTLSServer(registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithBlobHandler(blobs)))
 	x.b.Cleanup(x.images.Close)
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: x.images.Certificate().Raw})
@@ -226,7 +227,7 @@ func (x *bench) blob(file string) string {
 
 // slipwayImport runs the program and returns its seconds and what it used. The disk that it
 // reports must be the one that was packed.
-func (x *bench) slipwayImport(r *row) (took float64, usage *syscall.Rusage) {
+func (x *bench) slipwayImport(r *row) (took float64, used usage) {
 	x.b.Helper()
 	out, remove := x.output()
 	defer remove()
@@ -237,9 +238,8 @@ func (x *bench) slipwayImport(r *row) (took float64, usage *syscall.Rusage) {
 	} else {
 		args = append(args, "--url", x.server.URL+"/"+r.file)
 	}
-	cmd := exec.CommandContext(x.ctx, x.slipway, args...)
 	begun := time.Now()
-	text, err := cmd.CombinedOutput()
+	used, text, err := x.measure(args)
 	took = since(begun)
 	if err != nil {
 		x.b.Fatalf("importing %s: %v\n%s", r.form.name, err, text)
@@ -251,11 +251,7 @@ func (x *bench) slipwayImport(r *row) (took float64, usage *syscall.Rusage) {
 	if result.Digest != x.digest {
 		x.b.Fatalf("the import of %s made another disk: %s, not %s", r.form.name, result.Digest, x.digest)
 	}
-	usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage)
-	if !ok {
-		x.b.Fatal("no resource usage")
-	}
-	return took, usage
+	return took, used
 }
 
 // write writes the disk's data sparsely from memory, as fast as it goes, and makes it safe.
