@@ -50,8 +50,8 @@ type form struct {
 	decoders []string
 	// convert makes a disk of the downloaded file; "" where the field's way is no goal.
 	convert string
-	// inRegistry is set for a file that is the disk of a container image.
-	inRegistry bool
+	// inRegistry is set for a file that is the disk of a container image, inOrder for one whose server answers no range requests.
+	inRegistry, inOrder bool
 }
 
 const (
@@ -71,6 +71,8 @@ var forms = []form{
 	{name: "zstd", pack: "zstd -qc IN", decoders: []string{"zstd -dcq IN"}},
 	{name: "zstd in frames", pack: "pzstd -qc IN", decoders: []string{"pzstd -dcq IN", "zstd -dcq IN"}},
 	{name: "zstd --long=26", pack: "zstd -q --long=26 -c IN", decoders: []string{"zstd -dcq --long=26 IN"}},
+	{name: "qcow2, no ranges", pack: "qemu-img convert -f raw -O qcow2 IN OUT", inOrder: true},
+	{name: "qcow2 -c, no ranges", pack: "qemu-img convert -c -f raw -O qcow2 IN OUT", decoders: []string{toRaw}, inOrder: true},
 	{name: "qcow2 in a registry", pack: "qemu-img convert -f raw -O qcow2 IN OUT", inRegistry: true},
 }
 
