@@ -42,7 +42,7 @@ func (j *job) fromVolume(ctx context.Context) (err error) {
 		return transfer.Progress{Done: disk.passed.Load(), Total: from.Size()}
 	})
 	open := func(context.Context) reader { return part{from, io.NopCloser(nil)} }
-	err = j.fillRandom(ctx, sized{disk, from.Size()}, open)
+	err = j.fillRandom(ctx, sized{disk, from.Size()}, file{meta: from, open: open, size: from.Size()})
 	j.result.Downloaded = disk.read.Load()
 	if err != nil {
 		return err

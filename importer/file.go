@@ -16,6 +16,44 @@ type file struct {
 	meta io.ReaderAt                      // for one goroutine at a time
 	open func(ctx context.Context) reader // for each worker
 	size int64
+	// inOrder says that the file comes once, from its first byte to its last: its workers keep close together.
+	inOrder bool
+}
+
+// extent is a stretch of a disk, and done is closed once it is written.
+type extent struct {
+	begin, end int64
+	done       chan struct{}
+}
+
+// aheadOf is how many spans for each worker one of a file that comes in order may be ahead of another.
+const aheadOf = 4
+
+// handOut gives the spans of a disk of size bytes in the file to so many workers, until ctx ends. Of
+// one that comes in order, a span far ahead of one that is not done waits: what comes for the latter
+// would have to leave the window.
+func (f file) handOut(ctx context.Context, size int64, workers int, to chan<- extent) {
+	length := int64(span)
+	if f.inOrder {
+		length = unit
+	}
+	var ahead []chan struct{}
+	for off := int64(0); off < size; off += length {
+		next := extent{off, min(off+length, size), make(chan struct{})}
+		if ahead = append(ahead, next.done); f.inOrder && len(ahead) > aheadOf*workers {
+			select {
+			case <-ahead[0]:
+			case <-ctx.Done():
+				return
+			}
+		}
+		ahead = ahead[max(0, len(ahead)-aheadOf*workers):]
+		select {
+		case to <- next:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // section is the part of f that begins at off and has size bytes.
@@ -118,7 +156,7 @@ func (j *job) fromRawFile(ctx context.Context, f file, head []byte) error {
 	default:
 		size = f.size
 	}
-	return j.fillRandom(ctx, rawImage(size), f.open)
+	return j.fillRandom(ctx, rawImage(size), f)
 }
 
 // isFixedVHD notes that what began as a raw disk ended as a VHD.

@@ -54,33 +54,28 @@ type sized struct {
 func rawImage(size int64) sized { return sized{plainDisk{}, size} }
 
 // fillRandom writes an image that can be read at any offset, several spans at a time.
-func (j *job) fillRandom(ctx context.Context, from sized, open func(context.Context) reader) error {
+func (j *job) fillRandom(ctx context.Context, from sized, f file) error {
 	j.result.VirtualSize = from.size
 	if err := j.disk.Begin(from.size); err != nil {
 		return fmt.Errorf("preparing the volume: %w", err)
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	spans := make(chan int64)
+	spans := make(chan extent)
 	group.Go(func() error {
 		defer close(spans)
-		for off := int64(0); off < from.size; off += span {
-			select {
-			case spans <- off:
-			case <-ctx.Done():
-				return nil
-			}
-		}
+		f.handOut(ctx, from.size, j.options.Writers, spans)
 		return nil
 	})
 	for range j.options.Writers {
 		group.Go(func() error {
-			r := open(ctx)
+			r := f.open(ctx)
 			defer r.Close()
 			buffer := target.Buffer(unit)
-			for start := range spans {
-				if err := j.fillSpan(ctx, from, r, buffer, start); err != nil {
+			for span := range spans {
+				if err := j.fillSpan(ctx, from, r, buffer, span); err != nil {
 					return err
 				}
+				close(span.done)
 			}
 			return nil
 		})
@@ -92,8 +87,8 @@ func (j *job) fillRandom(ctx context.Context, from sized, open func(context.Cont
 }
 
 // fillSpan reads and writes the units of one span, and clears those that hold nothing.
-func (j *job) fillSpan(ctx context.Context, from sized, r io.ReaderAt, buffer []byte, start int64) error {
-	for off := start; off < min(start+span, from.size); off += unit {
+func (j *job) fillSpan(ctx context.Context, from sized, r io.ReaderAt, buffer []byte, span extent) error {
+	for off := span.begin; off < span.end; off += unit {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("stopping: %w", err)
 		}

@@ -46,7 +46,7 @@ func (j *job) read(ctx context.Context, from *source.HTTP) error {
 	meta := from.Cursor(ctx)
 	defer meta.Close()
 	open := func(ctx context.Context) reader { return from.Cursor(ctx) }
-	return j.fromFile(ctx, file{meta, open, from.Size()}, nil)
+	return j.fromFile(ctx, file{meta: meta, open: open, size: from.Size()}, nil)
 }
 
 // fromStream reads the image once, from its first byte to its last.

@@ -44,7 +44,7 @@ func newDisk() []byte {
 // program is the path of a program, which the machine must have.
 func program(t *testing.T, name string) string {
 	t.Helper()
-	packages := map[string]string{"qemu-img": "qemu-utils", "qemu-io": "qemu-utils", "xz": "xz-utils"} // others are named as their package
+	packages := map[string]string{"qemu-img": "qemu-utils", "qemu-io": "qemu-utils", "xz": "xz-utils", "pzstd": "zstd"} // others are named as their package
 	return need.Program(t, name, cmp.Or(packages[name], name))
 }
 

@@ -52,6 +52,7 @@ func TestEveryFormatFromEveryKindOfServer(t *testing.T) {
 		"raw packed with xz in blocks":       pack(t, raw, at("blocks.xz"), "xz", "-c", "-T2", "--block-size=4MiB"),
 		"raw packed with xz -9":              pack(t, raw, at("raw9.xz"), "xz", "-9c", "-T1", "--check=sha256"),
 		"raw packed with zstd":               pack(t, raw, at("raw.zst"), "zstd", "-qc"),
+		"raw packed with pzstd":              pack(t, raw, at("raw.pzst"), "pzstd", "-qc"), // begins with a frame that is passed over
 		"qcow2 packed with gzip":             pack(t, plain, at("qcow2.gz"), "gzip", "-c"),
 		"qcow2 packed with xz":               pack(t, plain, at("qcow2.xz"), "xz", "-c"),
 		"qcow2 packed with zstd":             pack(t, plain, at("qcow2.zst"), "zstd", "-qc"),

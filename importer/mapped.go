@@ -35,5 +35,5 @@ func (j *job) fromLayout(ctx context.Context, layout image.Layout, f file) error
 	if err != nil {
 		return fmt.Errorf("reading the image's tables: %w", err)
 	}
-	return j.fillRandom(ctx, sized{from, layout.DiskSize()}, f.open)
+	return j.fillRandom(ctx, sized{from, layout.DiskSize()}, f)
 }

@@ -21,7 +21,7 @@ func (j *job) fromPulled(ctx context.Context) (err error) {
 	j.progress.follow(func() transfer.Progress {
 		return transfer.Progress{Done: from.Downloaded(), Total: from.Size()}
 	})
-	err = j.fromFile(ctx, file{from, func(context.Context) reader { return shared{from} }, from.Size()}, nil)
+	err = j.fromFile(ctx, file{meta: from, open: func(context.Context) reader { return shared{from} }, size: from.Size()}, nil)
 	j.result.Downloaded = from.Downloaded()
 	return err
 }

@@ -14,21 +14,23 @@ import (
 	"github.com/slipway-vm/slipway/internal/transfer"
 )
 
-// spool is a stream that can be read at any offset: its bytes go to a scratch file as they
-// come, and a reader of what has not come yet waits. An image that lies in order, as most
-// do, is so read while it is downloaded, and its scratch hardly leaves the page cache.
+// spool is a stream that can be read at any offset, by readers that wait for what has not come
+// yet. The last of it is in memory. An image that lies in order, as most do, is so read while it
+// is downloaded, and hardly anything of it goes to the scratch file: its tables, and what a reader
+// did not want when it came.
 type spool struct {
-	file *os.File
-
-	mu    sync.Mutex
-	grown *sync.Cond
-	size  int64
-	limit int64 // the most bytes that the stream may have
-	idle  bool  // nobody reads any more: what still comes is not kept
-	end   error // why no more bytes come; io.EOF at the stream's end
+	mu      sync.Mutex
+	changed *sync.Cond
+	window  window
+	size    int64         // bytes that have come
+	limit   int64         // the most bytes that the stream may have
+	wanted  map[int64]int // how many readers wait until so many bytes have come
+	idle    bool          // nobody reads any more: what still comes is not kept
+	end     error         // why no more bytes come; io.EOF at the stream's end
 }
 
-// newSpool makes a spool of at most limit bytes at path, whose name is gone at once, so that nothing is left of it.
+// newSpool makes a spool of at most limit bytes with a scratch file at path, whose name is gone at once, so
+// that nothing is left of it.
 func newSpool(path string, limit int64) (*spool, error) {
 	err := os.Remove(path) // an earlier attempt's; of a link itself, not what it leads to
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -38,8 +40,8 @@ func newSpool(path string, limit int64) (*spool, error) {
 	if err != nil {
 		return nil, transfer.Errorf(transfer.TargetFailed, "making a scratch file: %w", err)
 	}
-	s := &spool{file: file, limit: limit}
-	s.grown = sync.NewCond(&s.mu)
+	s := &spool{window: window{scratch: file, pages: map[int64]int64{}, held: map[int64]*piece{}}, limit: limit, wanted: map[int64]int{}}
+	s.changed = sync.NewCond(&s.mu)
 	if err := os.Remove(path); err != nil {
 		return nil, transfer.Errorf(transfer.TargetFailed, "making a scratch file: %w", err)
 	}
@@ -48,52 +50,105 @@ func newSpool(path string, limit int64) (*spool, error) {
 
 // fill copies the stream to its end.
 func (s *spool) fill(stream io.Reader) error {
-	buffer := make([]byte, 256<<10)
 	for {
-		n, end, err := fillUnit(stream, buffer)
-		if failure := s.keep(buffer[:n]); failure != nil {
-			err = failure
+		buffer, err := s.room()
+		if err != nil {
+			return err
 		}
+		n, end, err := fillUnit(stream, buffer)
 		if end && err == nil {
 			err = io.EOF
 		}
-		s.note(n, err)
-		if err == io.EOF { //nolint:errorlint // set above
+		switch err = s.keep(buffer[:n], err); {
+		case err == io.EOF: //nolint:errorlint // set above
 			return nil
-		}
-		if err != nil {
+		case err != nil:
 			return fmt.Errorf("reading the file: %w", err)
 		}
 	}
 }
 
-// keep writes what came last, unless it is of no use.
-func (s *spool) keep(data []byte) error {
-	s.mu.Lock()
-	size, limit, idle := s.size, s.limit, s.idle
-	s.mu.Unlock()
-	if size+int64(len(data)) > limit {
-		return transfer.Errorf(transfer.InvalidImage,
-			"the image has more than %d bytes, over twice its disk's size; convert it anew, or let its server answer range requests for the unpacked image and give no checksum", limit)
-	}
-	if idle {
-		return nil
-	}
-	if _, err := s.file.WriteAt(data, size); err != nil {
-		return transfer.Errorf(transfer.NoSpace,
-			"the image comes as a stream, and its scratch cannot be written: %w; let its server answer range requests and give no checksum, or take a larger volume", err)
-	}
-	return nil
-}
-
-func (s *spool) note(n int, end error) {
+// room returns a buffer for what comes next. When the window is full it waits for readers that
+// have something to do; once one waits for what is to come, the oldest piece must go.
+func (s *spool) room() ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.size += int64(n)
+	for {
+		if s.end != nil {
+			return nil, fmt.Errorf("reading the file: %w", s.end)
+		}
+		if buffer := s.window.buffer(); buffer != nil {
+			return buffer, nil
+		}
+		if !s.awaited() {
+			s.changed.Wait()
+			continue
+		}
+		if err := s.window.evict(); err != nil {
+			s.note(err)
+			return nil, err
+		}
+	}
+}
+
+// awaited reports whether a reader waits for what is to come. One may still be counted that has been
+// woken, for what is there.
+func (s *spool) awaited() bool {
+	for size := range s.wanted {
+		if size > s.size {
+			return true
+		}
+	}
+	return false
+}
+
+// await waits until size bytes have come, or no more do. The lock is held.
+func (s *spool) await(size int64) {
+	if s.end != nil || s.size >= size {
+		return
+	}
+	s.wanted[size]++
+	s.changed.Broadcast() // the window may be full
+	for s.end == nil && s.size < size {
+		s.changed.Wait()
+	}
+	if s.wanted[size]--; s.wanted[size] == 0 {
+		delete(s.wanted, size)
+	}
+}
+
+// keep adds what came last to the window, unless it is of no use, and notes why no more comes.
+func (s *spool) keep(data []byte, end error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.size+int64(len(data)) > s.limit {
+		end = transfer.Errorf(transfer.InvalidImage,
+			"the image has more than %d bytes, over twice its disk's size; convert it anew, or let its server answer range requests for the unpacked image and give no checksum", s.limit)
+	} else {
+		number := s.size / pieceSize
+		s.window.held[number] = &piece{data: data}
+		s.size += int64(len(data))
+		if s.idle {
+			s.window.release(number)
+		}
+	}
+	s.note(end)
+	return end
+}
+
+// note keeps the first reason why no more bytes come, and wakes all who wait. The lock is held.
+func (s *spool) note(end error) {
 	if s.end == nil {
 		s.end = end
 	}
-	s.grown.Broadcast()
+	s.changed.Broadcast()
+}
+
+// stop ends the stream for a reason.
+func (s *spool) stop(cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.note(cause)
 }
 
 // bound lets the stream of a disk of size bytes have as many as such an image needs.
@@ -108,24 +163,77 @@ func (s *spool) rest() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.idle = true
+	for number := range s.window.held {
+		s.window.release(number)
+	}
+	s.changed.Broadcast()
 }
 
 // ReadAt waits for the bytes, or for the reason why they do not come.
-func (s *spool) ReadAt(p []byte, off int64) (int, error) {
-	s.mu.Lock()
-	for s.end == nil && s.size < off+int64(len(p)) {
-		s.grown.Wait()
-	}
-	size, end := s.size, s.end
-	s.mu.Unlock()
-	if end != nil && end != io.EOF && size < off+int64(len(p)) { //nolint:errorlint // set by fill
-		return 0, fmt.Errorf("reading the file: %w", end)
-	}
-	return s.file.ReadAt(p, off) //nolint:wrapcheck // io.ReaderAt's contract: io.EOF as it is
+func (s *spool) ReadAt(p []byte, off int64) (int, error) { return s.read(p, off, 0) }
+
+// once reads a spool, and what it has read nobody reads again: data, and no tables.
+type once struct{ *spool }
+
+// ReadAt reads as the spool's does. The last sector is not given up: of a packed cluster it may
+// hold the beginning of another.
+func (o once) ReadAt(p []byte, off int64) (int, error) {
+	return o.read(p, off, (off+int64(len(p)))/sectorSize*sectorSize-sectorSize)
 }
 
 // Close does nothing, for many readers share the spool.
-func (s *spool) Close() error { return nil }
+func (once) Close() error { return nil }
+
+// read reads piece after piece, as they come, and gives up the sectors that end before end.
+func (s *spool) read(p []byte, off, end int64) (n int, err error) {
+	for n < len(p) {
+		at := off + int64(n)
+		number, within := at/pieceSize, at%pieceSize
+		part := p[n:min(len(p), n+int(pieceSize-within))]
+		got, err := s.readPiece(number, within, part, end-number*pieceSize)
+		n += got
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// readPiece reads bytes of a piece from off in it, and gives up those of them that end before end.
+func (s *spool) readPiece(number, off int64, part []byte, end int64) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	begin := number*pieceSize + off
+	s.await(begin + int64(len(part)))
+	var short error
+	if missing := begin + int64(len(part)) - s.size; missing > 0 {
+		if s.end != io.EOF { //nolint:errorlint // set by fill
+			return 0, fmt.Errorf("reading the file: %w", s.end)
+		}
+		part, short = part[:max(0, int64(len(part))-missing)], io.EOF
+	}
+	if len(part) == 0 {
+		return 0, short
+	}
+	if held := s.window.held[number]; held != nil {
+		copy(part, held.data[off:])
+		if s.window.use(number, off, min(off+int64(len(part)), end)) {
+			s.changed.Broadcast()
+		}
+		return len(part), short
+	}
+	kept, err := s.window.find(number)
+	if err != nil {
+		return 0, err
+	}
+	s.mu.Unlock() // others need not wait for the file
+	err = kept.read(s.window.scratch, number, part, off)
+	s.mu.Lock()
+	if err != nil {
+		return 0, err
+	}
+	return len(part), short
+}
 
 // spool writes an image with tables, of fileSize bytes (-1 when not known), that comes as a stream.
 func (j *job) spool(ctx context.Context, format image.Format, stream io.Reader, head []byte, fileSize int64) error {
@@ -136,13 +244,13 @@ func (j *job) spool(ctx context.Context, format image.Format, stream io.Reader, 
 	if err != nil {
 		return err
 	}
-	defer scratch.file.Close()
+	defer scratch.window.scratch.Close()
 	group, ctx := errgroup.WithContext(ctx)
-	stop := context.AfterFunc(ctx, func() { scratch.note(0, ctx.Err()) })
+	stop := context.AfterFunc(ctx, func() { scratch.stop(ctx.Err()) })
 	defer stop()
 	group.Go(func() error { return scratch.fill(&interrupted{stream, ctx.Err}) })
 	group.Go(func() error {
-		f := file{scratch, func(context.Context) reader { return scratch }, fileSize}
+		f := file{meta: scratch, open: func(context.Context) reader { return once{scratch} }, size: fileSize, inOrder: true}
 		layout, err := j.parse(format, head, f)
 		if err != nil {
 			return err

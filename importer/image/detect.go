@@ -5,6 +5,7 @@ package image
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"unicode/utf8"
 
@@ -72,11 +73,40 @@ var refused = []struct {
 	{0, "\x04\x22\x4d\x18", "an LZ4 stream"},
 }
 
+// A frame that a zstd decoder passes over has one of sixteen magic numbers, of which only the lowest four
+// bits differ, and the length of what follows. pzstd begins a file with one.
+const (
+	zstdSkipped     = 0x184d2a50
+	zstdSkippedMask = 0xfffffff0
+	zstdSkippedHead = 8
+)
+
+// behindSkipped is head without the frames at its beginning that a zstd decoder passes over, as
+// far as these end in it.
+func behindSkipped(head []byte) []byte {
+	for len(head) >= zstdSkippedHead && binary.LittleEndian.Uint32(head)&zstdSkippedMask == zstdSkipped {
+		length := zstdSkippedHead + int64(binary.LittleEndian.Uint32(head[4:]))
+		if length > int64(len(head)) {
+			break
+		}
+		head = head[length:]
+	}
+	return head
+}
+
+// marked reports whether the first bytes of a file have a format's mark. Only a frame of zstd may have others before it.
+func marked(head []byte, format Format, at int, magic string) bool {
+	if format == Zstd {
+		head = behindSkipped(head)
+	}
+	return len(head) > at && bytes.HasPrefix(head[at:], []byte(magic))
+}
+
 // Detect tells the format from a file's first bytes, of which it wants HeadSize or all.
 // Whatever has no mark is raw, for a raw disk may begin with anything.
 func Detect(head []byte) (Format, error) {
 	for _, m := range magics {
-		if len(head) > m.at && bytes.HasPrefix(head[m.at:], []byte(m.magic)) {
+		if marked(head, m.format, m.at, m.magic) {
 			return m.format, nil
 		}
 	}
@@ -92,7 +122,7 @@ func Detect(head []byte) (Format, error) {
 // Packing tells the compression of a stream from its first bytes; it is empty when there is none.
 func Packing(head []byte) Format {
 	for _, m := range magics {
-		if m.format.Compressed() && len(head) > m.at && bytes.HasPrefix(head[m.at:], []byte(m.magic)) {
+		if m.format.Compressed() && marked(head, m.format, m.at, m.magic) {
 			return m.format
 		}
 	}

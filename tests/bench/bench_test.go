@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/tests/bench/goal"
 	"github.com/slipway-vm/slipway/tests/env"
 	"github.com/slipway-vm/slipway/tests/fixture"
 )
@@ -63,13 +64,6 @@ func must(b *testing.B, err error) {
 	}
 }
 
-// report prints a figure beside its goal and gives it to go test.
-func report(b *testing.B, what string, value float64, unit string, goal string) {
-	b.Helper()
-	fmt.Printf("  %-66s %9.1f %-8s goal %s\n", what, value, unit, goal)
-	b.ReportMetric(value, strings.ReplaceAll(what, " ", "-")+"-"+unit)
-}
-
 // BenchmarkControlPlane measures pods and memory of Slipway's own components.
 func BenchmarkControlPlane(b *testing.B) {
 	c, _ := open(b)
@@ -87,8 +81,8 @@ func BenchmarkControlPlane(b *testing.B) {
 			fmt.Printf("    %-40s %6.1f MiB\n", pod.Name, mib(sum))
 			total += sum
 		}
-		report(b, "pods of the control plane", float64(len(pods.Items)), "pods", "<= 7")
-		report(b, "memory of the control plane (PSS)", mib(total), "MiB", "<= 300")
+		goal.Report(b, "pods of the control plane", float64(len(pods.Items)), "pods", "<= 7")
+		goal.Report(b, "memory of the control plane (PSS)", mib(total), "MiB", "<= 300")
 	}
 }
 
@@ -109,7 +103,7 @@ func BenchmarkIdleWrites(b *testing.B) {
 		must(b, err)
 		must(b, log.close())
 		fmt.Printf("    %.1f writes a minute in the whole cluster; ours in %d minutes:\n", (after-before)/minutes, minutes)
-		report(b, "API writes of an idle installation", float64(printCounts(os.Stdout, ours))/minutes, "/min", "<= 20")
+		goal.Report(b, "API writes of an idle installation", float64(printCounts(os.Stdout, ours))/minutes, "/min", "<= 20")
 	}
 }
 
@@ -120,27 +114,21 @@ func BenchmarkVM(b *testing.B) {
 	must(b, err)
 	for b.Loop() {
 		plain := startPlainPod(b, c, ns, images["slipway-launcher"].Ref)
-		report(b, "plain pod of the same image, create to Ready", plain.Seconds(), "s", "-")
+		goal.Report(b, "plain pod of the same image, create to Ready", plain.Seconds(), "s", "-")
 
 		before := countWrites(b, c)
 		vmi := instance(ns, "bench")
-		begun := time.Now()
-		must(b, c.Client.Create(b.Context(), vmi))
-		must(b, c.Await(b.Context(), io.Discard, vmi, bound, func(obj client.Object) (string, bool, error) {
-			phase := obj.(*virtv1.VirtualMachineInstance).Status.Phase
-			return string(phase), phase == virtv1.Running, nil
-		}))
-		running := time.Since(begun)
+		running := startInstance(b, c, vmi)
 		after := countWrites(b, c)
-		report(b, "VMI create to Running beyond that pod", (running - plain).Seconds(), "s", "<= 0.8")
-		report(b, "API writes until Running, everybody's but leases", after.all-before.all, "writes", "<= 20")
-		report(b, "writes to the VMI until Running", after.instances-before.instances, "writes", "<= 4")
-		launcherMemory(b, c, ns)
+		goal.Report(b, "VMI create to Running beyond that pod", (running - plain).Seconds(), "s", "<= 0.8")
+		goal.Report(b, "API writes until Running, everybody's but leases", after.all-before.all, "writes", "<= 20")
+		goal.Report(b, "writes to the VMI until Running", after.instances-before.instances, "writes", "<= 4")
+		launcherMemory(b, c, vmi, "memory of a node's first VM beyond guest RAM and QEMU (PSS)", "<= 45")
 
-		begun = time.Now()
+		begun := time.Now()
 		must(b, c.Client.Delete(b.Context(), vmi, &client.DeleteOptions{}))
 		must(b, c.Gone(b.Context(), io.Discard, vmi, bound))
-		report(b, "delete of a running VM without a guest OS", time.Since(begun).Seconds(), "s", "<= 1")
+		goal.Report(b, "delete of a running VM without a guest OS", time.Since(begun).Seconds(), "s", "<= 1")
 	}
 }
 
@@ -164,6 +152,18 @@ func startPlainPod(b *testing.B, c *env.Cluster, namespace, image string) time.D
 	return took
 }
 
+// startInstance returns how long a VMI takes from its creation to Running.
+func startInstance(b *testing.B, c *env.Cluster, vmi *virtv1.VirtualMachineInstance) time.Duration {
+	b.Helper()
+	begun := time.Now()
+	must(b, c.Client.Create(b.Context(), vmi))
+	must(b, c.Await(b.Context(), io.Discard, vmi, bound, func(obj client.Object) (string, bool, error) {
+		phase := obj.(*virtv1.VirtualMachineInstance).Status.Phase
+		return string(phase), phase == virtv1.Running, nil
+	}))
+	return time.Since(begun)
+}
+
 // written is what the API server has taken so far.
 type written struct {
 	// all leaves leases out: they are renewed all the time, by everybody.
@@ -180,27 +180,32 @@ func countWrites(b *testing.B, c *env.Cluster) written {
 	return written{all: count("") - count("leases"), instances: count("virtualmachineinstances")}
 }
 
-// launcherMemory reports the memory of a launcher pod beside QEMU.
-func launcherMemory(b *testing.B, c *env.Cluster, ns string) {
+// launcherMemory reports the memory of the launcher pod of a VMI beside QEMU.
+func launcherMemory(b *testing.B, c *env.Cluster, vmi *virtv1.VirtualMachineInstance, what, limit string) {
 	b.Helper()
 	var pods corev1.PodList
-	must(b, c.Client.List(b.Context(), &pods, client.InNamespace(ns), client.MatchingLabels{"kubevirt.io": "virt-launcher"}))
+	must(b, c.Client.List(b.Context(), &pods, client.InNamespace(vmi.Namespace), client.MatchingLabels{virtv1.CreatedByLabel: string(vmi.UID)}))
+	if len(pods.Items) != 1 {
+		b.Fatalf("%s has %d launcher pods", vmi.Name, len(pods.Items))
+	}
+	processes, err := processesOf(string(pods.Items[0].UID))
+	must(b, err)
 	sum := int64(0)
-	for _, pod := range pods.Items {
-		processes, err := processesOf(string(pod.UID))
-		must(b, err)
-		for _, p := range processes {
-			fmt.Printf("    %-40s %6.1f MiB\n", p.command, mib(p.pss))
-			if !strings.HasPrefix(p.command, "qemu-system") && p.command != "pause" {
-				sum += p.pss
-			}
+	for _, p := range processes {
+		fmt.Printf("    %-40s %6.1f MiB\n", p.command, mib(p.pss))
+		if !strings.HasPrefix(p.command, "qemu-system") && p.command != "pause" {
+			sum += p.pss
 		}
 	}
-	report(b, "memory per VM beyond guest RAM and QEMU (PSS)", mib(sum), "MiB", "<= 45")
+	if sum == 0 {
+		b.Fatalf("no process of the launcher pod of %s was found", vmi.Name)
+	}
+	goal.Report(b, what, mib(sum), "MiB", limit)
 }
 
-// BenchmarkImport measures imports of one disk in several formats against a plain download and
-// a plain sparse write on the same machine.
+// BenchmarkImport measures imports of one disk in several formats by pods, beside a plain download and
+// a plain sparse write on the same machine. The goal, 1.2 times the slowest step that an import cannot
+// do without, is of the import alone: the benchmark in the folder importer holds it against that.
 func BenchmarkImport(b *testing.B) {
 	c, ns := open(b)
 	dir := b.TempDir()
@@ -212,7 +217,7 @@ func BenchmarkImport(b *testing.B) {
 	for b.Loop() {
 		begun := time.Now()
 		must(b, exec.CommandContext(b.Context(), "dd", "if="+filepath.Join(dir, "disk.raw"), "of="+filepath.Join(c.Local.PoolPath, "bench.raw"), "bs=1M", "conv=sparse,fsync").Run())
-		report(b, "plain sparse write of the raw disk", time.Since(begun).Seconds(), "s", "-")
+		goal.Report(b, "plain sparse write of the raw disk", time.Since(begun).Seconds(), "s", "-")
 		must(b, os.Remove(filepath.Join(c.Local.PoolPath, "bench.raw")))
 		for i, name := range []string{"disk.qcow2", "disk.compressed.qcow2", "disk.raw", "disk.raw.gz", "disk.raw.xz", "disk.raw.zst"} {
 			begun := time.Now()
@@ -230,7 +235,7 @@ func BenchmarkImport(b *testing.B) {
 				return string(phase), phase == cdiv1.Succeeded, nil
 			}))
 			fmt.Printf("    %s: %.0f MiB on the wire, plain download %.2f s\n", name, mib(size), download.Seconds())
-			report(b, "import of "+name+", create to Succeeded", time.Since(begun).Seconds(), "s", "<= 1.2 x the slowest plain step, and a pod's start")
+			goal.Report(b, "import of "+name+", create to Succeeded", time.Since(begun).Seconds(), "s", goal.None)
 			must(b, c.Client.Delete(b.Context(), dv))
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/slipway-vm/slipway/tests/bench/goal"
 	"github.com/slipway-vm/slipway/tests/env"
 	"github.com/slipway-vm/slipway/tests/fixture"
 )
@@ -90,13 +91,13 @@ func many(b *testing.B, c *env.Cluster, w crowd) {
 		}
 		took = append(took, seconds[i])
 	}
-	report(b, fmt.Sprintf("%d runs at once %s: succeeded", count, what), float64(len(took)), "runs", fmt.Sprint(count))
+	goal.Report(b, fmt.Sprintf("%d runs at once %s: succeeded", count, what), float64(len(took)), "runs", fmt.Sprint(count))
 	if len(took) == 0 {
 		b.Fatal("none succeeded")
 	}
-	report(b, fmt.Sprintf("%d runs at once %s: median", count, what), median(took), "s", "-")
-	report(b, fmt.Sprintf("%d runs at once %s: slowest", count, what), slices.Max(took), "s", "-")
-	report(b, fmt.Sprintf("%d runs at once %s: slowest to median", count, what), slices.Max(took)/median(took), "x", w.goal)
+	goal.Report(b, fmt.Sprintf("%d runs at once %s: median", count, what), median(took), "s", "-")
+	goal.Report(b, fmt.Sprintf("%d runs at once %s: slowest", count, what), slices.Max(took), "s", "-")
+	goal.Report(b, fmt.Sprintf("%d runs at once %s: slowest to median", count, what), slices.Max(took)/median(took), "x", w.goal)
 }
 
 // manifest is the YAML of a halted VM without a guest OS, whose name is generated. It asks for

@@ -17,6 +17,7 @@ import (
 
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/stepcache"
+	"github.com/slipway-vm/slipway/tests/bench/goal"
 	"github.com/slipway-vm/slipway/tests/env"
 	"github.com/slipway-vm/slipway/tests/fixture"
 )
@@ -47,9 +48,9 @@ func BenchmarkCustomize(b *testing.B) {
 			fmt.Printf("    virt-customize alone %.0f s, disk-virt-customize %.0f s\n", bare[len(bare)-1], task[len(task)-1])
 		}
 		must(b, c.Client.DeleteAllOf(b.Context(), &cdiv1.DataVolume{}, client.InNamespace(env.NamespaceTasks), client.HasLabels{stepcache.LabelState}))
-		report(b, "virt-customize alone, its step", median(bare), "s", "-")
-		report(b, "disk-virt-customize, its step", median(task), "s", "-")
-		report(b, "disk-virt-customize over virt-customize alone", 100*(median(task)/median(bare)-1), "%", "<= 10")
+		goal.Report(b, "virt-customize alone, its step", median(bare), "s", "-")
+		goal.Report(b, "disk-virt-customize, its step", median(task), "s", "-")
+		goal.Report(b, "disk-virt-customize over virt-customize alone", 100*(median(task)/median(bare)-1), "%", "<= 10")
 	}
 }
 

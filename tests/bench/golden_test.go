@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/internal/stepcache"
+	"github.com/slipway-vm/slipway/tests/bench/goal"
 	"github.com/slipway-vm/slipway/tests/e2e/installer/disc"
 	"github.com/slipway-vm/slipway/tests/env"
 )
@@ -41,24 +42,24 @@ func BenchmarkGoldenImage(b *testing.B) {
 		}
 		instances := watchInstances(b, c)
 		first := runGolden(b, c, params)
-		report(b, "golden-image, first run", first.total().Seconds(), "s", "-")
+		goal.Report(b, "golden-image, first run", first.total().Seconds(), "s", "-")
 		tool := first.toolTime(b, c)
 		guest := overlap(first.guest(instances), span{first.run.Status.StartTime.Time, first.run.Status.CompletionTime.Time})
-		report(b, "of it virt-customize itself", tool.Seconds(), "s", "-")
-		report(b, "of it a guest that boots, until its check has run", guest.Seconds(), "s", "-")
+		goal.Report(b, "of it virt-customize itself", tool.Seconds(), "s", "-")
+		goal.Report(b, "of it a guest that boots, until its check has run", guest.Seconds(), "s", "-")
 		outside := first.total() - tool - guest
-		report(b, "of it all else", outside.Seconds(), "s", "-")
-		report(b, "share of all else", 100*outside.Seconds()/first.total().Seconds(), "%", "<= 15")
+		goal.Report(b, "of it all else", outside.Seconds(), "s", "-")
+		goal.Report(b, "share of all else", 100*outside.Seconds()/first.total().Seconds(), "%", "<= 15")
 		first.print()
 
 		second := runGolden(b, c, params)
-		report(b, "golden-image, nothing changed", second.total().Seconds(), "s", "<= 10")
-		report(b, "tasks of that run", float64(len(second.tasks)), "tasks", "1")
+		goal.Report(b, "golden-image, nothing changed", second.total().Seconds(), "s", "<= 10")
+		goal.Report(b, "tasks of that run", float64(len(second.tasks)), "tasks", "1")
 
 		params["virtCommands"] = packages + "update\ninstall rsync\nwrite /etc/motd:second " + image + "\n"
 		third := runGolden(b, c, params)
-		report(b, "golden-image, a line of the customization changed", third.total().Seconds(), "s", "-")
-		report(b, "its imports", float64(len(third.named("import"))), "tasks", "0")
+		goal.Report(b, "golden-image, a line of the customization changed", third.total().Seconds(), "s", "-")
+		goal.Report(b, "its imports", float64(len(third.named("import"))), "tasks", "0")
 		third.print()
 	}
 }

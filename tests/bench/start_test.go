@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/slipway-vm/slipway/tests/bench/goal"
 	"github.com/slipway-vm/slipway/tests/env"
 )
 
@@ -53,9 +54,9 @@ func BenchmarkTaskStart(b *testing.B) {
 			f, w := api.startTask(b, program, kubeconfig, ns)
 			first, watch = append(first, f), append(watch, w)
 		}
-		report(b, "start of the program that only prints its version", median(bare)*1000, "ms", "-")
-		report(b, "task's start to its first API call", median(first)*1000, "ms", "<= 50")
-		report(b, "task's start to its watch", median(watch)*1000, "ms", "-")
+		goal.Report(b, "start of the program that only prints its version", median(bare)*1000, "ms", "-")
+		goal.Report(b, "task's start to its first API call", median(first)*1000, "ms", "<= 50")
+		goal.Report(b, "task's start to its watch", median(watch)*1000, "ms", "-")
 		taskMemory(b, c)
 	}
 }
@@ -170,9 +171,9 @@ func taskMemory(b *testing.B, c *env.Cluster) {
 			most = now
 		}
 	}
-	report(b, "resident memory of a task that waits, in its pod", mib(most.resident), "MiB", "<= 40")
-	report(b, "of it the task's own (anonymous)", mib(most.anonymous), "MiB", "-")
-	report(b, "of it the program's file, shared by all that run it", mib(most.file), "MiB", "-")
-	report(b, "its peak since the start", mib(most.peak), "MiB", "-")
-	report(b, "its proportional share (PSS)", mib(most.proportional), "MiB", "-")
+	goal.Report(b, "resident memory of a task that waits, in its pod", mib(most.resident), "MiB", "<= 40")
+	goal.Report(b, "of it the task's own (anonymous)", mib(most.anonymous), "MiB", "-")
+	goal.Report(b, "of it the program's file, shared by all that run it", mib(most.file), "MiB", "-")
+	goal.Report(b, "its peak since the start", mib(most.peak), "MiB", "-")
+	goal.Report(b, "its proportional share (PSS)", mib(most.proportional), "MiB", "-")
 }

@@ -5,10 +5,10 @@
 //
 //	go test -run '^$' -bench . -benchtime 1x ./tests/bench/importer
 //
-// It prints a table with the goals of the design. The steps take turns, and the fastest of
-// three rounds counts for each, since other work on the machine only ever slows a step down.
-// SLIPWAY_BENCH_GIB sets the disk's size in eighths of a GiB (default 4; three eighths of it are data);
-// with SLIPWAY_BENCH_STRICT=1 a figure that misses its goal fails the benchmark.
+// It prints a table with the goals of the design, and last how many of them were missed, which fails
+// it. The steps take turns, and the fastest of three rounds counts for each, since other work on the
+// machine only ever slows a step down; what it still does to a ratio is allowed for: see the package goal.
+// SLIPWAY_BENCH_GIB sets the disk's size in eighths of a GiB (default 4; three eighths of it are data).
 package importer
 
 import (
@@ -29,6 +29,7 @@ import (
 	"testing"
 
 	"github.com/slipway-vm/slipway/internal/digest"
+	"github.com/slipway-vm/slipway/tests/bench/goal"
 	"github.com/slipway-vm/slipway/tests/fixture/need"
 )
 
@@ -49,8 +50,8 @@ type form struct {
 	decoders []string
 	// convert makes a disk of the downloaded file; "" where the field's way is no goal.
 	convert string
-	// inRegistry is set for a file that is the disk of a container image.
-	inRegistry bool
+	// inRegistry is set for a file that is the disk of a container image, inOrder for one whose server answers no range requests.
+	inRegistry, inOrder bool
 }
 
 const (
@@ -70,6 +71,8 @@ var forms = []form{
 	{name: "zstd", pack: "zstd -qc IN", decoders: []string{"zstd -dcq IN"}},
 	{name: "zstd in frames", pack: "pzstd -qc IN", decoders: []string{"pzstd -dcq IN", "zstd -dcq IN"}},
 	{name: "zstd --long=26", pack: "zstd -q --long=26 -c IN", decoders: []string{"zstd -dcq --long=26 IN"}},
+	{name: "qcow2, no ranges", pack: "qemu-img convert -f raw -O qcow2 IN OUT", inOrder: true},
+	{name: "qcow2 -c, no ranges", pack: "qemu-img convert -c -f raw -O qcow2 IN OUT", decoders: []string{toRaw}, inOrder: true},
 	{name: "qcow2 in a registry", pack: "qemu-img convert -f raw -O qcow2 IN OUT", inRegistry: true},
 }
 
@@ -238,8 +241,8 @@ func (x *bench) round(r *row) {
 	if r.form.convert != "" {
 		r.converted = min(r.converted, x.convert(r.form.convert, r.file))
 	}
-	took, usage := x.slipwayImport(r)
-	r.ours, r.rss, r.written = min(r.ours, took), max(r.rss, usage.Maxrss), max(r.written, usage.Oublock*512)
+	took, used := x.slipwayImport(r)
+	r.ours, r.rss, r.written = min(r.ours, took), max(r.rss, used.Peak), max(r.written, used.Written)
 }
 
 // table prints the rows beside their goals and gives their figures to go test.
@@ -252,8 +255,8 @@ func (x *bench) table(rows []*row, write float64) {
 	for _, r := range rows {
 		ratio, memory, written := r.ours/r.goal(write), float64(r.rss)/1024, float64(r.written)/float64(x.data)
 		fmt.Printf("%-25s %8.2f %9.2f %9s %-9s %9.2f %4s %9s %15s %12.2f %4s %13.0f %4s\n", r.form.name, r.ours, r.download, seconds(r.decoded),
-			cmp.Or(r.decoder, "-"), ratio, x.verdict(ratio <= goalRatio), seconds(r.converted), x.ofConverted(r),
-			written, x.verdict(written <= goalWritten), memory, x.verdict(memory <= goalMemory))
+			cmp.Or(r.decoder, "-"), ratio, x.judge(r, "to the slowest plain step", ratio, "x", goalRatio), seconds(r.converted), x.ofConverted(r),
+			written, x.judge(r, "written", written, "of the data", goalWritten), memory, x.judge(r, "peak memory", memory, "MiB", goalMemory))
 		name := strings.Map(func(c rune) rune {
 			if strings.ContainsRune(" ,()", c) {
 				return '_'
@@ -266,12 +269,20 @@ func (x *bench) table(rows []*row, write float64) {
 	}
 }
 
+// judge holds a figure of a row against the most that it may be.
+func (x *bench) judge(r *row, what string, value float64, unit string, most float64) goal.Verdict {
+	x.b.Helper()
+	return goal.Judge(x.b, "import of "+r.form.name+", "+what, value, unit, fmt.Sprintf("<= %g", most))
+}
+
 // ofConverted is what part of a download with a conversion behind it the import takes.
 func (x *bench) ofConverted(r *row) string {
+	x.b.Helper()
 	if math.IsInf(r.converted, 1) {
 		return "-"
 	}
-	return fmt.Sprintf("%.2f %4s", r.ours/r.converted, x.verdict(r.ours <= goalConvert*r.converted))
+	ratio := r.ours / r.converted
+	return fmt.Sprintf("%.2f %4s", ratio, x.judge(r, "to a download that is converted then", ratio, "x", goalConvert))
 }
 
 func seconds(s float64) string {
@@ -279,15 +290,4 @@ func seconds(s float64) string {
 		return "-"
 	}
 	return fmt.Sprintf("%.2f", s)
-}
-
-func (x *bench) verdict(ok bool) string {
-	x.b.Helper()
-	if ok {
-		return "ok"
-	}
-	if os.Getenv("SLIPWAY_BENCH_STRICT") == "1" {
-		x.b.Fail()
-	}
-	return "MISS"
 }

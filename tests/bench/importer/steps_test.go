@@ -13,8 +13,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -31,14 +31,44 @@ import (
 
 // serve begins to give out the bench's folder, and images.
 func (x *bench) serve() {
-	x.server = httptest.NewServer(http.FileServer(http.Dir(x.dir)))
+	files := http.NewServeMux()
+	files.Handle("/", http.FileServer(http.Dir(x.dir)))
+	files.HandleFunc(inOrder, x.serveInOrder)
+	x.server = httptest.NewServer(files)
 	x.b.Cleanup(x.server.Close)
-	blobs := registry.NewDiskBlobHandler(filepath.Join(x.dir, "blobs"))
+	folder := filepath.Join(x.dir, "blobs")
+	x.must(os.Mkdir(folder, 0o700))
+	blobs := registry.NewDiskBlobHandler(folder)
 	x.images = httptest.NewTLSServer(registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithBlobHandler(blobs)))
 	x.b.Cleanup(x.images.Close)
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: x.images.Certificate().Raw})
 	x.must(os.Mkdir(x.authorities(), 0o700))
 	x.must(os.WriteFile(filepath.Join(x.authorities(), "registry.pem"), authority, 0o600))
+}
+
+// inOrder is the path below which files have no ranges.
+const inOrder = "/in-order/"
+
+// serveInOrder sends a file from its first byte to its last, whatever is asked for.
+func (x *bench) serveInOrder(w http.ResponseWriter, r *http.Request) {
+	file, err := os.Open(filepath.Join(x.dir, filepath.Base(r.URL.Path)))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	}
+	defer file.Close()
+	if info, err := file.Stat(); err == nil {
+		w.Header().Set("Content-Length", strconv.FormatInt(info.Size(), 10))
+	}
+	_, _ = io.Copy(w, file) // who asked sees that it ends early
+}
+
+// url is the address of a row's file on the web server.
+func (x *bench) url(r *row) string {
+	if r.form.inOrder {
+		return x.server.URL + inOrder + r.file
+	}
+	return x.server.URL + "/" + r.file
 }
 
 // authorities is the directory with the certificate of the registry.
@@ -201,7 +231,7 @@ func (x *bench) get(client *http.Client, url string, to io.Writer) {
 // download reads a row's file to nowhere, from where the import gets it.
 func (x *bench) download(r *row) float64 {
 	x.b.Helper()
-	client, url := x.server.Client(), x.server.URL+"/"+r.file
+	client, url := x.server.Client(), x.url(r)
 	if r.form.inRegistry {
 		client, url = x.images.Client(), x.blob(r.file)
 	}
@@ -226,7 +256,7 @@ func (x *bench) blob(file string) string {
 
 // slipwayImport runs the program and returns its seconds and what it used. The disk that it
 // reports must be the one that was packed.
-func (x *bench) slipwayImport(r *row) (took float64, usage *syscall.Rusage) {
+func (x *bench) slipwayImport(r *row) (took float64, used usage) {
 	x.b.Helper()
 	out, remove := x.output()
 	defer remove()
@@ -235,11 +265,10 @@ func (x *bench) slipwayImport(r *row) (took float64, usage *syscall.Rusage) {
 	if r.form.inRegistry {
 		args = append(args, "--url", "docker://"+x.images.Listener.Addr().String()+"/"+r.file, "--cert-dir", x.authorities())
 	} else {
-		args = append(args, "--url", x.server.URL+"/"+r.file)
+		args = append(args, "--url", x.url(r))
 	}
-	cmd := exec.CommandContext(x.ctx, x.slipway, args...)
 	begun := time.Now()
-	text, err := cmd.CombinedOutput()
+	used, text, err := x.measure(args)
 	took = since(begun)
 	if err != nil {
 		x.b.Fatalf("importing %s: %v\n%s", r.form.name, err, text)
@@ -251,11 +280,7 @@ func (x *bench) slipwayImport(r *row) (took float64, usage *syscall.Rusage) {
 	if result.Digest != x.digest {
 		x.b.Fatalf("the import of %s made another disk: %s, not %s", r.form.name, result.Digest, x.digest)
 	}
-	usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage)
-	if !ok {
-		x.b.Fatal("no resource usage")
-	}
-	return took, usage
+	return took, used
 }
 
 // write writes the disk's data sparsely from memory, as fast as it goes, and makes it safe.

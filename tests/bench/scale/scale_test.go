@@ -18,6 +18,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/slipway-vm/slipway/tests/bench/goal"
 )
 
 // machines is how many virtual machines there are unless VMIS says another number.
@@ -57,12 +59,12 @@ func BenchmarkSimulated(b *testing.B) {
 		took := time.Since(begun)
 		after, full := w.metrics(b), w.memory(b)
 		fmt.Printf("  %d virtual machines on %d simulated nodes Running in %s\n", count, nodes, took.Round(time.Second))
-		report(b, "machines Running each second", float64(count)/took.Seconds(), "/s", "-")
-		report(b, "controller memory per VMI, live heap", float64(full.heap-empty.heap)/float64(count)/1000, "KB", "<= 30")
-		report(b, "controller memory per VMI, PSS of the process", float64(full.pss-empty.pss)/float64(count)/1000, "KB", "-")
-		report(b, "virt-controller with no VMI (PSS)", float64(empty.pss)/(1<<20), "MiB", "-")
-		report(b, "virt-controller's API writes per VMI", (after.writes-before.writes)/float64(count), "writes", "-")
-		report(b, "writes to the VMI until Running, its creation and virt-handler's included", float64(w.instanceWrites.Load()-writes)/float64(count), "writes", "<= 4")
+		goal.Report(b, "machines Running each second", float64(count)/took.Seconds(), "/s", "-")
+		goal.Report(b, "controller memory per VMI, live heap", float64(full.heap-empty.heap)/float64(count)/1000, "KB", "<= 30")
+		goal.Report(b, "controller memory per VMI, PSS of the process", float64(full.pss-empty.pss)/float64(count)/1000, "KB", "-")
+		goal.Report(b, "virt-controller with no VMI (PSS)", float64(empty.pss)/(1<<20), "MiB", "-")
+		goal.Report(b, "virt-controller's API writes per VMI", (after.writes-before.writes)/float64(count), "writes", "-")
+		goal.Report(b, "writes to the VMI until Running, its creation and virt-handler's included", float64(w.instanceWrites.Load()-writes)/float64(count), "writes", "<= 4")
 		reportWaits(b, "all at once", before, after)
 		before = w.metrics(b)
 		w.bring(b, 1+count, later, pace)
@@ -76,9 +78,9 @@ func reportWaits(b *testing.B, how string, before, after metrics) {
 	b.Helper()
 	waits := after.waits.since(before.waits)
 	for _, percent := range []float64{50, 95, 99} {
-		report(b, fmt.Sprintf("wait in the queue of VMIs, %s, P%.0f at most", how, percent), waits.percentile(percent)*1000, "ms", "-")
+		goal.Report(b, fmt.Sprintf("wait in the queue of VMIs, %s, P%.0f at most", how, percent), waits.percentile(percent)*1000, "ms", "-")
 	}
-	report(b, fmt.Sprintf("wait in the queue of VMIs, %s, mean", how), (after.waited-before.waited)/waits.count()*1000, "ms", "-")
+	goal.Report(b, fmt.Sprintf("wait in the queue of VMIs, %s, mean", how), (after.waited-before.waited)/waits.count()*1000, "ms", "-")
 }
 
 // bring creates count machines, the first of number first, one each pace, and waits until all run.
@@ -164,11 +166,4 @@ func must(b *testing.B, err error) {
 	if err != nil {
 		b.Fatal(err)
 	}
-}
-
-// report prints a figure beside its goal and gives it to go test.
-func report(b *testing.B, what string, value float64, unit, goal string) {
-	b.Helper()
-	fmt.Printf("  %-74s %9.1f %-8s goal %s\n", what, value, unit, goal)
-	b.ReportMetric(value, strings.ReplaceAll(what, " ", "-")+"-"+unit)
 }
