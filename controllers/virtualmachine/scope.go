@@ -36,6 +36,8 @@ type scope struct {
 	restart string
 	// instancetype and preference are what the VM has, as the status keeps it; set by start and followChanges.
 	instancetype, preference instancetype.Reference
+	// migration is how the copies of changed volumes stand; nil when there are none, so that the VM may start. migrateVolumes sets it.
+	migration *migration
 	// failure is the error that ended the pass.
 	failure error
 	// renamed is the VM that takes this one's place; nil until it is there. findRenamed and createRenamed set it.
