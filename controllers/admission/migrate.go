@@ -67,14 +67,14 @@ func (a admitter) migration(ctx context.Context, r *review[virtv1.VirtualMachine
 	}
 	for i := range machines.Items {
 		if vm := &machines.Items[i]; vm.Name != r.object.Name && vm.Spec.Template != nil {
-			errs = append(errs, taken(vm, migrated)...)
+			errs = append(errs, occupied(vm, migrated)...)
 		}
 	}
 	return errs, nil
 }
 
-// taken refuses claims to copy to that vm, another VM, has: its disk would be written over.
-func taken(vm *virtv1.VirtualMachine, migrated []virtualmachine.Migrated) field.ErrorList {
+// occupied refuses claims to copy to that vm, another VM, has: its disk would be written over.
+func occupied(vm *virtv1.VirtualMachine, migrated []virtualmachine.Migrated) field.ErrorList {
 	var errs field.ErrorList
 	for _, one := range migrated {
 		for i := range vm.Spec.Template.Spec.Volumes {
