@@ -55,7 +55,7 @@ func (m *migration) done() bool {
 // migrateVolumes copies what the VM's note asks for, and takes the note off once that is done.
 func (r *Reconciler) migrateVolumes(ctx context.Context, s *scope) error {
 	pending := volumemigration.Pending(s.vm)
-	if s.vmi != nil && !pending || s.vm.Status.RestoreInProgress != nil {
+	if s.vm.Status.RestoreInProgress != nil {
 		return nil
 	}
 	moves, err := volumemigration.Moves(s.vm)
@@ -318,6 +318,10 @@ func (r *Reconciler) forgetNote(ctx context.Context, s *scope) error {
 	patch := client.MergeFromWithOptions(s.vm, client.MergeFromWithOptimisticLock{})
 	if err := r.Patch(ctx, changed, patch, client.FieldOwner(names.ManagerController)); err != nil {
 		return fmt.Errorf("taking annotation %s off VirtualMachine %s/%s: %w", volumemigration.AnnotationNote, s.vm.Namespace, s.vm.Name, err)
+	}
+	if volumemigration.Pending(changed) { // a VM that is noted never runs
+		return fmt.Errorf("taking annotation %s off VirtualMachine %s/%s: virt-api has kept it, which lets only virt-controller of its own namespace do that; run both in one",
+			volumemigration.AnnotationNote, s.vm.Namespace, s.vm.Name)
 	}
 	s.vm, s.migration = changed, nil
 	return nil
