@@ -73,7 +73,7 @@ func (o Options) validate() error {
 // setup adds every controller to mgr.
 func setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	return errors.Join(
-		virtualmachine.SetupWithManager(mgr),
+		virtualmachine.SetupWithManager(mgr, virtualmachine.Options{CopyImage: options.ImporterImage}),
 		virtualmachineinstance.SetupWithManager(ctx, mgr, virtualmachineinstance.Options{
 			LauncherImage: options.LauncherImage, ProvisionerImage: options.ImporterImage,
 		}),

@@ -29,6 +29,12 @@ var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 // ask sends an object, as YAML, to the webhook at path. Nothing here looks anything up.
 func ask(t *testing.T, path string, object, old []byte, user string, groups ...string) admission.Response {
 	t.Helper()
+	return askWith(t, empty{}, path, object, old, user, groups...)
+}
+
+// askWith is ask of a webhook that looks things up by reader.
+func askWith(t *testing.T, reader client.Reader, path string, object, old []byte, user string, groups ...string) admission.Response {
+	t.Helper()
 	raw := func(data []byte) runtime.RawExtension {
 		if data == nil {
 			return runtime.RawExtension{}
@@ -47,7 +53,7 @@ func ask(t *testing.T, path string, object, old []byte, user string, groups ...s
 	if old != nil {
 		request.Operation = admissionv1.Update
 	}
-	return Handlers(empty{}, nil, "slipway", func() time.Time { return noon })[path].Handle(context.Background(), request)
+	return Handlers(reader, nil, "slipway", func() time.Time { return noon })[path].Handle(context.Background(), request)
 }
 
 // refusedPaths are the paths that a response refuses.

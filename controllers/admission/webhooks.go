@@ -48,7 +48,7 @@ func Handlers(reader client.Reader, reviews clone.Reviewer, namespace string, no
 		clones: clone.Judge{Reader: reader, Reviews: reviews, Controller: "system:serviceaccount:" + namespace + ":virt-controller"},
 	}
 	return map[string]admission.Handler{
-		"/virtualmachines-mutate":                     mutator(virtualmachine.Default),
+		"/virtualmachines-mutate":                     admission.HandlerFunc(a.completeMachine),
 		"/virtualmachines-validate":                   validator(a.virtualMachine),
 		"/virtualmachineinstances-mutate":             mutator(func(vmi *virtv1.VirtualMachineInstance) { virtualmachineinstance.Default(vmi, now()) }),
 		"/virtualmachineinstances-validate":           validator(a.instance),
@@ -95,6 +95,9 @@ func (a admitter) virtualMachine(ctx context.Context, r *review[virtv1.VirtualMa
 		old = &r.old.Spec
 		if errs := snapshot.ValidateMachine(r.old, vm); len(errs) > 0 {
 			return errs, nil
+		}
+		if errs, err := a.migration(ctx, r); err != nil || len(errs) > 0 {
+			return errs, err
 		}
 	}
 	return a.machine(ctx, vm, old, field.NewPath("spec"))

@@ -36,7 +36,14 @@ type Reconciler struct {
 	live     client.Reader
 	resolver instancetype.Resolver
 	events   events.EventRecorder
+	options  Options
 	now      func() time.Time
+}
+
+// Options are what the controller cannot learn from the cluster.
+type Options struct {
+	// CopyImage holds /slipway, which copies volumes.
+	CopyImage string
 }
 
 // What failed is tried again after firstRetry, then after twice that, and so on up to lastRetry.
@@ -46,13 +53,14 @@ const (
 )
 
 // SetupWithManager adds the controller to mgr.
-func SetupWithManager(mgr ctrl.Manager) error {
+func SetupWithManager(mgr ctrl.Manager, options Options) error {
 	r := &Reconciler{
 		Client: mgr.GetClient(),
 		live:   mgr.GetAPIReader(),
 		// Instance types are read at a start only, so no cache of them is kept.
 		resolver: instancetype.Resolver{Reader: mgr.GetAPIReader()},
 		events:   mgr.GetEventRecorder("virtualmachine-controller"),
+		options:  options,
 		now:      time.Now,
 	}
 	err := ctrl.NewControllerManagedBy(mgr).
@@ -60,6 +68,7 @@ func SetupWithManager(mgr ctrl.Manager) error {
 		For(&virtv1.VirtualMachine{}).
 		Owns(&virtv1.VirtualMachineInstance{}).
 		Owns(&cdiv1.DataVolume{}).
+		Owns(&corev1.Pod{}).
 		Watches(&cdiv1.DataVolume{}, handler.EnqueueRequestsFromMapFunc(r.namers)).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.foreseers)).
 		Watches(&virtv1.VirtualMachine{}, handler.EnqueueRequestsFromMapFunc(counterparts)).
@@ -76,9 +85,9 @@ func SetupWithManager(mgr ctrl.Manager) error {
 }
 
 // steps are done in this order in every pass over a VM that is not being deleted: the
-// disks of a VM are made, unless they were kept for it, whether it runs or not, what is requested says whether it is to
-// run, and a failed start is written down before its VMI, the only trace of it, is removed; a VM without a VMI finds
-// out what it waits for, also when it cannot start;
+// disks of a VM are made, unless they were kept for it, and filled with what its changed volumes had, whether it runs or not, what is
+// requested says whether it is to run, and a failed start is written down before its VMI, the only trace of it, is removed; a VM without
+// a VMI finds out what it waits for, also when it cannot start;
 // a VMI that stays then takes up what it can of the VM's
 // changes, volumes before all else; the dump of its memory comes last.
 func (r *Reconciler) steps() []func(context.Context, *scope) error {
@@ -88,6 +97,7 @@ func (r *Reconciler) steps() []func(context.Context, *scope) error {
 		r.takeKept,
 		r.createDataVolumes,
 		r.keepVolumes,
+		r.migrateVolumes,
 		r.readRequests,
 		r.noteFailedStart,
 		r.foresee,
@@ -213,4 +223,6 @@ const (
 	reasonDataVolumeFailed = "FailedDataVolumeCreate"
 	reasonRenamed          = "Renamed"
 	reasonKept             = "VolumesKept"
+	reasonMigrated         = "VolumeMigrated"
+	reasonMigrationFailed  = "VolumeMigrationFailed"
 )

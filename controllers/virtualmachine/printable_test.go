@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	virtv1 "kubevirt.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"github.com/slipway-vm/slipway/controllers/volumemigration"
 )
 
 var now = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -34,6 +36,15 @@ func inPhaseDV(phase cdiv1.DataVolumePhase) map[string]*cdiv1.DataVolume {
 	return map[string]*cdiv1.DataVolume{"d": {Status: cdiv1.DataVolumeStatus{Phase: phase}}}
 }
 
+// copying is a migration of a volume for each of acts.
+func copying(acts ...volumemigration.Act) *migration {
+	m := &migration{}
+	for _, act := range acts {
+		m.verdicts = append(m.verdicts, volumemigration.Verdict{Act: act})
+	}
+	return m
+}
+
 func TestPrintable(t *testing.T) {
 	failing := &virtv1.VirtualMachineStartFailure{ConsecutiveFailCount: 2}
 	for name, c := range map[string]struct {
@@ -47,6 +58,9 @@ func TestPrintable(t *testing.T) {
 		"halted, its disk failed":                    {virtv1.RunStrategyHalted, scope{dataVolumes: inPhaseDV(cdiv1.Failed)}, "DataVolumeError", false},
 		"halted, its disk waits for a consumer":      {virtv1.RunStrategyHalted, scope{dataVolumes: inPhaseDV(cdiv1.WaitForFirstConsumer)}, "Stopped", false},
 		"halted, its guest still running":            {virtv1.RunStrategyHalted, scope{vmi: vmi(virtv1.Running)}, "Stopping", false},
+		"its volumes being copied":                   {virtv1.RunStrategyAlways, scope{migration: copying(volumemigration.Wait)}, "Provisioning", false},
+		"halted, its volumes being copied":           {virtv1.RunStrategyHalted, scope{migration: copying(volumemigration.Wait)}, "Provisioning", false},
+		"its volumes cannot be copied":               {virtv1.RunStrategyAlways, scope{migration: copying(volumemigration.Wait, volumemigration.Help)}, "DataVolumeError", false},
 		"about to be started":                        {virtv1.RunStrategyAlways, scope{}, "Starting", false},
 		"pending":                                    {virtv1.RunStrategyAlways, scope{vmi: vmi(virtv1.Pending)}, "Starting", false},
 		"scheduled":                                  {virtv1.RunStrategyAlways, scope{vmi: vmi(virtv1.Scheduled)}, "Starting", false},

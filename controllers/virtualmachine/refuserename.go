@@ -7,13 +7,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	virtv1 "kubevirt.io/api/core/v1"
 
+	"github.com/slipway-vm/slipway/controllers/volumemigration"
 	"github.com/slipway-vm/slipway/internal/rename"
 )
 
 // RefuseRename says why vm, whose instance vmi is nil when there is none, cannot be renamed as it is; "" when it can.
 func RefuseRename(vm *virtv1.VirtualMachine, vmi *virtv1.VirtualMachineInstance) string {
 	for _, reason := range []string{
-		refuseObject(vm), refuseRunning(vm, vmi), refuseBusy(&vm.Status),
+		refuseObject(vm), refuseRunning(vm, vmi), refuseBusy(&vm.Status), refuseMigrating(vm),
 	} {
 		if reason != "" {
 			return reason
@@ -69,6 +70,14 @@ func refuseBusy(status *virtv1.VirtualMachineStatus) string {
 		return "a volume is being added to it or removed; try again when that is done"
 	}
 	return ""
+}
+
+// refuseMigrating judges whether the VM's disks are yet to be copied, of which the record has its uid.
+func refuseMigrating(vm *virtv1.VirtualMachine) string {
+	if !volumemigration.Pending(vm) {
+		return ""
+	}
+	return "its volumes are being copied to other claims; try again when that is done, or change them back"
 }
 
 // RefuseTarget says why no VM can be given the name, whose VM and VMI are nil when there are none; "" when one can.

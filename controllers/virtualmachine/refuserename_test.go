@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	virtv1 "kubevirt.io/api/core/v1"
 
+	"github.com/slipway-vm/slipway/controllers/volumemigration"
 	"github.com/slipway-vm/slipway/internal/rename"
 )
 
@@ -47,6 +48,9 @@ func TestOnlyAStoppedVMIsRenamed(t *testing.T) {
 		"a memory dump": {virtv1.RunStrategyHalted, nil, func(vm *virtv1.VirtualMachine) {
 			vm.Status.MemoryDumpRequest = &virtv1.VirtualMachineMemoryDumpRequest{ClaimName: "m"}
 		}, "memory dump on claim m"},
+		"volumes that are moved": {virtv1.RunStrategyHalted, nil, func(vm *virtv1.VirtualMachine) {
+			vm.Annotations = map[string]string{volumemigration.AnnotationNote: "{}"}
+		}, "being copied to other claims"},
 		"volumes to come": {virtv1.RunStrategyHalted, nil, func(vm *virtv1.VirtualMachine) { vm.Status.VolumeRequests = []virtv1.VirtualMachineVolumeRequest{{}} }, "volume"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -25,6 +25,8 @@ func (r *Reconciler) run(ctx context.Context, s *scope) error {
 		return nil // its disks are being exchanged; the end of that brings another pass
 	case s.vmi == nil && s.wanted() && s.strategy.halts:
 		return r.letRun(ctx, s)
+	case s.vmi == nil && s.migration != nil:
+		return nil // its disks are being copied; the end of that brings another pass
 	case s.vmi == nil && s.wanted():
 		return r.start(ctx, s)
 	case s.vmi != nil && s.vmi.DeletionTimestamp == nil && s.mustGo():

@@ -40,6 +40,8 @@ type scope struct {
 	// foreseen is what the VM's volumes lack while it has no instance, and unstartable why none could be made; foresee sets them.
 	foreseen    []virtualmachineinstance.Lack
 	unstartable error
+	// migration is how the copies of changed volumes stand; nil when there are none, so that the VM may start. migrateVolumes sets it.
+	migration *migration
 	// failure is the error that ended the pass.
 	failure error
 	// renamed is the VM that takes this one's place; nil until it is there. findRenamed and createRenamed set it.

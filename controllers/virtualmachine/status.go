@@ -3,12 +3,12 @@ package virtualmachine
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"strconv"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	virtv1 "kubevirt.io/api/core/v1"
@@ -26,7 +26,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 		return err
 	}
 	wanted := statusOf(s)
-	if reflect.DeepEqual(wanted, owned(&s.vm.Status)) {
+	if equality.Semantic.DeepEqual(wanted, owned(&s.vm.Status)) {
 		return nil
 	}
 	err := apply.StatusAsRead(ctx, r.Client, s.vm, names.ManagerController, wanted)
@@ -49,6 +49,7 @@ func owned(status *virtv1.VirtualMachineStatus) virtv1.VirtualMachineStatus {
 		RunStrategy:        status.RunStrategy,
 		InstancetypeRef:    status.InstancetypeRef,
 		PreferenceRef:      status.PreferenceRef,
+		VolumeUpdateState:  status.VolumeUpdateState,
 	}
 }
 
@@ -63,6 +64,7 @@ func statusOf(s *scope) virtv1.VirtualMachineStatus {
 		DesiredGeneration: s.vm.Generation,
 		InstancetypeRef:   refOf(s.vm.Spec.Instancetype != nil, s.instancetype),
 		PreferenceRef:     refOf(s.vm.Spec.Preference != nil, s.preference),
+		VolumeUpdateState: volumeUpdate(s),
 	}
 	status.ObservedGeneration = observed(s)
 	if s.vmi != nil {
@@ -125,6 +127,9 @@ func conditions(s *scope) []virtv1.VirtualMachineCondition {
 	}
 	if c := renameCondition(s); c != nil {
 		add(*c)
+	}
+	for _, c := range migrationConditions(s) {
+		add(c)
 	}
 	if s.restart != "" {
 		add(virtv1.VirtualMachineCondition{

@@ -63,6 +63,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) er
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.usersOfClaim)).
 		Watches(&cdiv1.DataVolume{}, handler.EnqueueRequestsFromMapFunc(r.usersOfClaim)).
 		Watches(&virtv1.VirtualMachineInstance{}, handler.EnqueueRequestsFromMapFunc(r.rivalsOf)).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.filledBy)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.affectedByNode), builder.WithPredicates(node.Changed())).
 		Watches(&virtv1.KubeVirt{}, handler.EnqueueRequestsFromMapFunc(r.affectedByKubeVirt), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4}).

@@ -3,6 +3,7 @@ package virtualmachineinstance
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,7 +31,11 @@ func (r *Reconciler) waitForVolumes(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
-	missing := append(lacks(states), rivals...)
+	migrations, err := r.waitForMigrations(ctx, s)
+	if err != nil {
+		return err
+	}
+	missing := slices.Concat(lacks(states), rivals, migrations)
 	if s.state != nil {
 		missing = append(missing, lacks([]volumeState{*s.state})...)
 	}

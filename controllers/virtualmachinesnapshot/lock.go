@@ -16,6 +16,7 @@ import (
 
 	"github.com/slipway-vm/slipway/controllers/datavolume"
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/pod"
+	"github.com/slipway-vm/slipway/controllers/volumemigration"
 	"github.com/slipway-vm/slipway/internal/keep"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/population"
@@ -87,6 +88,8 @@ func (r *Reconciler) obstacle(ctx context.Context, s *scope) (string, error) {
 		return fmt.Sprintf("snapshot %q in progress", *status.SnapshotInProgress), nil
 	case status.RestoreInProgress != nil:
 		return fmt.Sprintf("restore %q in progress", *status.RestoreInProgress), nil
+	case volumemigration.Pending(s.vm):
+		return "source has volumes that are being copied to other claims", nil
 	case rename.Target(s.vm) != "":
 		return fmt.Sprintf("source is being renamed to %s", rename.Target(s.vm)), nil
 	}

@@ -8,10 +8,10 @@ func lists() map[string][]Field {
 	machine := join(vmFields, below("template.spec.", vmiFields), below("dataVolumeTemplates[].spec.", dataVolumeFields))
 	replicaSet := append(below("spec.", replicaSetFields), below("spec.template.spec.", vmiFields)...)
 	return map[string][]Field{
-		VirtualMachine:         below("spec.", machine),
+		VirtualMachine:         below("spec.", join(machine, []Field{volumesMigrate})),
 		VirtualMachineInstance: instance,
 		ReplicaSet:             replicaSet,
-		Pool:                   append(below("spec.", poolFields), below("spec.virtualMachineTemplate.spec.", machine)...),
+		Pool:                   append(below("spec.", poolFields), below("spec.virtualMachineTemplate.spec.", join(machine, []Field{volumesReplace}))...),
 		DataVolume:             below("spec.", dataVolumeFields),
 		Snapshot:               below("spec.", snapshotFields),
 		Restore:                below("spec.", restoreFields),
@@ -61,7 +61,6 @@ var vmFields = join(
 		{Path: "runStrategy", Only: []string{"Always", "RerunOnFailure", "Once", "Manual", "Halted"}, Note: "RerunOnFailure starts a VM again, with back-off, when it failed; after a power-off of the guest, and with Once and Manual after any end, " +
 			"the VirtualMachineInstance stays as it ended until the VM is started anew, halted or deleted."},
 		{Path: "template.metadata", Note: "Labels and annotations of the VirtualMachineInstance."},
-		{Path: "updateVolumesStrategy", Only: []string{"Replacement"}, Note: "Volumes change at the next start."},
 		{Path: "dataVolumeTemplates[].metadata"},
 		{Path: "dataVolumeTemplates[].status", Note: "Exists for old clients and means nothing."},
 		{Path: "dataVolumeTemplates[].apiVersion", Note: "Exists for old clients and means nothing."},
@@ -73,6 +72,13 @@ var vmFields = join(
 		{Path: "instancetype.revisionName", Note: "A ControllerRevision that holds the instance type as it is to be used; without it, the one in the VM's status."},
 		{Path: "preference.revisionName", Note: "As instancetype.revisionName."},
 	},
+)
+
+// volumesMigrate is what becomes of the disks of a VirtualMachine whose volumes are changed, volumesReplace of those of a pool's.
+var (
+	volumesMigrate = Field{Path: "updateVolumesStrategy", Only: []string{"Replacement", "Migration"},
+		Note: "With Replacement volumes change at the next start; with Migration the disk of a stopped VM is copied to the new claim before that."}
+	volumesReplace = Field{Path: "updateVolumesStrategy", Only: []string{"Replacement"}, Note: "Volumes change at the next start."}
 )
 
 // replicaSetFields are those of a VirtualMachineInstanceReplicaSet's spec, but for its template's.
