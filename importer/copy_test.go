@@ -208,7 +208,7 @@ func TestWhatIsNotCopied(t *testing.T) {
 		doCopy(t, filepath.Join(t.TempDir(), "none"), nil).wantFailure(t, transfer.SourceFailed)
 	})
 	t.Run("with a URL", func(t *testing.T) {
-		err := importer.RunPod(t.Context(), importer.PodOptions{URL: "http://example.com", Options: importer.Options{CopyFrom: t.TempDir()}})
+		err := importer.RunPod(t.Context(), importer.PodOptions{URL: "http://example.com", Options: importer.Options{CopyFrom: t.TempDir(), Target: target.Options{Path: filepath.Join(t.TempDir(), "disk.img")}}})
 		if transfer.ReasonOf(err) != transfer.BadRequest {
 			t.Errorf("got %v", err)
 		}

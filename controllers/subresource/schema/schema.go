@@ -153,7 +153,7 @@ func explained(schema Schema, words string) Schema {
 }
 
 func wordsOf(t reflect.Type) map[string]string {
-	if own, says := reflect.New(t).Interface().(documented); says {
+	if own, says := reflect.TypeAssert[documented](reflect.New(t)); says {
 		return own.SwaggerDoc()
 	}
 	return nil

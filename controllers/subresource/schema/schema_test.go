@@ -17,8 +17,8 @@ type example struct {
 	metav1.TypeMeta `json:",inline"`
 	Name            string             `json:"name"`
 	Size            *resource.Quantity `json:"size,omitempty"`
-	Wait            metav1.Duration    `json:"wait,omitempty"`
-	Port            intstr.IntOrString `json:"port,omitempty"`
+	Wait            metav1.Duration    `json:"wait,omitempty"` //nolint:modernize // as types of the API have it
+	Port            intstr.IntOrString `json:"port,omitempty"` //nolint:modernize // likewise
 	Count           int32              `json:"count,omitempty"`
 	Data            []byte             `json:"data,omitempty"`
 	Again           *example           `json:"again"`

@@ -90,7 +90,7 @@ func hostModel(abilities string) (string, error) {
 			Model: &libvirtxml.DomainCPUModel{Value: mode.Models[0].Name, Fallback: mode.Models[0].Fallback},
 		}
 		for _, f := range mode.Features {
-			cpu.Features = append(cpu.Features, libvirtxml.DomainCPUFeature{Policy: f.Policy, Name: f.Name})
+			cpu.Features = append(cpu.Features, libvirtxml.DomainCPUFeature(f))
 		}
 		document, err := cpu.Marshal()
 		if err != nil {

@@ -18,6 +18,7 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/tests/e2e/suite"
 	"github.com/slipway-vm/slipway/tests/fixture"
 )
@@ -100,6 +101,7 @@ var _ = Describe("a pool that keeps the disks of VMs that are deleted", func() {
 		}
 		pool.Spec.VirtualMachineTemplate.Spec = fixture.VM(ns, "crew", fixture.Strategy(virtv1.RunStrategyHalted),
 			fixture.Template("data", fixture.DataVolume(ns, "data", "16Mi"))).Spec
+		pool.Spec.VirtualMachineTemplate.Spec.DataVolumeTemplates[0].Annotations = map[string]string{names.AnnotationBind: "true"} // no guest does it
 		suite.Create(ctx, pool)
 		disk := suite.DataVolume(ctx, ns, "data-0", cdiv1.Succeeded)
 		vm := suite.VMStatus(ctx, ns, "crew-0", virtv1.VirtualMachineStatusStopped)
