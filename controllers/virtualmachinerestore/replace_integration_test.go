@@ -14,6 +14,7 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/slipway-vm/slipway/controllers/volumemigration"
 	"github.com/slipway-vm/slipway/tests/fixture/breaking"
 )
 
@@ -125,6 +126,11 @@ func notInPlace(t *testing.T, c client.WithWatch) {
 			data.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(dv, cdiv1.SchemeGroupVersion.WithKind(kindDataVolume))}
 			w.must(w.Update(w.t.Context(), data))
 		}, "PersistentVolumeClaim data is DataVolume data's, which is not VirtualMachine web's"},
+		"a disk is being copied to it": {func(w *world) {
+			vm := w.vm("web")
+			vm.Annotations = map[string]string{volumemigration.AnnotationNote: `{"data":{"claim":"older","generation":1}}`}
+			w.must(w.Update(w.t.Context(), vm))
+		}, "volumes of VirtualMachine web are being copied"},
 		"a snapshot of a volume is not ready": {func(w *world) {
 			taken := &csiv1.VolumeSnapshot{}
 			w.must(w.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "of-data"}, taken))

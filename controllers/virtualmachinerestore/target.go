@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/slipway-vm/slipway/controllers/virtualmachinesnapshot"
+	"github.com/slipway-vm/slipway/controllers/volumemigration"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/rename"
 	"github.com/slipway-vm/slipway/internal/steps"
@@ -86,6 +87,8 @@ func (r *Reconciler) checkTarget(_ context.Context, s *scope) error {
 		return fail("VirtualMachine %s is being deleted", s.vm.Name)
 	case rename.Target(s.vm) != "":
 		return fail("VirtualMachine %s is being renamed to %s", s.vm.Name, rename.Target(s.vm))
+	case inPlace(s.restore) && volumemigration.Pending(s.vm):
+		return fail("volumes of VirtualMachine %s are being copied to other claims; wait until that is done, or restore to other names by another volumeRestorePolicy", s.vm.Name)
 	case len(s.restore.Spec.Patches) > 0:
 		return fail("spec.patches are of a VM that the restore makes, and VirtualMachine %s exists; restore without them, or name another target", s.vm.Name)
 	case s.vm.Status.SnapshotInProgress != nil:
