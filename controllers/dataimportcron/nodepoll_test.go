@@ -88,17 +88,23 @@ func TestWhatTheKubeletSaysOfAnImage(t *testing.T) {
 		now := time.Now()
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", CreationTimestamp: metav1.NewTime(now.Add(-c.age))}, Status: c.status}
 		got, err := answered(pod, now)
-		switch {
-		case c.want == "":
-			if !errors.Is(err, errAsking) {
-				t.Errorf("%s: %q, %v; want no answer", name, got, err)
-			}
-		case strings.HasPrefix(c.want, digestPrefix):
-			if err != nil || got != c.want {
-				t.Errorf("%s: %q, %v", name, got, err)
-			}
-		case err == nil || errors.Is(err, errAsking) || !strings.Contains(err.Error(), c.want):
-			t.Errorf("%s: %q, %v; want %q", name, got, err, c.want)
+		wantAnswer(t, name, c.want, got, err)
+	}
+}
+
+// wantAnswer checks what a pod has told: a digest, words of a failure, or nothing yet where want is empty.
+func wantAnswer(t *testing.T, name, want, got string, err error) {
+	t.Helper()
+	switch {
+	case want == "":
+		if !errors.Is(err, errAsking) {
+			t.Errorf("%s: %q, %v; want no answer", name, got, err)
 		}
+	case strings.HasPrefix(want, digestPrefix):
+		if err != nil || got != want {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	case err == nil || errors.Is(err, errAsking) || !strings.Contains(err.Error(), want):
+		t.Errorf("%s: %q, %v; want %q", name, got, err, want)
 	}
 }

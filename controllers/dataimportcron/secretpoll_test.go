@@ -3,9 +3,7 @@ package dataimportcron
 import (
 	"bytes"
 	"context"
-	"errors"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -117,17 +115,6 @@ func TestWhatAPodTellsOfAnImage(t *testing.T) {
 		}
 		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: containerPoll, State: c.state}}
 		got, err := told(pod, now)
-		switch {
-		case c.want == "":
-			if !errors.Is(err, errAsking) {
-				t.Errorf("%s: %q, %v; want no answer", name, got, err)
-			}
-		case strings.HasPrefix(c.want, digestPrefix):
-			if err != nil || got != c.want {
-				t.Errorf("%s: %q, %v", name, got, err)
-			}
-		case err == nil || errors.Is(err, errAsking) || !strings.Contains(err.Error(), c.want):
-			t.Errorf("%s: %q, %v; want %q", name, got, err, c.want)
-		}
+		wantAnswer(t, name, c.want, got, err)
 	}
 }
