@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,8 +48,8 @@ const StorageClass = "hostpath-csi"
 // manager is the field manager of what this package applies.
 const manager = "slipway-env"
 
-// allowEmulation is how the field lets guests run without KVM.
-const allowEmulation = `[{"op":"add","path":"/spec/configuration/developerConfiguration","value":{"useEmulation":true}}]`
+// KubeVirtPatch is the patch of the KubeVirt object that Install sets: how the field lets guests run without KVM.
+const KubeVirtPatch = `[{"op":"add","path":"/spec/configuration/developerConfiguration","value":{"useEmulation":true}}]`
 
 // Bounds of the waits of an installation.
 const (
@@ -70,7 +71,7 @@ func (c *Cluster) Install(ctx context.Context, out io.Writer) error {
 	hco := &hcov1.HyperConverged{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: names.InstallNamespace, Name: names.HyperConvergedName,
-			Annotations: map[string]string{hcov1.AnnotationKubeVirtPatch: allowEmulation},
+			Annotations: map[string]string{hcov1.AnnotationKubeVirtPatch: c.kubeVirtPatch(ctx)},
 		},
 		Spec: hcov1.HyperConvergedSpec{WorkloadSources: hcov1.WorkloadSources{TektonNamespaces: tektonNamespaces}},
 	}
@@ -99,6 +100,17 @@ func (c *Cluster) Install(ctx context.Context, out io.Writer) error {
 		return fmt.Errorf("installing Slipway: %w", err)
 	}
 	return c.installStorage(ctx, out)
+}
+
+// kubeVirtPatch is the patch of the KubeVirt object to set: what a suite that runs beside has added to it stays. Where the HyperConverged
+// object cannot be read, as before its kind is known, it is set as ever.
+func (c *Cluster) kubeVirtPatch(ctx context.Context) string {
+	hco := &hcov1.HyperConverged{}
+	err := c.Client.Get(ctx, client.ObjectKey{Namespace: names.InstallNamespace, Name: names.HyperConvergedName}, hco)
+	if there := hco.Annotations[hcov1.AnnotationKubeVirtPatch]; err == nil && strings.HasPrefix(there, strings.TrimSuffix(KubeVirtPatch, "]")) {
+		return there
+	}
+	return KubeVirtPatch
 }
 
 // bringsBootImages says whether the build whose manifest was applied has common boot images to

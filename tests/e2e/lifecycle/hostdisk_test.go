@@ -18,6 +18,7 @@ import (
 	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/tests/e2e/suite"
+	"github.com/slipway-vm/slipway/tests/env"
 	"github.com/slipway-vm/slipway/tests/fixture"
 )
 
@@ -32,6 +33,7 @@ var _ = Describe("a guest on a file of the node", func() {
 			}}))
 		}
 		By("being refused while the gate is off")
+		patchKubeVirt(ctx, installed(ctx), env.KubeVirtPatch) // which a run that was killed may have left open
 		err := suite.World.Client.Create(ctx, onNode("first"))
 		Expect(err).To(MatchError(ContainSubstring("spec.template.spec.volumes[1].hostDisk: Forbidden: HostDisk feature gate is not enabled")))
 		openGate(ctx, "HostDisk")
@@ -60,18 +62,24 @@ var _ = Describe("a guest on a file of the node", func() {
 // openGate turns a feature gate on for the rest of the spec.
 func openGate(ctx context.Context, gate string) {
 	GinkgoHelper()
-	hco := &hcov1.HyperConverged{}
-	Expect(suite.World.Client.Get(ctx, client.ObjectKey{Namespace: names.InstallNamespace, Name: names.HyperConvergedName}, hco)).To(Succeed())
-	before := hco.Annotations[hcov1.AnnotationKubeVirtPatch]
+	hco := installed(ctx)
 	var operations []map[string]any
-	Expect(json.Unmarshal([]byte(before), &operations)).To(Succeed())
+	Expect(json.Unmarshal([]byte(env.KubeVirtPatch), &operations)).To(Succeed())
 	operations = append(operations, map[string]any{
 		"op": "add", "path": "/spec/configuration/developerConfiguration/featureGates", "value": []string{gate},
 	})
 	after, err := json.Marshal(operations)
 	Expect(err).NotTo(HaveOccurred())
 	patchKubeVirt(ctx, hco, string(after), gate)
-	DeferCleanup(func(ctx context.Context) { patchKubeVirt(ctx, hco, before) }, NodeTimeout(5*time.Minute))
+	DeferCleanup(func(ctx context.Context) { patchKubeVirt(ctx, installed(ctx), env.KubeVirtPatch) }, NodeTimeout(5*time.Minute))
+}
+
+// installed is the HyperConverged object.
+func installed(ctx context.Context) *hcov1.HyperConverged {
+	GinkgoHelper()
+	hco := &hcov1.HyperConverged{}
+	Expect(suite.World.Client.Get(ctx, client.ObjectKey{Namespace: names.InstallNamespace, Name: names.HyperConvergedName}, hco)).To(Succeed())
+	return hco
 }
 
 // patchKubeVirt sets the patch of the KubeVirt object, and waits until it has these gates.
