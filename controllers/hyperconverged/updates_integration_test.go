@@ -99,7 +99,7 @@ func passesUpdatesOn(t *testing.T, c client.WithWatch, options Options) {
 	flat.Spec.WorkloadUpdateStrategy = &hcov1.WorkloadUpdateStrategy{
 		WorkloadUpdateMethods: []virtv1.WorkloadUpdateMethod{virtv1.WorkloadUpdateMethodLiveMigrate}, BatchEvictionSize: new(3),
 	}
-	wantRefusal(t, c.Patch(t.Context(), flat.DeepCopy(), client.MergeFrom(before)), "workloadUpdateMethods[0]: there is no live migration yet")
+	wantRefusal(t, c.Patch(t.Context(), flat.DeepCopy(), client.MergeFrom(before)), `workloadUpdateMethods[0]: Invalid value: "LiveMigrate": there is no live migration yet`)
 	flat.Spec.WorkloadUpdateStrategy.WorkloadUpdateMethods[0] = virtv1.WorkloadUpdateMethodEvict
 	if err := c.Patch(t.Context(), flat, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)

@@ -189,8 +189,10 @@ func newWorld(t *testing.T) *world {
 		t.Fatal("this test makes namespaces, cgroups and processes of another user: run it as root")
 	}
 	need.APIServer(t)
-	crd := "../../controllers/hyperconverged/components/crds/kubevirt.io_virtualmachineinstances.yaml"
-	server := &envtest.Environment{Scheme: scheme.New(), CRDDirectoryPaths: []string{crd}, ErrorIfCRDPathMissing: true}
+	const crds = "../../controllers/hyperconverged/components/crds/kubevirt.io_"
+	server := &envtest.Environment{
+		Scheme: scheme.New(), CRDDirectoryPaths: []string{crds + "virtualmachineinstances.yaml", crds + "kubevirts.yaml"}, ErrorIfCRDPathMissing: true,
+	}
 	config, err := server.Start()
 	must(t, err)
 	t.Cleanup(func() { must(t, server.Stop()) })

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -57,14 +58,21 @@ func (w *world) measures(t *testing.T) {
 		defer launcher.expectShutdown(t, 1, "over")
 		defer w.delete(t, vmi)
 	}
-	said := w.scrape(t)
-	for _, want := range []string{
+	wants := []string{
 		`kubevirt_vmi_cpu_usage_seconds_total{kubernetes_vmi_label_kubevirt_io_nodeName="node1",name="measured",namespace="default",node="node1"} 2.5`,
 		`slipway_vmi_measured{kubernetes_vmi_label_kubevirt_io_nodeName="node1",name="measured",namespace="default",node="node1",reason=""} 1`,
 		`slipway_vmi_measured{kubernetes_vmi_label_kubevirt_io_nodeName="node1",name="unknown",namespace="default",node="node1",reason="old_launcher"} 0`,
-	} {
-		if !strings.Contains(said, want+"\n") {
-			t.Errorf("there is no %s in\n%s", want, said)
+	}
+	var said string
+	lacking := func(want string) bool { return !strings.Contains(said, want+"\n") }
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(200 * time.Millisecond) { // its cache may not show the second guest yet
+		said = w.scrape(t)
+		missing := slices.IndexFunc(wants, lacking)
+		if missing < 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("there is no %s in\n%s", wants[missing], said)
 		}
 	}
 }
