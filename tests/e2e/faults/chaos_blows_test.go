@@ -115,7 +115,7 @@ func signal(program, what string, signal syscall.Signal, endsGuest bool) blow {
 		GinkgoHelper()
 		pid, uid := c.process(ctx, vm, program)
 		if endsGuest {
-			vm.uid, vm.over = uid, true
+			vm.uid, vm.pod, vm.over = uid, "", true
 		}
 		Expect(syscall.Kill(pid, signal)).To(Or(Succeed(), Equal(syscall.ESRCH)), "the blow before may end it just now")
 	}}
@@ -137,7 +137,7 @@ func deleteLauncher(what string, grace *int64) blow {
 	return blow{what: what, strike: func(ctx context.Context, c *chaos, vm *victim) {
 		GinkgoHelper()
 		pod := c.launcher(ctx, vm)
-		vm.uid, vm.over = instanceOf(pod), true
+		vm.uid, vm.pod, vm.over = instanceOf(pod), pod.UID, true
 		Expect(client.IgnoreNotFound(suite.World.Client.Delete(ctx, &pod, &client.DeleteOptions{GracePeriodSeconds: grace}))).To(Succeed())
 	}}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -85,6 +86,7 @@ type victim struct {
 	name string
 	uid  types.UID // of the VMI that ran last
 	over bool      // that VMI was struck by what ends a guest
+	pod  types.UID // of its launcher pod that was deleted last; empty where it was struck otherwise since
 	file string    // on the node, with the disk
 }
 
@@ -177,13 +179,21 @@ func (c *chaos) recovered(ctx context.Context) {
 			if vm.uid != "" && !vm.over && found.UID != vm.uid {
 				return words, false, fmt.Errorf("no guest of VM %s was struck, and its instance %s is gone", vm.name, vm.uid)
 			}
-			return words, found.Status.Phase == virtv1.Running && (!vm.over || found.UID != vm.uid), nil
+			return words, found.Status.Phase == virtv1.Running && (!vm.over || found.UID != vm.uid || c.anew(ctx, vm)), nil
 		})
 		Expect(err).NotTo(HaveOccurred())
-		vm.uid, vm.over = found.UID, false
+		vm.uid, vm.pod, vm.over = found.UID, "", false
 		c.acks.await(ctx, vm.name, since, suite.BoundBoot)
 	}
 	c.notePods(ctx)
+}
+
+// anew says whether the instance of vm runs in another launcher pod than the one that was deleted: one whose guest had not begun gets one.
+func (c *chaos) anew(ctx context.Context, vm *victim) bool {
+	GinkgoHelper()
+	return vm.pod != "" && slices.ContainsFunc(c.launchers(ctx), func(pod corev1.Pod) bool {
+		return instanceOf(pod) == vm.uid && pod.UID != vm.pod && pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodRunning
+	})
 }
 
 // notePods remembers the launcher pods that there are.
