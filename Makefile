@@ -69,6 +69,7 @@ e2e-upgrade: cluster images ## A VM of a former build under this one: make e2e-u
 	FROM=$(FROM) $(gotest) -v -tags=e2e_upgrade,e2e,$(TAGS) -timeout 70m -p 1 ./tests/e2e/upgrade $(E2E_ARGS)
 
 bench: cluster images ## The numbers of the design, measured side by side
+	@hack/deps isal pigz # decoders that imports are compared with
 	$(gotest) -tags=e2e,$(TAGS) -timeout 60m -run '^$$' -bench . -benchtime 1x ./tests/bench/... $(BENCH_ARGS)
 
 fuzz: deps ## Objects made at random against admission, and machines against domain builder and libvirt: make fuzz FUZZTIME=1h

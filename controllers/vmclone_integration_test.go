@@ -87,6 +87,9 @@ func TestABadCloneIsRefused(t *testing.T) {
 	for want, change := range map[string]func(*clonev1.VirtualMachineCloneSpec){
 		`spec.target.name: Invalid value: "web": Target name cannot be equal to source name`: func(s *clonev1.VirtualMachineCloneSpec) { s.Target.Name = "web" },
 		`spec.labelFilters[0]: Invalid value: "!": a negation character is not`:              func(s *clonev1.VirtualMachineCloneSpec) { s.LabelFilters = []string{"!"} },
+		`spec.volumeNamePolicy: Unsupported value: "InPlace"`: func(s *clonev1.VirtualMachineCloneSpec) { // a restore's alone: the source keeps its claims
+			s.VolumeNamePolicy = new(clonev1.VolumeNamePolicy("InPlace"))
+		},
 	} {
 		clone := newClone(namespace, "copy")
 		change(&clone.Spec)

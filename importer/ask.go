@@ -67,11 +67,15 @@ func askRegistry(ctx context.Context, options PodOptions) (transfer.Result, erro
 	return transfer.Result{}, before
 }
 
-// checkTarget says what an import lacks that asks for nothing alone.
+// checkTarget says what is missing, or has no meaning, of what is to be imported or only asked for.
 func (o PodOptions) checkTarget() error {
 	switch {
 	case o.Ask && o.URL == "":
 		return errors.New("--ask needs --url, of the image that is asked for")
+	case o.Ask && (o.Target.Path != "" || o.CopyFrom != "" || o.ImageRoot != "" || o.Checksum != "" || o.Archive):
+		return errors.New("--ask imports nothing; leave out --target, --copy-from, --image-root, --checksum and --archive")
+	case o.Known && !o.Ask:
+		return errors.New("--known goes with --ask alone")
 	case !o.Ask && o.Target.Path == "":
 		return errors.New("--target is missing: the block device, or the file of the disk")
 	}

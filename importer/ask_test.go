@@ -130,3 +130,18 @@ func TestARegistryIsAskedForTheDigestOfATag(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatHasNoMeaningForWhoAsksIsRefused(t *testing.T) {
+	for words, change := range map[string]func(*importer.PodOptions){
+		"--ask needs --url":       func(o *importer.PodOptions) { o.URL = "" },
+		"leave out --target":      func(o *importer.PodOptions) { o.Checksum = "sha256:00" },
+		"--known goes with --ask": func(o *importer.PodOptions) { o.Ask, o.Known, o.Target.Path = false, true, "disk.img" },
+		"--target is missing":     func(o *importer.PodOptions) { o.Ask = false },
+	} {
+		options := importer.PodOptions{URL: "https://example.com/disk.qcow2", Ask: true}
+		change(&options)
+		if err := importer.RunPod(t.Context(), options); err == nil || !strings.Contains(err.Error(), words) {
+			t.Errorf("got %v, want %q", err, words)
+		}
+	}
+}

@@ -158,7 +158,7 @@ var cloneFields = join(
 		{Path: "newMacAddresses", Note: "By the names of interfaces; others get addresses of their own."},
 		{Path: "newSMBiosSerial", Note: "None when left out."},
 		{Path: "patches", Note: "Of the VM's labels, its annotations, and its spec; after all the others."},
-		{Path: "volumeNamePolicy", Only: []string{"RandomizeNames", "PrefixTargetName", "InPlace"}, Note: "What the new claims are named."},
+		{Path: "volumeNamePolicy", Only: []string{"RandomizeNames", "PrefixTargetName"}, Note: "What the new claims are named."},
 	},
 )
 
