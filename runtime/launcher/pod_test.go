@@ -261,7 +261,11 @@ func (p *pod) until(what string, wait time.Duration, want func(protocol.State) b
 		select {
 		case <-fresh:
 		case <-deadline:
-			p.t.Fatalf("no state with %s within %s; seen: %+v", what, wait, p.states)
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			console := p.out.String()
+			p.t.Fatalf("no state with %s within %s; the guest's console ends with %q; states: %+v",
+				what, wait, console[max(0, len(console)-200):], p.states)
 		}
 	}
 }
