@@ -16,7 +16,7 @@ import (
 )
 
 // probeBound is how long a server may take to say which version of a file it has.
-const probeBound = 20 * time.Second
+const probeBound = time.Minute
 
 // Import is all that decides what an import leaves.
 type Import struct {

@@ -23,7 +23,7 @@ const (
 	leaseDuration = 45 * time.Second
 	leaseRenewal  = 15 * time.Second
 	clockSkew     = time.Minute
-	releaseBound  = 10 * time.Second
+	releaseBound  = 30 * time.Second // as long as a pod has from its end to its kill
 )
 
 // Lock is the right to do the work of a key. It lasts as long as its process does.

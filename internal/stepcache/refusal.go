@@ -49,8 +49,18 @@ func (s *Store) unlessRefused(ctx context.Context, claim client.ObjectKey, wait 
 }
 
 // refusal returns what the claim's provisioner says when it refuses to clone; empty when ctx ends
-// before, or when this run may not listen.
+// before, or when this run may not listen. A lost watch is taken up again, from what was said until then.
 func (s *Store) refusal(ctx context.Context, claim client.ObjectKey) string {
+	for {
+		said, lost := s.listen(ctx, claim)
+		if !lost {
+			return said
+		}
+	}
+}
+
+// listen is refusal until the watch is lost.
+func (s *Store) listen(ctx context.Context, claim client.ObjectKey) (said string, lost bool) {
 	watcher, err := s.Client.Watch(ctx, &corev1.EventList{}, client.InNamespace(claim.Namespace), client.MatchingFields{
 		"involvedObject.kind": "PersistentVolumeClaim", "involvedObject.name": claim.Name, "reason": reasonProvisioning,
 	})
@@ -58,19 +68,19 @@ func (s *Store) refusal(ctx context.Context, claim client.ObjectKey) string {
 		if ctx.Err() == nil {
 			s.Log.Info("a refusal of the storage to clone would not be seen", "cause", err.Error())
 		}
-		return ""
+		return "", false
 	}
 	defer watcher.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return ""
+			return "", false
 		case event, open := <-watcher.ResultChan():
 			if !open {
-				return ""
+				return "", ctx.Err() == nil
 			}
-			if said, ok := event.Object.(*corev1.Event); ok && refuses(said.Message) {
-				return said.Message
+			if event, ok := event.Object.(*corev1.Event); ok && refuses(event.Message) {
+				return event.Message, false
 			}
 		}
 	}
