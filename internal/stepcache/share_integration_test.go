@@ -7,7 +7,9 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -105,7 +107,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// grant gives the ServiceAccounts of namespace to rules in another.
+// grant gives the ServiceAccounts of namespace to rules in another, and waits until the API server knows of it.
 func grant(t *testing.T, c client.Client, namespace, to string, rules []rbacv1.PolicyRule) {
 	t.Helper()
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: "step-cache-" + to}
@@ -114,4 +116,17 @@ func grant(t *testing.T, c client.Client, namespace, to string, rules []rbacv1.P
 		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: "system:serviceaccounts:" + to}},
 	}))
+	first := authorizationv1.ResourceAttributes{Namespace: namespace, Verb: rules[0].Verbs[0], Group: rules[0].APIGroups[0], Resource: rules[0].Resources[0]}
+	for deadline := time.Now().Add(bound); ; time.Sleep(50 * time.Millisecond) {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: "system:serviceaccount:" + to + ":default", Groups: []string{"system:serviceaccounts:" + to}, ResourceAttributes: &first,
+		}}
+		must(t, c.Create(t.Context(), review))
+		if review.Status.Allowed {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("waiting until the API server grants namespace %s its rights in %s: %+v", to, namespace, review.Status)
+		}
+	}
 }
