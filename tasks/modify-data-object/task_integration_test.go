@@ -116,7 +116,11 @@ func (w *world) settle(ctx context.Context, event watch.EventType, volume *cdiv1
 		return err
 	}
 	fill(volume)
-	return client.IgnoreNotFound(w.Client.Status().Update(ctx, volume))
+	err := w.Client.Status().Update(ctx, volume)
+	if apierrors.IsConflict(err) { // it is gone, and another has its name: that one's event is yet to come
+		return nil
+	}
+	return client.IgnoreNotFound(err)
 }
 
 // playStorage lets a deleted claim go.
@@ -159,6 +163,16 @@ func succeed(volume *cdiv1.DataVolume) {
 func (w *world) run(t *testing.T, uid string, p params) rehearsal.Outcome {
 	t.Helper()
 	return w.Run(t, rehearsal.Run{Task: task, Namespace: w.ns, Name: "run", UID: uid, Params: p})
+}
+
+// timesOut runs the task with timeouts that grow until it has come as far as to say what is wanted.
+func (w *world) timesOut(t *testing.T, uid string, p params, code int, said string) {
+	t.Helper()
+	run := func(timeout string) rehearsal.Outcome {
+		p["timeout"] = timeout
+		return w.run(t, uid, p)
+	}
+	ended(t, rehearsal.Growing(run, func(o rehearsal.Outcome) bool { return o.Code == code && o.Said(said) }), code, said)
 }
 
 func ended(t *testing.T, o rehearsal.Outcome, code int, said string) {
@@ -230,8 +244,7 @@ func replaces(t *testing.T, w *world) {
 	if err := w.Client.Update(t.Context(), busy); err != nil {
 		t.Fatal(err)
 	}
-	replace["timeout"] = "12s"
-	ended(t, w.run(t, "c", replace), 2, "timed out waiting for the condition: waited until PersistentVolumeClaim "+w.ns+"/disk is gone, which a pod or VM may still use")
+	w.timesOut(t, "c", replace, 2, "timed out waiting for the condition: waited until PersistentVolumeClaim "+w.ns+"/disk is gone, which a pod or VM may still use")
 }
 
 func replacesDataSource(t *testing.T, w *world) {
@@ -259,7 +272,7 @@ func replacesDataSource(t *testing.T, w *world) {
 		}
 	}})
 	ended(t, o, 0, "")
-	ended(t, w.run(t, "d", params{"manifest": strings.Replace(source, "golden", "never", 1), "waitForSuccess": "true", "timeout": "8s"}), 2, "timed out waiting for the condition: DataSource "+w.ns+"/never was last seen without the condition Ready")
+	w.timesOut(t, "d", params{"manifest": strings.Replace(source, "golden", "never", 1), "waitForSuccess": "true"}, 2, "timed out waiting for the condition: DataSource "+w.ns+"/never was last seen without the condition Ready")
 }
 
 func saysWhyItFailed(t *testing.T, w *world) {
@@ -283,8 +296,7 @@ func saysWhyItFailed(t *testing.T, w *world) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, w.Stage, c.fill)
-			wait["timeout"] = "4s"
-			ended(t, w.run(t, "a", wait), 2, c.said)
+			w.timesOut(t, "a", wait, 2, c.said)
 		})
 	}
 }
@@ -312,7 +324,7 @@ func deletes(t *testing.T, w *world) {
 	if err := w.Client.Create(t.Context(), busy); err != nil {
 		t.Fatal(err)
 	}
-	ended(t, w.run(t, "c", params{"deleteObject": "true", "deleteObjectKind": "PersistentVolumeClaim", "deleteObjectName": "busy", "timeout": "8s"}), 4, "is gone, which a pod or VM may still use")
+	w.timesOut(t, "c", params{"deleteObject": "true", "deleteObjectKind": "PersistentVolumeClaim", "deleteObjectName": "busy"}, 4, "is gone, which a pod or VM may still use")
 }
 
 func owns(t *testing.T, w *world) {

@@ -54,9 +54,9 @@ func TestTask(t *testing.T) {
 			ended(t, o, 0, "")
 		},
 		"the timeout says what was seen last": func(t *testing.T, w *world) {
-			ended(t, w.run(t, map[string]any{"successCondition": "status.phase == Running", "timeout": "6s"}), 3, "timed out waiting for the condition: VirtualMachineInstance "+w.ns+"/vm was last seen nowhere")
+			w.timesOut(t, "timed out waiting for the condition: VirtualMachineInstance "+w.ns+"/vm was last seen nowhere")
 			w.create(t, virtv1.Scheduling)
-			ended(t, w.run(t, map[string]any{"successCondition": "status.phase == Running", "timeout": "6s"}), 3, "was last seen in phase Scheduling")
+			w.timesOut(t, "was last seen in phase Scheduling")
 		},
 		"the TaskRun's own timeout bounds the wait": func(t *testing.T, w *world) {
 			run := &tektonv1.TaskRun{
@@ -183,6 +183,15 @@ func (w *world) taskRun(params map[string]any) rehearsal.Run {
 	all := map[string]any{"vmiName": "vm"}
 	maps.Copy(all, params)
 	return rehearsal.Run{Task: task, Namespace: w.ns, Name: "run", UID: "uid-of-run", Params: all}
+}
+
+// timesOut waits for a phase that never comes, with timeouts that grow until the task has come as far as to say what is wanted.
+func (w *world) timesOut(t *testing.T, said string) {
+	t.Helper()
+	run := func(timeout string) rehearsal.Outcome {
+		return w.run(t, map[string]any{"successCondition": "status.phase == Running", "timeout": timeout})
+	}
+	ended(t, rehearsal.Growing(run, func(o rehearsal.Outcome) bool { return o.Code == 3 && o.Said(said) }), 3, said)
 }
 
 // meanwhile runs the task, and change once it waits.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,8 +24,8 @@ import (
 	"github.com/slipway-vm/slipway/tasks/declare"
 )
 
-// boundRun is how long a task of a test may take.
-const boundRun = 2 * time.Minute
+// boundRun is how long a task of a test may take on a busy machine.
+const boundRun = 5 * time.Minute
 
 // maxWrites is more than any task writes to the API.
 const maxWrites = 20
@@ -98,6 +99,21 @@ func (s *Stage) Run(t *testing.T, run Run) Outcome {
 		o.Code = 1
 	}
 	return o
+}
+
+// Growing calls run with timeouts that double until it comes as far as enough says: a busy machine may need long for what
+// goes before. The last outcome is returned, whatever it is.
+func Growing(run func(timeout string) Outcome, enough func(o Outcome) bool) Outcome {
+	for timeout := 2 * time.Second; ; timeout *= 2 {
+		if o := run(timeout.String()); timeout > time.Minute || enough(o) {
+			return o
+		}
+	}
+}
+
+// Said says whether the run ended with an error that has all the words.
+func (o Outcome) Said(words ...string) bool {
+	return !slices.ContainsFunc(words, func(word string) bool { return o.Err == nil || !strings.Contains(o.Err.Error(), word) })
 }
 
 // Killed runs the task again and again: with its pod killed at its first write, then once more to

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,25 +19,28 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	"github.com/slipway-vm/slipway/internal/scheme"
 	"github.com/slipway-vm/slipway/tasks/declare"
 	"github.com/slipway-vm/slipway/tests/fixture/apiserver"
 )
 
-// boundReady is how long the API server may take to know a new Role.
-const boundReady = 30 * time.Second
+// boundReady is how long the API server may take to know a new Role, or the test to see what it waits for, on a busy machine.
+const boundReady = 3 * time.Minute
 
 // Stage is an API server with the definitions that Slipway installs, and nothing beside it.
 type Stage struct {
-	// Client has all rights.
+	// Client has all rights. It is the test's, which plays the cluster around a task.
 	Client client.WithWatch
 	config *rest.Config
-	calls  map[string]*calls
+
+	mu    sync.Mutex
+	calls map[string]*calls
 }
 
 // Open starts a stage; crds are the folder of the definitions, from where the test runs.
@@ -45,14 +49,10 @@ func Open(t *testing.T, crds string) *Stage {
 	t.Helper()
 	config := apiserver.Start(t, crds)
 	config.QPS, config.Burst = 500, 500
-	all, err := client.NewWithWatch(config, client.Options{Scheme: scheme.New()})
-	if err != nil {
-		t.Fatal(err)
-	}
 	if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{CRDs: []*apiextensionsv1.CustomResourceDefinition{taskRuns()}}); err != nil {
 		t.Fatal(err)
 	}
-	s := &Stage{Client: all, config: config, calls: map[string]*calls{}}
+	s := &Stage{Client: apiserver.Player(t, config), config: config, calls: map[string]*calls{}}
 	t.Cleanup(func() { s.checkRules(t) })
 	return s
 }
@@ -80,6 +80,8 @@ func (s *Stage) Unused(t *testing.T, task *declare.Task, call, reason string) {
 }
 
 func (s *Stage) of(task *declare.Task) *calls {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.calls[task.Name] == nil {
 		s.calls[task.Name] = &calls{task: task, made: map[string]bool{}}
 	}
@@ -147,6 +149,28 @@ func (s *Stage) ready(t *testing.T, task *declare.Task, namespace string) {
 	if err != nil {
 		t.Fatalf("waiting until the API server knows the Role of task %s: %v", task.Name, err)
 	}
+}
+
+// Tells says whether the API server tells clients that it serves the version. It does so for a moment after it serves it no more.
+func (s *Stage) Tells(t *testing.T, version schema.GroupVersion) bool {
+	t.Helper()
+	asked, err := discovery.NewDiscoveryClientForConfig(s.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups, err := asked.ServerGroups()
+	if err != nil {
+		t.Fatalf("asking what is served: %v", err)
+	}
+	listed := metav1.ExtractGroupVersions(groups)
+	if slices.Contains(listed, version.String()) {
+		return true
+	}
+	_, err = asked.ServerResourcesForGroupVersion(version.String())
+	if client.IgnoreNotFound(err) != nil {
+		t.Fatalf("asking whether %s is served: %v", version, err)
+	}
+	return err == nil
 }
 
 func user(task *declare.Task, namespace string) string {
