@@ -12,8 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/internal/names"
@@ -133,20 +131,23 @@ func diskWithoutClones(t *testing.T, s *stage) {
 
 // Entry and pod go while the pod reads: whether its disk came or not, the step was done once.
 func diskEntryDeleted(t *testing.T, s *stage) {
-	s.claim("a", "disk")
-	s.claim("b", "disk")
-	s.succeeds(s.change, map[string]any{"pvc": "a", "virtCommands": "hello"})
-	entry := s.entries()[0].Name
-	s.follow(&corev1.PodList{}, func(object client.Object, deleted bool) error {
-		if deleted || object.GetLabels()[names.LabelPod] != stepcache.KindWorker {
-			return nil
+	for name, c := range map[string]struct {
+		lost   lostWorker
+		cached string
+		worked int32
+	}{"before": {beforeWork, "false", 1}, "after": {afterWork, "true", 0}} {
+		commands := "hello " + name
+		s.claim("a-"+name, "disk")
+		s.claim("b-"+name, "disk")
+		s.succeeds(s.change, map[string]any{"pvc": "a-" + name, "virtCommands": commands})
+		s.mu.Lock()
+		s.lost = c.lost
+		s.mu.Unlock()
+		worked := s.worked.Load()
+		o := s.run(s.change, map[string]any{"pvc": "b-" + name, "virtCommands": commands})
+		if o.Err != nil || o.Results["cached"] != c.cached || s.content("b-"+name) != "disk\n"+commands || s.worked.Load() != worked+c.worked {
+			t.Errorf("lost %s its work: %v, %v, the disk is %q\n%s", name, o.Err, o.Results, s.content("b-"+name), o.Log)
 		}
-		dv := &cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: entry}}
-		return errors.Join(client.IgnoreNotFound(s.Delete(context.Background(), dv)), client.IgnoreNotFound(s.Delete(context.Background(), object)))
-	})
-	o := s.run(s.change, map[string]any{"pvc": "b", "virtCommands": "hello"})
-	if o.Err != nil || o.Results["cached"] == "" || s.content("b") != "disk\nhello" {
-		t.Errorf("%v, %v, the disk is %q\n%s", o.Err, o.Results, s.content("b"), o.Log)
 	}
 }
 

@@ -216,9 +216,20 @@ func diskTwoRuns(t *testing.T, s *stage) {
 	s.claim("b", "disk")
 	var group sync.WaitGroup
 	var hits atomic.Int32
+	// What a run watches first is the other's right to the work, and the step lasts until one does.
+	waits := make(chan struct{})
+	told := sync.OnceFunc(func() { close(waits) })
+	s.tool = func(ctx context.Context, disk, commands string) error {
+		select {
+		case <-waits:
+		case <-ctx.Done():
+		}
+		return appendCommands(ctx, disk, commands)
+	}
 	for _, claim := range []string{"a", "b"} {
 		group.Go(func() {
-			o := s.run(s.change, map[string]any{"pvc": claim, "virtCommands": "hello"})
+			params := map[string]any{"pvc": claim, "virtCommands": "hello"}
+			o := s.Run(t, rehearsal.Run{Task: s.change, Namespace: s.namespace, Name: "run-" + claim, UID: "uid-of-" + claim, Params: params, Watching: told})
 			if o.Err != nil {
 				t.Errorf("%v\n%s", o.Err, o.Log)
 			}
@@ -361,14 +372,9 @@ func importPoisoned(t *testing.T, s *stage) {
 }
 
 func importChanges(t *testing.T, s *stage) {
-	s.follow(&cdiv1.DataVolumeList{}, func(object client.Object, deleted bool) error {
-		if object.GetName() == "a" && !deleted {
-			s.mu.Lock()
-			s.etag = `"2"`
-			s.mu.Unlock()
-		}
-		return nil
-	})
+	s.mu.Lock()
+	s.next = `"2"`
+	s.mu.Unlock()
 	o := s.run(s.fetch, map[string]any{"name": "a"})
 	if o.Err != nil || len(s.entries()) != 0 || !strings.Contains(o.Log, "another version of the file") {
 		t.Errorf("%v, %d entries\n%s", o.Err, len(s.entries()), o.Log)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -28,7 +29,7 @@ import (
 const imageID = "registry.example.com/guestfs@sha256:abababababababababababababababababababababababababababababababab"
 
 // bound is how long anything may take on a busy machine.
-const bound = time.Minute
+const bound = 5 * time.Minute
 
 // node plays the DataVolume controller, the storage and the kubelet for a namespace: each claim's
 // disk is a file, a clone is a copy of it, an import a download, and worker pods do their work.
@@ -40,16 +41,28 @@ type node struct {
 	server    *httptest.Server
 
 	mu sync.Mutex
-	// file is what the server has, etag its version, imports how often it was imported.
-	file, etag string
-	imports    int
-	workers    int
+	// file is what the server has, etag its version, imports how often it was imported. next, if any, is the version that
+	// it has once the next import has come.
+	file, etag, next string
+	imports          int
+	workers          int
 	// kill has the next worker on a device killed after its first block; hold keeps storage from cloning.
 	kill bool
 	hold string
 	// gate, if any, is closed when workers may begin.
 	gate chan struct{}
+	// lost has the next worker go without a word, and its entry with it: before its work, or after.
+	lost lostWorker
 }
+
+// lostWorker says when a worker is lost.
+type lostWorker int
+
+const (
+	never lostWorker = iota
+	beforeWork
+	afterWork
+)
 
 func newNode(t *testing.T, c client.WithWatch, namespace string) *node {
 	t.Helper()
@@ -168,6 +181,9 @@ func (n *node) volume(object client.Object, deleted bool) error {
 		n.mu.Lock()
 		content = n.file
 		n.imports++
+		if n.next != "" {
+			n.etag, n.next = n.next, ""
+		}
 		n.mu.Unlock()
 	}
 	if err := errors.Join(os.MkdirAll(filepath.Dir(n.disk(dv.Name)), 0o755), os.WriteFile(n.disk(dv.Name), []byte(content), 0o644)); err != nil {
@@ -182,7 +198,11 @@ func (n *node) volume(object client.Object, deleted bool) error {
 	if err := n.makeClaim(dv, digest); err != nil {
 		return err
 	}
-	return client.IgnoreNotFound(n.Status().Patch(context.Background(), dv, client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"Succeeded"}}`))))
+	dv.Status.Phase = cdiv1.Succeeded
+	if err := n.Status().Update(context.Background(), dv); !apierrors.IsConflict(err) { // another of its name is not meant
+		return client.IgnoreNotFound(err)
+	}
+	return nil
 }
 
 // worker does the work of a worker pod.
@@ -210,14 +230,17 @@ func (n *node) worker(object client.Object, deleted bool) error {
 		}
 	}
 	n.mu.Lock()
-	kill, gate := n.kill && work.InPlace, n.gate
-	n.kill = n.kill && !kill
+	kill, gate, lost := n.kill && work.InPlace, n.gate, n.lost
+	n.kill, n.lost = n.kill && !kill, never
 	n.mu.Unlock()
 	if gate != nil {
 		<-gate
 	}
 	if kill {
 		return n.killWorker(pod, work)
+	}
+	if lost != never {
+		return n.loseWorker(pod, work, lost)
 	}
 	before := pod.DeepCopy()
 	pod.Status.Phase = corev1.PodSucceeded
@@ -235,6 +258,17 @@ func (n *node) worker(object client.Object, deleted bool) error {
 // report writes what has become of a pod since before, as a kubelet does: whatever else changed.
 func (n *node) report(pod, before *corev1.Pod) error {
 	return client.IgnoreNotFound(n.Status().Patch(context.Background(), pod, client.MergeFrom(before)))
+}
+
+// loseWorker takes a worker and its entry away. A pod is gone once its processes are.
+func (n *node) loseWorker(pod *corev1.Pod, work stepcache.Work, when lostWorker) error {
+	if when == afterWork {
+		if err := work.Do(context.Background()); err != nil {
+			return err
+		}
+	}
+	dv := &cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Namespace: n.namespace, Name: filepath.Base(filepath.Dir(work.Entry))}}
+	return errors.Join(client.IgnoreNotFound(n.Delete(context.Background(), dv)), client.IgnoreNotFound(n.Delete(context.Background(), pod)))
 }
 
 // killWorker ends a worker that has written the first bytes of the entry onto the device.
