@@ -553,7 +553,7 @@ func allowed(t *testing.T, s *rehearsal.Stage, ns, account, verb, resource strin
 	})
 }
 
-// gone waits until the API server serves the version no more.
+// gone waits until the API server serves the version no more, and tells of it no more to who begins then.
 func gone(t *testing.T, s *rehearsal.Stage, group, version string) {
 	t.Helper()
 	poll(t, group+"/"+version+" is served no more", func() bool {
@@ -563,13 +563,13 @@ func gone(t *testing.T, s *rehearsal.Stage, group, version string) {
 			list.SetKind("VirtualMachineTemplateList")
 		}
 		err := s.Client.List(t.Context(), list)
-		return apierrors.IsNotFound(err) || apimeta.IsNoMatchError(err)
+		return (apierrors.IsNotFound(err) || apimeta.IsNoMatchError(err)) && !s.Tells(t, schema.GroupVersion{Group: group, Version: version})
 	})
 }
 
 func poll(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return done(), nil })
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 3*time.Minute, true, func(context.Context) (bool, error) { return done(), nil })
 	if err != nil {
 		t.Fatalf("waiting until %s: %v", what, err)
 	}
