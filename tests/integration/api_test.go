@@ -32,6 +32,7 @@ import (
 	"github.com/slipway-vm/slipway/internal/await"
 	"github.com/slipway-vm/slipway/internal/scheme"
 	"github.com/slipway-vm/slipway/tests/fixture"
+	"github.com/slipway-vm/slipway/tests/fixture/apiserver"
 )
 
 // api is a client of the API server under test, with every definition installed.
@@ -50,10 +51,11 @@ func run(m *testing.M) int {
 		BinaryAssetsDirectory:    assets,
 		CRDDirectoryPaths:        []string{"../../controllers/hyperconverged/components/crds"},
 		ErrorIfCRDPathMissing:    true,
-		ControlPlaneStartTimeout: 3 * time.Minute,
-		ControlPlaneStopTimeout:  time.Minute,
-		CRDInstallOptions:        envtest.CRDInstallOptions{MaxTime: 2 * time.Minute},
+		ControlPlaneStartTimeout: 5 * time.Minute,
+		ControlPlaneStopTimeout:  3 * time.Minute,
+		CRDInstallOptions:        envtest.CRDInstallOptions{MaxTime: 5 * time.Minute},
 	}
+	apiserver.Patient()
 	config, err := server.Start()
 	if err == nil {
 		api, err = client.NewWithWatch(config, client.Options{Scheme: scheme.New()})
@@ -61,7 +63,7 @@ func run(m *testing.M) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	if err == nil {
-		go convert(ctx, server.WebhookInstallOptions)
+		err = convert(ctx, server.WebhookInstallOptions)
 	}
 	if err != nil {
 		os.Stderr.WriteString("starting the API server: " + err.Error() + "\n")
@@ -76,12 +78,21 @@ func run(m *testing.M) int {
 	return code
 }
 
-// convert serves conversions, as virt-operator does.
-func convert(ctx context.Context, options envtest.WebhookInstallOptions) {
+// convert serves conversions, as virt-operator does, from when it returns.
+func convert(ctx context.Context, options envtest.WebhookInstallOptions) error {
 	server := webhook.NewServer(webhook.Options{Host: options.LocalServingHost, Port: options.LocalServingPort, CertDir: options.LocalServingCertDir})
 	server.Register("/convert", conversion.NewWebhookHandler(scheme.New(), conversion.NewRegistry()))
-	if err := server.Start(ctx); err != nil {
-		os.Stderr.WriteString("serving conversions: " + err.Error() + "\n")
+	go func() {
+		if err := server.Start(ctx); err != nil {
+			os.Stderr.WriteString("serving conversions: " + err.Error() + "\n")
+		}
+	}()
+	serves := server.StartedChecker()
+	for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		err := serves(nil)
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
 	}
 }
 
@@ -256,7 +267,7 @@ func TestApplyKeepsEmptyObjectsThatMeanSomething(t *testing.T) {
 }
 
 func TestAwaitSeesAbsenceChangeAndDeletion(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace(t), Name: "awaited"}}
 	var seen []string
