@@ -19,11 +19,11 @@ func TestAHolderComesBackToEveryHandler(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer stop()
 	done := make(chan error, 1)
 	go func() { done <- hold(ctx, dir, "data") }()
-	if err := listener.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+	if err := listener.SetDeadline(time.Now().Add(5 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {

@@ -318,7 +318,7 @@ var disk = strings.Repeat("a slipway is a ramp\n", 100_000)
 func (p *pier) download(t *testing.T, line string) ([]byte, string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "downloaded")
-	out, err := p.virtctl(t, p.user, line+" --output="+file+" --service-url="+p.place+" --retry=30 --readiness-timeout=1m")
+	out, err := p.virtctl(t, p.user, line+" --output="+file+" --service-url="+p.place+" --retry=30 --readiness-timeout=4m")
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", line, err, out)
 	}
@@ -438,6 +438,7 @@ func (p *pier) phase(t *testing.T, name string, want exportv1.VirtualMachineExpo
 	t.Helper()
 	export := &exportv1.VirtualMachineExport{}
 	gomega.NewWithT(t).Eventually(func(g gomega.Gomega) {
+		*export = exportv1.VirtualMachineExport{} // what is read adds to what was
 		g.Expect(p.Get(t.Context(), client.ObjectKey{Namespace: shop, Name: name}, export)).To(gomega.Succeed())
 		g.Expect(export.Status).NotTo(gomega.BeNil())
 		g.Expect(export.Status.Phase).To(gomega.Equal(want), "%+v", export.Status)
@@ -459,9 +460,15 @@ func ofRunning(t *testing.T, p *pier) {
 	gomega.NewWithT(t).Eventually(func() error {
 		return p.Get(t.Context(), client.ObjectKey{Namespace: shop, Name: vmexport.ServerName("served")}, &corev1.Pod{})
 	}, bound, "100ms").Should(gomega.Satisfy(apierrors.IsNotFound), "the server ends")
-	line := "vmexport download served --output=" + filepath.Join(t.TempDir(), "none") + " --readiness-timeout=2s"
-	if out, err := p.virtctl(t, p.user, line); err == nil || !strings.Contains(err.Error(), "Virtual Machine shop/web is running") {
-		t.Errorf("the user is not told: %v\n%s", err, out)
+	for patience := 2 * time.Second; ; patience *= 2 { // until it is enough to see the export
+		line := fmt.Sprintf("vmexport download served --output=%s --readiness-timeout=%s", filepath.Join(t.TempDir(), "none"), patience)
+		out, err := p.virtctl(t, p.user, line)
+		if err != nil && strings.Contains(err.Error(), "Virtual Machine shop/web is running") {
+			break
+		}
+		if err == nil || patience > time.Minute {
+			t.Fatalf("the user is not told: %v\n%s", err, out)
+		}
 	}
 	must(t, p.Delete(t.Context(), vmi))
 	if next := p.phase(t, "served", exportv1.Ready).Status.Links.Internal.Cert; next != first {

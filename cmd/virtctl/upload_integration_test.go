@@ -49,7 +49,7 @@ import (
 const (
 	installed  = "slipway"
 	uploadSize = 16 << 20
-	bound      = "2m"
+	bound      = "5m"
 )
 
 // yard is an API server with all that takes part in an upload, each with the rights that it has in a
@@ -296,7 +296,7 @@ func (y *yard) virtctl(t *testing.T, kubeconfig, line string) (string, error) {
 	root.SetOut(&out)
 	root.SetErr(&out)
 	root.SetArgs(append(strings.Fields(line), "--kubeconfig", kubeconfig))
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	err := root.ExecuteContext(ctx)
 	return out.String(), err
@@ -311,12 +311,20 @@ func clientOf(t *testing.T, kubeconfig string) client.Client {
 	return c
 }
 
-// background runs a component until the test ends, and fails it when the component does.
+// background runs a component until the test ends, and fails it when the component does. One that ends because the API server
+// does not know its role yet is started anew, as its pod would be.
 func background(t *testing.T, name string, start func(context.Context) error) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- start(ctx) }()
+	go func() {
+		err := start(ctx)
+		for apierrors.IsForbidden(err) && ctx.Err() == nil {
+			<-time.After(50 * time.Millisecond)
+			err = start(ctx)
+		}
+		done <- err
+	}()
 	t.Cleanup(func() {
 		stop()
 		if err := <-done; err != nil && !errors.Is(err, context.Canceled) {

@@ -204,10 +204,11 @@ func TestLocalPorts(t *testing.T) {
 func ask(t *testing.T, network string, number int, text string) string {
 	t.Helper()
 	buffer := make([]byte, 100)
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(3 * time.Minute); time.Now().Before(deadline); {
 		conn, err := net.Dial(network, fmt.Sprintf("127.0.0.1:%d", number))
 		if err != nil {
-			continue // not open yet
+			<-time.After(10 * time.Millisecond) // not open yet
+			continue
 		}
 		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
 		n := 0
