@@ -4,6 +4,7 @@ package controllers
 
 import (
 	"testing"
+	"time"
 
 	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -43,14 +44,20 @@ func (c *cluster) startGuest(t *testing.T, key client.ObjectKey, not ...string) 
 	return p
 }
 
-// guestEnds is virt-handler, and the kubelet that ends the pod.
+// guestEnds is virt-handler, and the kubelet that ends the pod. The guest has run for a second, however long the test took: one that has
+// run for long has not failed to start.
 func (c *cluster) guestEnds(t *testing.T, key client.ObjectKey, p *corev1.Pod, end virtv1.VirtualMachineInstancePhase) {
 	t.Helper()
-	vmi := c.vmi(t, key)
+	vmi, ended := c.vmi(t, key), metav1.Now()
+	for _, entered := range vmi.Status.PhaseTransitionTimestamps {
+		if entered.Phase == virtv1.Running {
+			ended = metav1.NewTime(entered.PhaseTransitionTimestamp.Add(time.Second))
+		}
+	}
 	must(t, apply.Fields(t.Context(), c, vmi, names.ManagerHandler, map[string]any{"status": map[string]any{
 		"phase": end,
 		"phaseTransitionTimestamps": append(vmi.Status.PhaseTransitionTimestamps, virtv1.VirtualMachineInstancePhaseTransitionTimestamp{
-			Phase: end, PhaseTransitionTimestamp: metav1.Now(),
+			Phase: end, PhaseTransitionTimestamp: ended,
 		}),
 	}}))
 	must(t, client.IgnoreNotFound(c.Delete(t.Context(), p, client.GracePeriodSeconds(0))))
@@ -91,8 +98,9 @@ func TestAFailureStartsAgainWhatRerunsOnFailure(t *testing.T) {
 	c := start(t)
 	key, p := c.runAs(t, "rerun", virtv1.RunStrategyRerunOnFailure)
 	first := c.vmi(t, key).UID
+	becomes := c.becoming(t, key)
 	c.guestEnds(t, key, p, virtv1.Failed)
-	vm := c.vmIs(t, key, virtv1.VirtualMachineStatusCrashLoopBackOff)
+	vm := becomes(virtv1.VirtualMachineStatusCrashLoopBackOff)
 	if vm.Status.StartFailure == nil || vm.Status.StartFailure.LastFailedVMIUID != first || vm.Status.StartFailure.ConsecutiveFailCount != 1 {
 		t.Errorf("the failure is told as %+v", vm.Status.StartFailure)
 	}

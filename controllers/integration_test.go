@@ -5,7 +5,6 @@ package controllers
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"strconv"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	virtv1 "kubevirt.io/api/core/v1"
@@ -33,6 +33,7 @@ import (
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/scheme"
 	"github.com/slipway-vm/slipway/tests/fixture/apiserver"
+	"github.com/slipway-vm/slipway/tests/fixture/freeport"
 	"github.com/slipway-vm/slipway/tests/fixture/need"
 )
 
@@ -40,7 +41,7 @@ const (
 	installed = "slipway"
 	nodeName  = "node-1"
 	// bound is how long a wait takes at the most, on a busy machine too.
-	bound = "2m"
+	bound = "5m"
 )
 
 // cluster is an API server with Slipway's definitions, virt-controller and virt-api. The
@@ -75,28 +76,27 @@ func start(t *testing.T) *cluster {
 		return shared
 	}
 	ctrllog.SetLogger(klog.Background())
-	server := &envtest.Environment{
-		Scheme: scheme.New(), CRDDirectoryPaths: []string{"hyperconverged/components/crds"}, ErrorIfCRDPathMissing: true,
-		ControlPlaneStartTimeout: 3 * time.Minute, ControlPlaneStopTimeout: time.Minute,
-		CRDInstallOptions: envtest.CRDInstallOptions{MaxTime: 2 * time.Minute},
-	}
-	config, err := server.Start()
+	server := &envtest.Environment{Scheme: scheme.New(), CRDDirectoryPaths: []string{"hyperconverged/components/crds"}, ErrorIfCRDPathMissing: true}
+	config, err := apiserver.Begin(server)
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	stopShared = func() { cancel(); _ = server.Stop() }
 	c := &cluster{config: config}
 	c.WithWatch = apiserver.Player(t, config)
 	must(t, c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: installed}}))
-	c.makeNode(t, nodeName, time.Now(), corev1.ConditionTrue)
+	c.makeNode(t, nodeName, alive(), corev1.ConditionTrue)
 	c.useEmulation(t, true)
-	port := freePort(t)
+	port := freeport.TCP(t)
 	apiContext, stopAPI := context.WithCancel(ctx)
 	c.stopAPI = stopAPI
 	go func() {
 		_ = admission.Run(apiContext, config, admission.Options{Namespace: installed, Port: port, HealthAddress: "0", MetricsAddress: "0", Hosts: []string{"localhost"}})
 	}()
 	go func() {
-		_ = Run(ctx, config, Options{LauncherImage: "launcher", ImporterImage: "slipway", Namespace: installed, Identity: "test", HealthAddress: "0", MetricsAddress: "0"})
+		_ = Run(ctx, config, Options{
+			LauncherImage: "launcher", ImporterImage: "slipway", Namespace: installed, Identity: "test", HealthAddress: "0", MetricsAddress: "0",
+			lease: lease{duration: time.Hour, deadline: 30 * time.Minute, retry: 15 * time.Second}, // nobody else wants it
+		})
 	}()
 	c.configureWebhooks(t, port)
 	shared = c
@@ -110,29 +110,22 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func freePort(t *testing.T) int {
-	t.Helper()
-	listener, err := net.Listen("tcp", "localhost:0")
-	must(t, err)
-	defer func() { must(t, listener.Close()) }()
-	return listener.Addr().(*net.TCPAddr).Port
-}
-
-// configureWebhooks installs the operator's own configuration, but for the address.
+// configureWebhooks installs the operator's own configuration, but for the address and the time to answer: as much as there may be, so that
+// a late answer is none that the tests do not want.
 func (c *cluster) configureWebhooks(t *testing.T, port int) {
 	t.Helper()
 	data, err := os.ReadFile("hyperconverged/components/virt-api/webhooks.yaml")
 	must(t, err)
 	for document := range strings.SplitSeq(strings.ReplaceAll(string(data), "{{.Namespace}}", installed), "\n---\n") {
-		redirect := func(config *admissionregistrationv1.WebhookClientConfig) {
+		redirect := func(config *admissionregistrationv1.WebhookClientConfig, timeout **int32) {
 			config.URL = new(fmt.Sprintf("https://localhost:%d%s", port, *config.Service.Path))
-			config.Service = nil
+			config.Service, *timeout = nil, new(int32(30))
 		}
 		if strings.Contains(document, "kind: MutatingWebhookConfiguration") {
 			object := &admissionregistrationv1.MutatingWebhookConfiguration{}
 			must(t, yaml.Unmarshal([]byte(document), object))
 			for i := range object.Webhooks {
-				redirect(&object.Webhooks[i].ClientConfig)
+				redirect(&object.Webhooks[i].ClientConfig, &object.Webhooks[i].TimeoutSeconds)
 			}
 			must(t, c.Create(t.Context(), object))
 			continue
@@ -140,7 +133,7 @@ func (c *cluster) configureWebhooks(t *testing.T, port int) {
 		object := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 		must(t, yaml.Unmarshal([]byte(document), object))
 		for i := range object.Webhooks {
-			redirect(&object.Webhooks[i].ClientConfig)
+			redirect(&object.Webhooks[i].ClientConfig, &object.Webhooks[i].TimeoutSeconds)
 		}
 		must(t, c.Create(t.Context(), object))
 	}
@@ -149,6 +142,9 @@ func (c *cluster) configureWebhooks(t *testing.T, port int) {
 		return c.Create(t.Context(), vm, client.DryRunAll)
 	}, bound, "200ms").Should(gomega.Succeed(), "virt-api serves and is trusted")
 }
+
+// alive is the heartbeat of a virt-handler that is alive for as long as the tests take.
+func alive() time.Time { return time.Now().Add(time.Hour) }
 
 func (c *cluster) makeNode(t *testing.T, name string, heartbeat time.Time, ready corev1.ConditionStatus) *corev1.Node {
 	t.Helper()
@@ -328,6 +324,27 @@ func (c *cluster) vmIs(t *testing.T, key client.ObjectKey, want virtv1.VirtualMa
 		return vm.Status.PrintableStatus, err
 	}, bound, "50ms").Should(gomega.Equal(want), "VM %s", key)
 	return vm
+}
+
+// becoming begins to follow a VM, and returns what waits until its printable status is, or has been since, what is wanted: what lasts for a
+// while only, this process may miss by reading.
+func (c *cluster) becoming(t *testing.T, key client.ObjectKey) func(virtv1.VirtualMachinePrintableStatus) *virtv1.VirtualMachine {
+	t.Helper()
+	now := &virtv1.VirtualMachineList{}
+	must(t, c.List(t.Context(), now, client.InNamespace(key.Namespace)))
+	changes := apiserver.Watch(t, c, now, client.InNamespace(key.Namespace))
+	return func(want virtv1.VirtualMachinePrintableStatus) *virtv1.VirtualMachine {
+		t.Helper()
+		var vm *virtv1.VirtualMachine
+		gomega.NewWithT(t).Eventually(changes.ResultChan(), bound).Should(gomega.Receive(gomega.Satisfy(func(event watch.Event) bool {
+			changed, is := event.Object.(*virtv1.VirtualMachine)
+			if is && changed.Name == key.Name {
+				vm = changed
+			}
+			return vm != nil && vm == changed && vm.Status.PrintableStatus == want
+		})), "VM %s is %s", key, want)
+		return vm
+	}
 }
 
 // gone waits until an object is.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	virtv1 "kubevirt.io/api/core/v1"
@@ -24,6 +25,7 @@ import (
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/pod"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/scheme"
+	"github.com/slipway-vm/slipway/tests/fixture/apiserver"
 )
 
 // run brings a new VM to Running.
@@ -47,18 +49,8 @@ func TestAStartCostsFourWrites(t *testing.T) {
 	c := start(t)
 	list := &virtv1.VirtualMachineInstanceList{}
 	ns := c.namespace(t)
-	watch, err := c.Watch(t.Context(), list, client.InNamespace(ns))
-	must(t, err)
-	var seen []string
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for event := range watch.ResultChan() {
-			if vmi, ok := event.Object.(*virtv1.VirtualMachineInstance); ok {
-				seen = append(seen, string(vmi.Status.Phase))
-			}
-		}
-	}()
+	must(t, c.List(t.Context(), list, client.InNamespace(ns)))
+	writes := apiserver.Watch(t, c, list, client.InNamespace(ns))
 	vm := newVM(ns, "counted")
 	must(t, c.Create(t.Context(), vm))
 	key := client.ObjectKeyFromObject(vm)
@@ -75,8 +67,16 @@ func TestAStartCostsFourWrites(t *testing.T) {
 	if !vm.Status.Ready || !vm.Status.Created || vm.Status.ObservedGeneration != vm.Generation {
 		t.Errorf("a running VM's status is %+v", vm.Status)
 	}
-	watch.Stop()
-	<-ended
+	var seen []string
+	for last := c.vmi(t, key).ResourceVersion; ; {
+		var event watch.Event
+		gomega.NewWithT(t).Eventually(writes.ResultChan(), bound).Should(gomega.Receive(&event), "writes after %v", seen)
+		vmi := event.Object.(*virtv1.VirtualMachineInstance)
+		seen = append(seen, string(vmi.Status.Phase))
+		if vmi.ResourceVersion == last {
+			break
+		}
+	}
 	if got := strings.Join(seen, " "); got != "Pending Scheduling Scheduled Running" {
 		t.Errorf("the VMI was written as %s", got)
 	}
@@ -106,13 +106,14 @@ func TestAFailedStartIsTriedAgainLater(t *testing.T) {
 	key := client.ObjectKeyFromObject(vm)
 	p := c.launcher(t, key)
 	c.bind(t, p, nodeName)
+	becomes := c.becoming(t, key)
 	c.report(t, p, func(status *corev1.PodStatus) {
 		status.Phase = corev1.PodFailed
 		status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "volumeroot", Image: "img", State: corev1.ContainerState{
 			Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: "no file in /disk"},
 		}}}
 	})
-	vm = c.vmIs(t, key, virtv1.VirtualMachineStatusCrashLoopBackOff)
+	vm = becomes(virtv1.VirtualMachineStatusCrashLoopBackOff)
 	if f := vm.Status.StartFailure; f == nil || f.ConsecutiveFailCount != 1 || f.RetryAfterTimestamp == nil {
 		t.Errorf("the failure is told as %+v", f)
 	}
@@ -276,7 +277,7 @@ func TestAnUnsupportedFieldIsRefusedThroughTheAPIServer(t *testing.T) {
 	}
 }
 
-// as is a client of a user who may do everything that admission lets him.
+// as is a client of a user who may do everything that admission lets him, once the API server knows that.
 func as(t *testing.T, config *rest.Config, user string) client.Client {
 	t.Helper()
 	config = rest.CopyConfig(config)
@@ -284,6 +285,7 @@ func as(t *testing.T, config *rest.Config, user string) client.Client {
 	c, err := client.New(config, client.Options{Scheme: scheme.New()})
 	must(t, err)
 	grant(t.Context(), t)
+	gomega.NewWithT(t).Eventually(func() error { return c.List(t.Context(), &corev1.NodeList{}) }, bound, "50ms").Should(gomega.Succeed(), "%s may do everything", user)
 	return c
 }
 

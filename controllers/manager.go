@@ -17,7 +17,8 @@ import (
 )
 
 // The lease is renewed slowly, to spare the API server, and released on exit, so that
-// only a process that was killed together with its pod leaves the others waiting.
+// only a process that was killed together with its pod leaves the others waiting. Who could not renew it writes nothing
+// from when another may lead, though it ends a while later.
 const leaseName = "virt-controller"
 
 var slowLease = lease{duration: 60 * time.Second, deadline: 45 * time.Second, retry: 15 * time.Second}
@@ -50,7 +51,9 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 	if err != nil {
 		return fmt.Errorf("preparing lease %s: %w", leaseName, err)
 	}
-	mgr, err := newManager(ctx, config, options, lock)
+	own := &lead{Interface: lock, duration: options.lease.duration, now: time.Now}
+	config.Wrap(own.guard) // the lease itself is written by a client that was made before
+	mgr, err := newManager(ctx, config, options, own)
 	if err != nil {
 		return err
 	}

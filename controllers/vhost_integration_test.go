@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -21,7 +20,7 @@ import (
 func TestAVMAsksForVhostNetWhereAllItsNodesHaveIt(t *testing.T) {
 	c := start(t)
 	pooled := func(name string, devices ...string) {
-		node := c.makeNode(t, name, time.Now(), corev1.ConditionTrue)
+		node := c.makeNode(t, name, alive(), corev1.ConditionTrue)
 		t.Cleanup(func() { must(t, c.Delete(context.WithoutCancel(t.Context()), node)) })
 		must(t, c.Patch(t.Context(), node, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"pool":"`+name[:4]+`"}}}`))))
 		for _, device := range devices {
@@ -29,9 +28,9 @@ func TestAVMAsksForVhostNetWhereAllItsNodesHaveIt(t *testing.T) {
 			must(t, c.Status().Patch(t.Context(), node, client.RawPatch(types.MergePatchType, []byte(patch))))
 		}
 	}
-	pooled("fast-1", names.DeviceKVM, names.DeviceVhostNet)
 	pooled("both-1", names.DeviceKVM, names.DeviceVhostNet)
 	pooled("both-2", names.DeviceKVM)
+	pooled("fast-1", names.DeviceKVM, names.DeviceVhostNet) // the last, so that virt-controller has seen the others when it has seen this one
 	asks := func(pool string) (bool, bool) {
 		vm := newVM(c.namespace(t), "vhost")
 		vm.Spec.Template.Spec.NodeSelector = map[string]string{"pool": pool}

@@ -90,7 +90,7 @@ func start(t *testing.T) *world {
 func (w *world) begin() {
 	w.t.Helper()
 	mgr, err := ctrl.NewManager(w.config, ctrl.Options{
-		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"},
+		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"}, GracefulShutdownTimeout: new(time.Duration(-1)),
 		Controller: controllerconfig.Controller{SkipNameValidation: new(true)},
 		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{w.namespace: {}, "slipway": {}}},
 	})
@@ -121,7 +121,7 @@ func (w *world) must(err error) {
 // until waits for what must come soon, and shows what is there when it does not.
 func (w *world) until(what string, check func() bool) {
 	w.t.Helper()
-	deadline := time.After(time.Minute)
+	deadline := time.After(5 * time.Minute)
 	for !check() {
 		select {
 		case <-deadline:

@@ -54,7 +54,7 @@ const (
 	digestInName = 12
 	// keptImports is how many imports stay where spec.importsToKeep does not say.
 	keptImports = 3
-	// pollBound is how long a server may take to answer.
+	// pollBound is how long a server may take to answer, unless tests say otherwise.
 	pollBound = 20 * time.Second
 	// A poll that failed is tried again after firstRetry, doubled up to lastRetry, but not after the next one is due.
 	firstRetry = time.Minute

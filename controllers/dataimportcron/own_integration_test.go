@@ -40,7 +40,8 @@ func TestImportsThatWereLeftGoWithTheNext(t *testing.T) {
 		owners := again.OwnerReferences
 		return len(owners) == 1 && owners[0].UID == uid
 	})
-	if source, claim := w.source(); claim != dv.Name || len(source.OwnerReferences) != 1 || source.OwnerReferences[0].UID != uid {
-		t.Errorf("the DataSource names %q and is %+v", claim, source.ObjectMeta)
-	}
+	w.until("so does the DataSource, which names it", func() bool {
+		source, claim := w.source()
+		return claim == dv.Name && len(source.OwnerReferences) == 1 && source.OwnerReferences[0].UID == uid
+	})
 }

@@ -28,7 +28,7 @@ import (
 // through polls as virt-controller does, by the proxies of set.
 func through(t *testing.T, set cdiconfig.ImportProxy) *sources {
 	t.Helper()
-	return &sources{allowed: public, proxy: func(context.Context) (cdiconfig.ImportProxy, error) { return set, nil }}
+	return &sources{allowed: public, bound: unhurried, proxy: func(context.Context) (cdiconfig.ImportProxy, error) { return set, nil }}
 }
 
 func ofRegistry(address string) *cdiv1.DataImportCron {

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+	"time"
 
 	"k8s.io/utils/ptr"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -28,6 +29,16 @@ type sources struct {
 	allowed func(netip.Addr) bool
 	// proxy says how servers are reached; nil for without a proxy.
 	proxy func(context.Context) (cdiconfig.ImportProxy, error)
+	// bound is how long a server may take to answer; pollBound when left out.
+	bound time.Duration
+}
+
+// patience is how long a server may take to answer.
+func (s *sources) patience() time.Duration {
+	if s.bound > 0 {
+		return s.bound
+	}
+	return pollBound
 }
 
 // public are all addresses but those of the machine itself and of its link, where clouds have what
@@ -41,7 +52,7 @@ func public(address netip.Addr) bool {
 var errAddress = errors.New("its address is of this machine or its link only, which is not asked")
 
 func (s *sources) digest(ctx context.Context, cron *cdiv1.DataImportCron, settings registries.Settings) (string, error) {
-	ctx, stop := context.WithTimeout(ctx, pollBound)
+	ctx, stop := context.WithTimeout(ctx, s.patience())
 	defer stop()
 	source := cron.Spec.Template.Spec.Source
 	switch {

@@ -77,7 +77,7 @@ func (s *sources) authorities(ctx context.Context, namespace, name string) (map[
 func (s *sources) transport(way way, insecure bool) *http.Transport {
 	transport := &http.Transport{
 		Proxy: s.choose(way.by), OnProxyConnectResponse: proxy.Answered, DialContext: s.connect(way.by), ForceAttemptHTTP2: true,
-		TLSHandshakeTimeout: pollBound / 2, ResponseHeaderTimeout: pollBound, IdleConnTimeout: time.Second, MaxResponseHeaderBytes: 64 << 10,
+		TLSHandshakeTimeout: s.patience() / 2, ResponseHeaderTimeout: s.patience(), IdleConnTimeout: time.Second, MaxResponseHeaderBytes: 64 << 10,
 		TLSClientConfig: &tls.Config{
 			MinVersion: tls.VersionTLS12, RootCAs: way.servers, InsecureSkipVerify: insecure, //nolint:gosec // as the import itself is asked to, or the registry is listed
 		},
@@ -88,8 +88,8 @@ func (s *sources) transport(way way, insecure bool) *http.Transport {
 
 // connect returns what connects to addresses that are allowed, and to the proxies, which the administrator chose.
 func (s *sources) connect(by cdiconfig.ImportProxy) func(context.Context, string, string) (net.Conn, error) {
-	free := &net.Dialer{Timeout: pollBound / 2}
-	guarded := &net.Dialer{Timeout: pollBound / 2, Control: func(_, address string, _ syscall.RawConn) error { return s.check(address) }}
+	free := &net.Dialer{Timeout: s.patience() / 2}
+	guarded := &net.Dialer{Timeout: s.patience() / 2, Control: func(_, address string, _ syscall.RawConn) error { return s.check(address) }}
 	proxies := by.Addresses()
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		if slices.Contains(proxies, address) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -66,15 +67,28 @@ func TestController(t *testing.T) {
 	}
 }
 
-func start(t *testing.T) client.Client {
+// cluster is an API server with the controllers.
+type cluster struct {
+	client.Client
+	cached client.Reader // what the controllers know of it
+}
+
+func start(t *testing.T) *cluster {
 	t.Helper()
 	config := apiserver.Start(t, apiserver.Only(t, crds, "cdi.kubevirt.io", "snapshot.storage.k8s.io")...)
 	c := apiserver.Player(t, config)
 	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: installed}}); err != nil {
 		t.Fatal(err)
 	}
+	// Before the controllers, which treat a class that they do not know otherwise.
+	for name, mode := range map[string]storagev1.VolumeBindingMode{"fast": storagev1.VolumeBindingImmediate, "local": storagev1.VolumeBindingWaitForFirstConsumer} {
+		class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: "example.com/" + name, VolumeBindingMode: new(mode)}
+		if err := c.Create(t.Context(), class); err != nil {
+			t.Fatal(err)
+		}
+	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"}, Cache: cached.Options(installed),
+		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"}, Cache: cached.Options(installed), GracefulShutdownTimeout: new(time.Duration(-1)),
 		Controller: controllerconfig.Controller{SkipNameValidation: new(true)}, // for -count
 	})
 	if err != nil {
@@ -98,13 +112,7 @@ func start(t *testing.T) client.Client {
 			t.Error(err)
 		}
 	})
-	for name, mode := range map[string]storagev1.VolumeBindingMode{"fast": storagev1.VolumeBindingImmediate, "local": storagev1.VolumeBindingWaitForFirstConsumer} {
-		class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: "example.com/" + name, VolumeBindingMode: new(mode)}
-		if err := c.Create(ctx, class); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return c
+	return &cluster{Client: c, cached: mgr.GetClient()}
 }
 
 // installed is the namespace of the installation.
@@ -127,6 +135,9 @@ func newWorld(t *testing.T, c client.Client) *world {
 	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
 	w := &world{Client: c, t: t}
+	if running, is := c.(*cluster); is {
+		w.cached = running.cached
+	}
 	w.must(c.Create(t.Context(), namespace))
 	w.namespace = namespace.Name
 	return w
@@ -135,8 +146,36 @@ func newWorld(t *testing.T, c client.Client) *world {
 // world is one case's namespace.
 type world struct {
 	client.Client
+	cached    client.Reader // the controllers' view; nil where none run
 	t         *testing.T
 	namespace string
+}
+
+// seen waits until the controllers know object as it is, or a later state of it.
+func (w *world) seen(object client.Object) {
+	w.t.Helper()
+	version := func(of client.Object) uint64 {
+		n, err := strconv.ParseUint(of.GetResourceVersion(), 10, 64)
+		w.must(err)
+		return n
+	}
+	now := object.DeepCopyObject().(client.Object)
+	w.until(fmt.Sprintf("the controllers know %T %s", object, object.GetName()), func() bool {
+		err := w.cached.Get(context.Background(), client.ObjectKeyFromObject(object), now)
+		w.must(client.IgnoreNotFound(err))
+		return err == nil && version(now) >= version(object)
+	})
+}
+
+// deleted deletes what holds for all cases, and waits until the controllers know that it is gone.
+func (w *world) deleted(object client.Object) {
+	w.t.Helper()
+	w.must(client.IgnoreNotFound(w.Delete(context.Background(), object)))
+	w.until(fmt.Sprintf("the controllers know that %T %s is gone", object, object.GetName()), func() bool {
+		err := w.cached.Get(context.Background(), client.ObjectKeyFromObject(object), object)
+		w.must(client.IgnoreNotFound(err))
+		return apierrors.IsNotFound(err)
+	})
 }
 
 func (w *world) must(err error) {
@@ -165,7 +204,7 @@ func http() *cdiv1.DataVolumeSource {
 // until waits for what must come soon, and shows what is there when it does not.
 func (w *world) until(what string, check func() bool) {
 	w.t.Helper()
-	deadline := time.After(2 * time.Minute)
+	deadline := time.After(5 * time.Minute)
 	for !check() {
 		select {
 		case <-deadline:
@@ -361,6 +400,7 @@ func foreignClaim(t *testing.T, w *world) {
 	}}
 	w.must(w.Create(t.Context(), claim))
 	w.create("disk", "fast", http(), nil)
+	w.waits("disk", "ErrResourceExists")
 	dv := w.phase("disk", cdiv1.Pending)
 	if c := condition(dv, cdiv1.DataVolumeBound); c.Reason != "ErrResourceExists" || dv.Status.ClaimName != "" {
 		t.Errorf("Bound is %+v", c)
@@ -414,7 +454,7 @@ func modesOfTheProfile(t *testing.T, w *world) {
 	profile := &cdiv1.StorageProfile{}
 	profile.Name = "fast"
 	w.must(w.Create(t.Context(), profile))
-	t.Cleanup(func() { w.must(w.Delete(context.Background(), profile)) })
+	t.Cleanup(func() { w.deleted(profile) })
 	w.create("disk", "fast", http(), func(dv *cdiv1.DataVolume) {
 		dv.Spec.Storage = &cdiv1.StorageSpec{StorageClassName: new("fast"), Resources: dv.Spec.PVC.Resources}
 		dv.Spec.PVC = nil

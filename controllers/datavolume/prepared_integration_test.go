@@ -146,7 +146,8 @@ func (w *world) config(spec cdiv1.CDIConfigSpec) {
 	w.t.Helper()
 	config := &cdiv1.CDIConfig{ObjectMeta: metav1.ObjectMeta{Name: names.CDIConfigName}, Spec: spec}
 	w.must(w.Create(w.t.Context(), config))
-	w.t.Cleanup(func() { w.must(client.IgnoreNotFound(w.Delete(context.Background(), config))) })
+	w.t.Cleanup(func() { w.deleted(config) })
+	w.seen(config)
 }
 
 // With the gate DataVolumeClaimAdoption a claim that is there is taken over.

@@ -25,7 +25,8 @@ func goesByTheProxy(t *testing.T, w *world) {
 		HTTPProxy: new("http://importer:pa55word@proxy.example.com:3128"), NoProxy: new("internal.example.com"), TrustedCAProxy: new("authorities"),
 	}}
 	w.must(w.Create(t.Context(), cdi))
-	t.Cleanup(func() { w.must(w.Delete(context.WithoutCancel(t.Context()), cdi)) })
+	t.Cleanup(func() { w.deleted(cdi) })
+	w.seen(cdi)
 	w.create("disk", "fast", http(), nil)
 	w.until("the DataVolume misses the authorities", func() bool {
 		running := condition(w.dv("disk"), cdiv1.DataVolumeRunning)

@@ -21,7 +21,8 @@ import (
 func looksWhereRegistriesConfSays(t *testing.T, w *world) {
 	cdi := &cdiv1.CDI{ObjectMeta: metav1.ObjectMeta{Name: names.CDIName, Annotations: map[string]string{names.AnnotationRegistries: "mirrors"}}}
 	w.must(w.Create(t.Context(), cdi))
-	t.Cleanup(func() { w.must(w.Delete(context.WithoutCancel(t.Context()), cdi)) })
+	t.Cleanup(func() { w.deleted(cdi) })
+	w.seen(cdi)
 	from := &cdiv1.DataVolumeSource{Registry: &cdiv1.DataVolumeSourceRegistry{URL: new("docker://quay.io/disks/debian:12")}}
 	w.create("disk", "local", from, nil)
 	w.phase("disk", cdiv1.WaitForFirstConsumer)

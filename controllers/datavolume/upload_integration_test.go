@@ -121,7 +121,9 @@ func (w *world) checkCertificates(pod *corev1.Pod) {
 		w.t.Errorf("the Secret is owned by %+v", by)
 	}
 	proxy := &corev1.Secret{}
-	w.must(w.Get(w.t.Context(), client.ObjectKey{Namespace: installed, Name: upload.ClientSecret}, proxy))
+	w.until("the proxy has a certificate", func() bool {
+		return w.Get(w.t.Context(), client.ObjectKey{Namespace: installed, Name: upload.ClientSecret}, proxy) == nil
+	})
 	if len(proxy.Data["ca.key"]) > 0 || len(secret.Data["ca.key"]) > 0 {
 		w.t.Error("the authority's key is given away")
 	}

@@ -38,6 +38,7 @@ import (
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/scheme"
 	"github.com/slipway-vm/slipway/tests/fixture/apiserver"
+	"github.com/slipway-vm/slipway/tests/fixture/freeport"
 )
 
 const (
@@ -46,7 +47,7 @@ const (
 	token     = "the-token"
 	group     = "/apis/subresources.kubevirt.io/v1"
 	objects   = group + "/namespaces/default/"
-	bound     = "2m" // how long a wait takes at the most, on a busy machine too
+	bound     = "5m" // how long a wait takes at the most, on a busy machine too
 )
 
 // cluster is an API server that hands the subresources on to virt-api.
@@ -66,7 +67,7 @@ func startCluster(t *testing.T) *cluster {
 	must(t, err)
 	must(t, c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: installed}}))
 	c.handler = startHandler(t)
-	port := freePort(t)
+	port := freeport.TCP(t)
 	c.address = fmt.Sprintf("localhost:%d", port)
 	c.install(t, port)
 	c.runAPI(t, port)
@@ -122,11 +123,25 @@ func (c *cluster) runAPI(t *testing.T, port int) {
 }
 
 // ask sends a request to the API server, and returns the answer.
-func (c *cluster) ask(t *testing.T, as *rest.Config, method, path, body string) (int, string) {
+func (c *cluster) ask(t *testing.T, as *rest.Config, method, path, body string) (code int, said string) {
 	t.Helper()
 	httpClient, err := rest.HTTPClientFor(as)
 	must(t, err)
-	return send(t, httpClient, method, strings.TrimSuffix(as.Host, "/")+path, body)
+	available(t, func() (int, string) {
+		code, said = send(t, httpClient, method, strings.TrimSuffix(as.Host, "/")+path, body)
+		return code, said
+	})
+	return code, said
+}
+
+// available asks until the API server takes virt-api for one that answers: it looks now and then, does not wait long, and hands nothing on
+// for a while after that.
+func available(t *testing.T, ask func() (int, string)) {
+	t.Helper()
+	gomega.NewWithT(t).Eventually(func() bool {
+		code, said := ask()
+		return code == http.StatusServiceUnavailable && strings.TrimSpace(said) == "service unavailable"
+	}, bound, "200ms").Should(gomega.BeFalse(), "the API server takes virt-api for dead")
 }
 
 func send(t *testing.T, httpClient *http.Client, method, url, body string, headers ...string) (int, string) {
@@ -153,14 +168,21 @@ func (c *cluster) socket(t *testing.T, path string) *websocket.Conn {
 	must(t, err)
 	dialer := websocket.Dialer{TLSClientConfig: config, Subprotocols: []string{"plain.kubevirt.io"}}
 	url := "wss" + strings.TrimPrefix(strings.TrimSuffix(c.Config.Host, "/"), "https") + path
-	socket, response, err := dialer.DialContext(t.Context(), url, nil)
-	if err != nil {
-		said := ""
-		if response != nil {
-			content, _ := io.ReadAll(response.Body)
-			said = response.Status + " " + string(content)
+	var socket *websocket.Conn
+	var failed error
+	said := ""
+	available(t, func() (int, string) {
+		var response *http.Response
+		socket, response, failed = dialer.DialContext(t.Context(), url, nil)
+		if failed == nil || response == nil {
+			return 0, ""
 		}
-		t.Fatalf("opening %s: %v: %s", url, err, said)
+		content, _ := io.ReadAll(response.Body)
+		said = string(content)
+		return response.StatusCode, said
+	})
+	if failed != nil {
+		t.Fatalf("opening %s: %v: %s", url, failed, said)
 	}
 	t.Cleanup(func() { _ = socket.Close() })
 	if socket.Subprotocol() != "plain.kubevirt.io" {
@@ -295,12 +317,4 @@ func must(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	listener, err := net.Listen("tcp", "localhost:0")
-	must(t, err)
-	defer func() { must(t, listener.Close()) }()
-	return listener.Addr().(*net.TCPAddr).Port
 }

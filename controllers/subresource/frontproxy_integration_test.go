@@ -43,22 +43,23 @@ func TestFrontProxyIsFollowed(t *testing.T) {
 	}
 	eventually := func(want, what string) {
 		t.Helper()
-		gomega.NewWithT(t).Eventually(answers, "2m", "100ms").Should(gomega.ContainSubstring(want), what)
+		gomega.NewWithT(t).Eventually(answers, "5m", "100ms").Should(gomega.ContainSubstring(want), what)
 	}
 	eventually("--requestheader-client-ca-file", "it says what the cluster lacks")
 
 	configMaps := core.ConfigMaps(metav1.NamespaceSystem)
-	configMap, err := configMaps.Get(t.Context(), proxyConfigMap, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	maps.Copy(configMap.Data, configured(authority).Data)
-	if _, err := configMaps.Update(t.Context(), configMap, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	gomega.NewWithT(t).Eventually(func() error { // the API server makes it in its own time, and writes it, too
+		configMap, err := configMaps.Get(t.Context(), proxyConfigMap, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		maps.Copy(configMap.Data, configured(authority).Data)
+		_, err = configMaps.Update(t.Context(), configMap, metav1.UpdateOptions{})
+		return err
+	}, "5m", "100ms").Should(gomega.Succeed(), "the front proxy is configured")
 	eventually("jane", "it trusts the front proxy that was configured")
 
-	configMap = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: proxyConfigMap}}
+	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: proxyConfigMap}}
 	if _, err := configMaps.Update(t.Context(), configMap, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}

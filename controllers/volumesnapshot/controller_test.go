@@ -338,13 +338,17 @@ func start(t *testing.T) cluster {
 		server.CRDDirectoryPaths = append(server.CRDDirectoryPaths,
 			filepath.Join("..", "hyperconverged", "components", "crds", "snapshot.storage.k8s.io_volumesnapshot"+kind+".yaml"))
 	}
-	config, err := server.Start()
+	config, err := apiserver.Begin(server)
 	check(t, err)
 	t.Cleanup(func() { check(t, server.Stop()) })
 	logger := testr.New(t)
 	c := cluster{served: &atomic.Int32{}, broken: &atomic.Bool{}}
 	c.Client = apiserver.Player(t, config)
-	manager, err := ctrl.NewManager(asComponent(t, server, c.Client, "virt-controller"), ctrl.Options{Scheme: server.Scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Logger: logger})
+	for _, name := range []string{"node-1", "node-2"} {
+		check(t, c.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{names.TopologyNode: name}}}))
+	}
+	check(t, c.Create(t.Context(), class("default-class", names.HostPathDriver)))
+	manager, err := ctrl.NewManager(asComponent(t, server, c.Client, "virt-controller"), ctrl.Options{Scheme: server.Scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Logger: logger, GracefulShutdownTimeout: new(time.Duration(-1))})
 	check(t, err)
 	check(t, volumesnapshot.SetupWithManager(manager, volumesnapshot.Options{
 		WhereServed: func(ctrl.Manager) error {
@@ -359,10 +363,6 @@ func start(t *testing.T) cluster {
 	done := make(chan error)
 	go func() { done <- manager.Start(ctx) }()
 	t.Cleanup(func() { cancel(); check(t, <-done) })
-	for _, name := range []string{"node-1", "node-2"} {
-		check(t, c.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{names.TopologyNode: name}}}))
-	}
-	check(t, c.Create(t.Context(), class("default-class", names.HostPathDriver)))
 	return c
 }
 
@@ -557,7 +557,7 @@ func (c cluster) gone(t *testing.T, snapshot *snapshotv1.VolumeSnapshot) {
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.After(2 * time.Minute)
+	deadline := time.After(5 * time.Minute)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for !holds() {
