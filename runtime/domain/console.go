@@ -29,11 +29,14 @@ func LogsConsole(vmi *v1.VirtualMachineInstance) bool {
 	return enabled(devices.AutoattachSerialConsole) && enabled(devices.LogSerialConsole)
 }
 
+// AgentChannel is the name of the port of the guest's agent.
+const AgentChannel = "org.qemu.guest_agent.0"
+
 // agentChannel is where the guest's agent is spoken to.
 func agentChannel(_ Input, domain *libvirtxml.Domain) error {
 	domain.Devices.Channels = []libvirtxml.DomainChannel{{
 		Source: &libvirtxml.DomainChardevSource{UNIX: &libvirtxml.DomainChardevSourceUNIX{}},
-		Target: &libvirtxml.DomainChannelTarget{VirtIO: &libvirtxml.DomainChannelTargetVirtIO{Name: "org.qemu.guest_agent.0"}},
+		Target: &libvirtxml.DomainChannelTarget{VirtIO: &libvirtxml.DomainChannelTargetVirtIO{Name: AgentChannel}},
 	}}
 	return nil
 }

@@ -5,13 +5,27 @@ package guestagent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 )
 
 // Channel carries one command to the agent and its answer back, both JSON. It gives
-// up when ctx is done.
+// up when ctx is done, or earlier with an error that is a timeout.
 type Channel interface {
 	AgentCommand(ctx context.Context, command string) (string, error)
+}
+
+// errRefused is the agent's own word that it does not do what it is asked for.
+var errRefused = errors.New("the guest agent refused")
+
+// answered says whether the agent answered, were it by a refusal.
+func answered(err error) bool { return err == nil || errors.Is(err, errRefused) }
+
+// late says whether the agent left a command without an answer for as long as the channel waited: it may have got it, and may
+// answer the next one.
+func late(err error) bool {
+	var timeout interface{ Timeout() bool }
+	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
 // command is the form of every request.
@@ -40,7 +54,7 @@ func call(ctx context.Context, channel Channel, name string, arguments, out any)
 		return fmt.Errorf("decoding the guest agent's answer to %s: %w", name, err)
 	}
 	if reply.Error != nil {
-		return fmt.Errorf("the guest agent refused %s: %s", name, reply.Error.Description)
+		return fmt.Errorf("%w %s: %s", errRefused, name, reply.Error.Description)
 	}
 	if err := json.Unmarshal(reply.Return, out); err != nil {
 		return fmt.Errorf("decoding the guest agent's answer to %s: %w", name, err)

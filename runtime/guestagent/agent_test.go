@@ -9,6 +9,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/slipway-vm/slipway/runtime/guestagent"
 	"github.com/slipway-vm/slipway/runtime/protocol"
@@ -19,9 +21,15 @@ type agent struct {
 	answers map[string]string
 	running map[int]map[string]any
 	polls   int
-	// slow is how many times a command is reported as still running.
-	slow int
+	// slow is how many times a command is reported as still running, silent how many questions for one have no answer before.
+	slow, silent int
 }
+
+// noAnswer is what a channel says of a question that has none.
+type noAnswer struct{}
+
+func (noAnswer) Error() string { return "no answer" }
+func (noAnswer) Timeout() bool { return true }
 
 func (a *agent) AgentCommand(ctx context.Context, request string) (string, error) {
 	if err := ctx.Err(); err != nil {
@@ -40,7 +48,7 @@ func (a *agent) AgentCommand(ctx context.Context, request string) (string, error
 	}
 	switch command.Execute {
 	case "guest-exec":
-		cmd := exec.CommandContext(ctx, command.Arguments.Path, command.Arguments.Arg...)
+		cmd := exec.Command(command.Arguments.Path, command.Arguments.Arg...)
 		var stdout, stderr strings.Builder
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
 		_ = cmd.Run()
@@ -48,6 +56,11 @@ func (a *agent) AgentCommand(ctx context.Context, request string) (string, error
 		a.running = map[int]map[string]any{7: {"exited": true, "exitcode": cmd.ProcessState.ExitCode(), "out-data": encode(stdout.String()), "err-data": encode(stderr.String())}}
 		return `{"return":{"pid":7}}`, nil
 	case "guest-exec-status":
+		if a.silent > 0 {
+			a.silent--
+			time.Sleep(10 * time.Second)
+			return "", noAnswer{}
+		}
 		if a.polls++; a.polls <= a.slow {
 			return `{"return":{"exited":false}}`, nil
 		}
@@ -83,8 +96,30 @@ func TestAsk(t *testing.T) {
 func TestAskKeepsWhatASmallAgentKnows(t *testing.T) {
 	a := &agent{answers: map[string]string{"guest-info": `{"return":{"version":"1"}}`}}
 	report, err := guestagent.Ask(t.Context(), a)
-	if report.Version != "1" || err == nil || !strings.Contains(err.Error(), "guest-get-osinfo has not been found") {
+	if report.Version != "1" || !report.Whole || err == nil || !strings.Contains(err.Error(), "guest-get-osinfo has not been found") {
 		t.Errorf("report %+v, error %v", report, err)
+	}
+}
+
+// silent is an agent that does not answer a command.
+type silent struct {
+	agent
+	command string
+}
+
+func (s *silent) AgentCommand(ctx context.Context, request string) (string, error) {
+	if strings.Contains(request, s.command) {
+		return "", noAnswer{}
+	}
+	return s.agent.AgentCommand(ctx, request)
+}
+
+func TestAReportWithAQuestionThatHasNoAnswerIsNotWhole(t *testing.T) {
+	for _, command := range []string{"guest-info", "guest-get-osinfo", "guest-network-get-interfaces"} {
+		a := &silent{agent{answers: map[string]string{"guest-info": `{"return":{"version":"1"}}`}}, command}
+		if report, err := guestagent.Ask(t.Context(), a); report.Whole || err == nil {
+			t.Errorf("without an answer to %s: %+v, %v", command, report, err)
+		}
 	}
 }
 
@@ -92,6 +127,7 @@ func TestExec(t *testing.T) {
 	cases := map[string]struct {
 		run       protocol.GuestExec
 		slow      int
+		silent    int
 		want      protocol.GuestExecResult
 		wantError string
 	}{
@@ -106,20 +142,29 @@ func TestExec(t *testing.T) {
 		"a command that does not end in time": {
 			run: protocol.GuestExec{Command: "/bin/true", TimeoutSeconds: 1}, slow: 1000, wantError: "at most 1s",
 		},
+		"a guest that stands still for a while": {
+			run: protocol.GuestExec{Command: "/bin/echo", Args: []string{"out"}, TimeoutSeconds: 60}, slow: 1, silent: 2,
+			want: protocol.GuestExecResult{Stdout: "out\n"},
+		},
+		"a guest that stands still for longer": {
+			run: protocol.GuestExec{Command: "/bin/true", TimeoutSeconds: 25}, slow: 1, silent: 10, wantError: "at most 25s",
+		},
 		"no command": {wantError: "name one"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := guestagent.Exec(t.Context(), &agent{slow: c.slow}, c.run)
-			if c.wantError != "" {
-				if err == nil || !strings.Contains(err.Error(), c.wantError) {
-					t.Fatalf("error %v, want one with %q", err, c.wantError)
+			synctest.Test(t, func(t *testing.T) { // where the time that the command itself takes does not count
+				got, err := guestagent.Exec(t.Context(), &agent{slow: c.slow, silent: c.silent}, c.run)
+				if c.wantError != "" {
+					if err == nil || !strings.Contains(err.Error(), c.wantError) {
+						t.Fatalf("error %v, want one with %q", err, c.wantError)
+					}
+					return
 				}
-				return
-			}
-			if err != nil || got != c.want {
-				t.Fatalf("got %.80v, %v; want %.80v", got, err, c.want)
-			}
+				if err != nil || got != c.want {
+					t.Fatalf("got %.80v, %v; want %.80v", got, err, c.want)
+				}
+			})
 		})
 	}
 }

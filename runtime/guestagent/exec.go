@@ -93,7 +93,7 @@ func waitExited(ctx context.Context, channel Channel, pid int64) (execStatus, er
 	defer timer.Stop()
 	for {
 		var status execStatus
-		if err := call(ctx, channel, "guest-exec-status", map[string]int64{"pid": pid}, &status); err != nil {
+		if err := call(ctx, channel, "guest-exec-status", map[string]int64{"pid": pid}, &status); err != nil && (!late(err) || ctx.Err() != nil) {
 			return status, err
 		}
 		if status.Exited {

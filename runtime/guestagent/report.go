@@ -18,31 +18,27 @@ type Report struct {
 	OS *v1.VirtualMachineInstanceGuestOSInfo
 	// Interfaces are those of the guest with a hardware address, loopback left out.
 	Interfaces []protocol.GuestInterface
+	// Whole says that the agent answered each question, were it by a refusal.
+	Whole bool
 }
 
 // Ask collects a report. What could be learned is returned even when a part failed:
 // agents for small systems lack commands.
 func Ask(ctx context.Context, channel Channel) (Report, error) {
 	var report Report
-	var errs []error
 	var info struct {
 		Version string `json:"version"`
 	}
 	if err := call(ctx, channel, "guest-info", nil, &info); err != nil {
+		report.Whole = answered(err)
 		return report, err // no agent answers
 	}
 	report.Version = info.Version
-	if os, err := osInfo(ctx, channel); err != nil {
-		errs = append(errs, err)
-	} else {
-		report.OS = os
-	}
-	interfaces, err := guestInterfaces(ctx, channel)
-	if err != nil {
-		errs = append(errs, err)
-	}
-	report.Interfaces = interfaces
-	return report, errors.Join(errs...)
+	os, osErr := osInfo(ctx, channel)
+	interfaces, interfacesErr := guestInterfaces(ctx, channel)
+	report.OS, report.Interfaces = os, interfaces
+	report.Whole = answered(osErr) && answered(interfacesErr)
+	return report, errors.Join(osErr, interfacesErr)
 }
 
 func osInfo(ctx context.Context, channel Channel) (*v1.VirtualMachineInstanceGuestOSInfo, error) {

@@ -39,7 +39,7 @@ func (w *world) dumps(t *testing.T) {
 	w.eventually(t, vmi, "dumping", volumeIn(vmi, v1.MemoryDumpVolumeInProgress, "VolumeMountedToPod"))
 
 	stop(syscall.SIGKILL)
-	launcher.expect(t, "lost <nil>")
+	launcher.expect(t, "lost")
 	stop = w.startHandler(t)
 	launcher.expect(t, "greeted", "sync dumps with disks [] 0") // and no other dump
 	must(t, os.WriteFile(filepath.Join(pod.folder, "dumped"), nil, 0o666))

@@ -40,6 +40,9 @@ const metricsVariable = "SLIPWAY_TEST_METRICS_ADDRESS"
 
 const nodeName = "node1"
 
+// patience is how long each wait may take: on a busy machine a process may have no processor for half a minute.
+const patience = 5 * time.Minute
+
 func TestMain(m *testing.M) {
 	if root := os.Getenv(rootVariable); root != "" {
 		if err := beHandler(root); err != nil {
@@ -97,22 +100,23 @@ func (w *world) lifeOfAVMI(t *testing.T) {
 	if len(vmi.Status.VolumeStatus) != 1 || vmi.Status.VolumeStatus[0].Target != "vda" {
 		t.Errorf("volumes are %+v", vmi.Status.VolumeStatus)
 	}
-	conditions := conditionsOf(vmi)
-	if conditions["Ready"] != "True" || conditions["SoftwareEmulation"] != "True" || conditions["LiveMigratable"] != "False" || conditions["Foreign"] != "True" {
-		t.Errorf("conditions are %v", conditions)
-	}
-	if vmi.Generation != 2 { // its creation and the one write
+	if vmi.Generation != 2 && !w.unanswered(t, vmi) { // its creation and the one write
 		t.Errorf("it was written %d times until Running, want 1", vmi.Generation-1)
 	}
+	w.eventually(t, vmi, "said to be ready", func() bool {
+		conditions := conditionsOf(vmi)
+		return conditions["Ready"] == "True" && conditions["SoftwareEmulation"] == "True" && conditions["LiveMigratable"] == "False" && conditions["Foreign"] == "True"
+	})
 
 	w.events(t, vmi, "Created", "Started") // they are sent a moment after the write, and a killed handler sends none
 	stop(syscall.SIGKILL)
-	launcher.expect(t, "lost <nil>")
+	launcher.expect(t, "lost")
+	w.get(t, vmi)
 	before := vmi.ResourceVersion
 	stop = w.startHandler(t)
 	launcher.expect(t, "greeted", "sync life with disks [] 0")
 	w.get(t, vmi)
-	if vmi.ResourceVersion != before || vmi.Status.Phase != v1.Running {
+	if (vmi.ResourceVersion != before || vmi.Status.Phase != v1.Running) && !w.unanswered(t, vmi) {
 		t.Errorf("the restart wrote the VMI: it is %s at version %s, was at %s", vmi.Status.Phase, vmi.ResourceVersion, before)
 	}
 
@@ -155,9 +159,7 @@ func (w *world) lostDisk(t *testing.T) {
 
 func (w *world) heartbeat(t *testing.T) {
 	node := &corev1.Node{}
-	if err := w.client.Get(t.Context(), client.ObjectKey{Name: nodeName}, node); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.client.Get(t.Context(), client.ObjectKey{Name: nodeName}, node))
 	if node.Labels[v1.NodeSchedulable] != "true" || !strings.HasPrefix(node.Annotations[v1.VirtHandlerHeartbeat], `"20`) {
 		t.Errorf("labels are %v, annotations %v", node.Labels, node.Annotations)
 	}
@@ -242,7 +244,7 @@ func (w *world) startHandler(t *testing.T) func(os.Signal) {
 	return stop
 }
 
-func (w *world) newVMI(t *testing.T, name string, grace int64) *v1.VirtualMachineInstance {
+func (w *world) newVMI(t *testing.T, name string, grace int64, edits ...func(*v1.VirtualMachineInstanceSpec)) *v1.VirtualMachineInstance {
 	t.Helper()
 	vmi := &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{
 		Name: name, Namespace: "default", Labels: map[string]string{v1.NodeNameLabel: nodeName},
@@ -256,6 +258,9 @@ func (w *world) newVMI(t *testing.T, name string, grace int64) *v1.VirtualMachin
 	vmi.Spec.Volumes = []v1.Volume{{Name: "root", VolumeSource: v1.VolumeSource{ContainerDisk: &v1.ContainerDiskSource{Image: "x"}}}}
 	vmi.Status.Phase, vmi.Status.NodeName = v1.Scheduled, nodeName
 	vmi.Status.Conditions = []v1.VirtualMachineInstanceCondition{{Type: "Foreign", Status: corev1.ConditionTrue}}
+	for _, edit := range edits {
+		edit(&vmi.Spec)
+	}
 	must(t, w.client.Create(t.Context(), vmi))
 	return vmi
 }
@@ -272,7 +277,7 @@ func (w *world) get(t *testing.T, vmi *v1.VirtualMachineInstance) {
 
 func (w *world) eventually(t *testing.T, vmi *v1.VirtualMachineInstance, what string, met func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
 		if w.get(t, vmi); met() {
 			return
 		}
@@ -286,15 +291,8 @@ func (w *world) eventually(t *testing.T, vmi *v1.VirtualMachineInstance, what st
 func (w *world) events(t *testing.T, vmi *v1.VirtualMachineInstance, reasons ...string) {
 	t.Helper()
 	missing := ""
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		list := &corev1.EventList{}
-		must(t, w.client.List(t.Context(), list))
-		seen := map[string]bool{}
-		for _, event := range list.Items {
-			if event.InvolvedObject.UID == vmi.UID {
-				seen[event.Reason] = true
-			}
-		}
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		seen := w.told(t, vmi)
 		missing = ""
 		for _, reason := range reasons {
 			if !seen[reason] {
@@ -306,6 +304,32 @@ func (w *world) events(t *testing.T, vmi *v1.VirtualMachineInstance, reasons ...
 		}
 	}
 	t.Errorf("no events with reason%s", missing)
+}
+
+// told are the reasons of all events about vmi so far.
+func (w *world) told(t *testing.T, vmi *v1.VirtualMachineInstance) map[string]bool {
+	t.Helper()
+	list := &corev1.EventList{}
+	must(t, w.client.List(t.Context(), list))
+	seen := map[string]bool{}
+	for _, event := range list.Items {
+		if event.InvolvedObject.UID == vmi.UID {
+			seen[event.Reason] = true
+		}
+	}
+	return seen
+}
+
+// unanswered says whether the launcher stood still for so long, as on a busy machine it may, that the VMI was written for that too. The
+// event comes a moment after the write.
+func (w *world) unanswered(t *testing.T, vmi *v1.VirtualMachineInstance) bool {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		if w.told(t, vmi)[names.ReasonLauncherUnresponsive] {
+			return true
+		}
+	}
+	return false
 }
 
 func conditionsOf(vmi *v1.VirtualMachineInstance) map[string]string {

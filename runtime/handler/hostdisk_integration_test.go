@@ -8,19 +8,16 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	v1 "kubevirt.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // hostDisk is virt-handler's part of a file of the node: the launcher may not write to the folder.
 func (w *world) hostDisk(t *testing.T) {
 	stop := w.startHandler(t)
-	vmi := w.newVMI(t, "node-file", 20)
-	w.get(t, vmi)
-	changed := vmi.DeepCopy()
-	changed.Spec.Volumes = append(changed.Spec.Volumes, v1.Volume{Name: "node", VolumeSource: v1.VolumeSource{
-		HostDisk: &v1.HostDisk{Path: "/data/vm.img", Type: v1.HostDiskExistsOrCreate, Capacity: resource.MustParse("1Mi")},
-	}})
-	must(t, w.client.Patch(t.Context(), changed, client.MergeFrom(vmi)))
+	vmi := w.newVMI(t, "node-file", 20, func(spec *v1.VirtualMachineInstanceSpec) {
+		spec.Volumes = append(spec.Volumes, v1.Volume{Name: "node", VolumeSource: v1.VolumeSource{
+			HostDisk: &v1.HostDisk{Path: "/data/vm.img", Type: v1.HostDiskExistsOrCreate, Capacity: resource.MustParse("1Mi")},
+		}})
+	})
 	pod := w.newPod(t, vmi)
 	pod.run(t, "container-disk", pod.file(t)).wait(t)
 	launcher := pod.run(t, "launcher", string(vmi.UID))
@@ -28,7 +25,7 @@ func (w *world) hostDisk(t *testing.T) {
 	w.eventually(t, vmi, "Running", func() bool { return vmi.Status.Phase == v1.Running })
 
 	stop(syscall.SIGKILL)
-	launcher.expect(t, "lost <nil>")
+	launcher.expect(t, "lost")
 	defer w.startHandler(t)(syscall.SIGTERM)
 	launcher.expect(t, "greeted", "file vm.img 1048576 107 107 -rw-rw----", "sync node-file with disks [] 0")
 	w.delete(t, vmi)

@@ -4,10 +4,11 @@ package handler_test
 
 import (
 	"crypto/tls"
-	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -17,10 +18,11 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// freeAddress is one that nobody listens at now.
+// freeAddress is one that nobody listens at, now or later: who asks for any port gets one of the usual loopback address.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	id := os.Getpid()
+	listener, err := net.Listen("tcp", fmt.Sprintf("127.77.%d.%d:0", id>>8&0xff, id&0xff))
 	must(t, err)
 	defer listener.Close()
 	return listener.Addr().String()
@@ -32,7 +34,7 @@ func (w *world) scrape(t *testing.T) string {
 	config := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}} //nolint:gosec // nobody knows its certificate
 	one := http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}, Timeout: time.Minute}
 	answer, err := one.Get("https://" + w.metrics + "/metrics")
-	for deadline := time.Now().Add(time.Minute); errors.Is(err, syscall.ECONNREFUSED) && time.Now().Before(deadline); { // it makes its certificate first
+	for deadline := time.Now().Add(patience); err != nil && time.Now().Before(deadline); { // it makes its certificate first
 		time.Sleep(100 * time.Millisecond)
 		answer, err = one.Get("https://" + w.metrics + "/metrics")
 	}
@@ -65,7 +67,7 @@ func (w *world) measures(t *testing.T) {
 	}
 	var said string
 	lacking := func(want string) bool { return !strings.Contains(said, want+"\n") }
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(200 * time.Millisecond) { // its cache may not show the second guest yet
+	for deadline := time.Now().Add(patience); ; time.Sleep(200 * time.Millisecond) { // its cache may not show the second guest yet
 		said = w.scrape(t)
 		missing := slices.IndexFunc(wants, lacking)
 		if missing < 0 {

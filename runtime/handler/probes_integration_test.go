@@ -45,10 +45,8 @@ func (w *world) probed(t *testing.T) {
 
 func (w *world) probedVMI(t *testing.T, name string) (*v1.VirtualMachineInstance, *corev1.Pod, *testProcess) {
 	t.Helper()
-	vmi := w.newVMI(t, name, 20)
 	probe := &v1.Probe{Handler: v1.Handler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(22)}}}
-	vmi.Spec.LivenessProbe, vmi.Spec.ReadinessProbe = probe, probe
-	must(t, w.client.Update(t.Context(), vmi))
+	vmi := w.newVMI(t, name, 20, func(spec *v1.VirtualMachineInstanceSpec) { spec.LivenessProbe, spec.ReadinessProbe = probe, probe })
 	p := w.newPod(t, vmi, func(pod *corev1.Pod) {
 		pod.Spec.Containers[0].ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: probe.TCPSocket}}
 	})
@@ -63,8 +61,9 @@ func (w *world) probedVMI(t *testing.T, name string) (*v1.VirtualMachineInstance
 // kubelet writes a condition of pod.
 func (w *world) kubelet(t *testing.T, pod *corev1.Pod, condition corev1.PodCondition) {
 	t.Helper()
+	before := pod.DeepCopy()
 	pod.Status.Conditions = []corev1.PodCondition{condition}
-	must(t, w.client.Status().Update(t.Context(), pod))
+	must(t, w.client.Status().Patch(t.Context(), pod, client.MergeFrom(before)))
 }
 
 func readyReason(vmi *v1.VirtualMachineInstance) string {

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // TestLibvirtAsksQEMUOnlyWithKVM shows that libvirt takes what the image says of QEMU
@@ -24,7 +23,7 @@ func TestLibvirtAsksQEMUOnlyWithKVM(t *testing.T) {
 			t.Setenv("POD_KVM", kvm)
 			p := start(t)
 			p.connected()
-			p.logged("libvirt's readiness", time.Minute, "Libvirt is ready")
+			p.logged("libvirt's readiness", "Libvirt is ready")
 			files, err := filepath.Glob(filepath.Join(p.dir, "libvirt/cache/libvirt/qemu/cache/capabilities/*.xml"))
 			if err != nil || len(files) != 1 {
 				t.Fatalf("libvirt's cache has %v (%v), want one file", files, err)

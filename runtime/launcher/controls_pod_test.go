@@ -3,6 +3,7 @@
 package launcher_test
 
 import (
+	"fmt"
 	"image/png"
 	"io"
 	"net"
@@ -43,7 +44,7 @@ func (p *pod) connect(channel protocol.Channel) net.Conn {
 		p.t.Fatal(err)
 	}
 	p.t.Cleanup(func() { _ = stream.Close() })
-	if err := stream.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+	if err := stream.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		p.t.Fatal(err)
 	}
 	return stream
@@ -111,28 +112,36 @@ func TestAGuestIsWatchedAndControlled(t *testing.T) {
 
 func (p *pod) agentTells(t *testing.T) {
 	p.exec("mkfs.ext2 /dev/vdc && mkdir -p /mnt && mount -t ext4 /dev/vdc /mnt")
-	var info v1.VirtualMachineInstanceGuestAgentInfo
-	if err := p.conn.Call(t.Context(), protocol.TypeGuestInfo, nil, &info); err != nil {
-		t.Fatal(err)
-	}
-	if info.GAVersion == "" || len(info.SupportedCommands) == 0 || info.OS.KernelRelease == "" || info.Hostname == "" || info.FSFreezeStatus != "" {
-		t.Errorf("info %+v", info)
-	}
-	var filesystems v1.VirtualMachineInstanceFileSystemList
-	if err := p.conn.Call(t.Context(), protocol.TypeFilesystems, nil, &filesystems); err != nil {
-		t.Fatal(err)
-	}
-	found := false
-	for _, one := range filesystems.Items {
-		found = found || one.MountPoint == "/mnt" && one.DiskName == "vdc" && one.TotalBytes > 1<<20
-	}
-	if !found {
-		t.Errorf("file systems %+v", filesystems.Items)
-	}
-	var users v1.VirtualMachineInstanceGuestOSUserList
-	if err := p.conn.Call(t.Context(), protocol.TypeUsers, nil, &users); err != nil {
-		t.Error(err)
-	}
+	// A guest that stands still for a while leaves a question without an answer.
+	p.retry("what the agent tells", func() error {
+		var info v1.VirtualMachineInstanceGuestAgentInfo
+		err := p.conn.Call(t.Context(), protocol.TypeGuestInfo, nil, &info)
+		if err == nil && (info.GAVersion == "" || len(info.SupportedCommands) == 0 || info.OS.KernelRelease == "" || info.Hostname == "" || info.FSFreezeStatus != "") {
+			err = fmt.Errorf("it tells %+v", info)
+		}
+		return err
+	})
+	p.retry("the file systems", func() error {
+		var filesystems v1.VirtualMachineInstanceFileSystemList
+		if err := p.conn.Call(t.Context(), protocol.TypeFilesystems, nil, &filesystems); err != nil {
+			return err
+		}
+		for _, one := range filesystems.Items {
+			if one.MountPoint == "/mnt" && one.DiskName == "vdc" && one.TotalBytes > 1<<20 {
+				return nil
+			}
+		}
+		return fmt.Errorf("they are %+v", filesystems.Items)
+	})
+	p.retry("the users", func() error {
+		return p.conn.Call(t.Context(), protocol.TypeUsers, nil, &v1.VirtualMachineInstanceGuestOSUserList{})
+	})
+}
+
+// asksAgent is ask for what the guest's agent does, as often as a guest that stands still for a while needs.
+func (p *pod) asksAgent(kind wire.Type, in any) {
+	p.t.Helper()
+	p.retry(string(kind), func() error { return p.conn.Call(p.t.Context(), kind, in, nil) })
 }
 
 func (p *pod) freezes(t *testing.T) {
@@ -140,33 +149,31 @@ func (p *pod) freezes(t *testing.T) {
 		return func(s protocol.State) bool { return s.Frozen == want }
 	}
 	p.forget()
-	p.ask(protocol.TypeFreeze, protocol.Freeze{UnfreezeTimeoutSeconds: 60})
-	p.until("frozen file systems", time.Minute, frozen(true))
+	p.asksAgent(protocol.TypeFreeze, protocol.Freeze{UnfreezeTimeoutSeconds: 1200})
+	p.until("frozen file systems", frozen(true))
 	run := protocol.GuestExec{Command: "/bin/true", TimeoutSeconds: 5}
 	if err := p.conn.Call(t.Context(), protocol.TypeGuestExec, run, nil); err == nil {
 		t.Error("a command runs while the file systems stand still; the agent refuses that")
 	}
-	p.forget()
-	p.ask(protocol.TypeUnfreeze, nil)
-	p.until("thawed file systems", time.Minute, frozen(false))
+	p.asksAgent(protocol.TypeUnfreeze, nil)
+	p.after("thawed file systems", frozen(true), frozen(false))
 	p.exec("sync; echo written > /mnt/file")
 
-	p.ask(protocol.TypeFreeze, protocol.Freeze{UnfreezeTimeoutSeconds: 2})
-	p.forget()
-	p.until("file systems that thawed by themselves", time.Minute, frozen(false))
+	p.asksAgent(protocol.TypeFreeze, protocol.Freeze{UnfreezeTimeoutSeconds: 2})
+	p.tells("file systems that thawed by themselves", frozen(false))
 	p.exec("sync; echo written > /mnt/file")
 }
 
 func (p *pod) pauses(t *testing.T) {
 	p.forget()
 	p.ask(protocol.TypePause, nil)
-	if state := p.until("a pause", time.Minute, phase(protocol.PhasePaused)); state.Reason != "PausedByUser" {
+	if state := p.until("a pause", phase(protocol.PhasePaused)); state.Reason != "PausedByUser" {
 		t.Errorf("it is paused because of %s", state.Reason)
 	}
 	p.ask(protocol.TypePause, nil) // again, to no effect
 	p.forget()
 	p.ask(protocol.TypeUnpause, nil)
-	p.until("the end of the pause", time.Minute, phase(protocol.PhaseRunning))
+	p.until("the end of the pause", phase(protocol.PhaseRunning))
 	p.ask(protocol.TypeUnpause, nil)
 	p.exec("true")
 }
@@ -174,11 +181,14 @@ func (p *pod) pauses(t *testing.T) {
 func (p *pod) restarts(t *testing.T) {
 	for _, kind := range []wire.Type{protocol.TypeSoftReboot, protocol.TypeReset} {
 		p.exec("touch /tmp/before") // in memory
-		p.forget()
+		run := p.exec(boot).Stdout
+		if kind == protocol.TypeReset { // which needs no agent: until then there is none
+			p.forget()
+			p.execLast("mv $(readlink -f $(which qemu-ga)) /tmp/agent; (sleep 1; killall qemu-ga) >/dev/null 2>&1 &")
+			p.until("the agent's loss", func(s protocol.State) bool { return s.Phase == protocol.PhaseRunning && !s.AgentConnected })
+		}
 		p.ask(kind, nil)
-		p.until("the agent's loss by "+string(kind), 2*time.Minute, func(s protocol.State) bool { return s.Phase == protocol.PhaseRunning && !s.AgentConnected })
-		p.forget()
-		p.until("the agent after "+string(kind), 3*time.Minute, agentUp)
+		p.restarted(run)
 		if got := p.exec("ls /tmp"); strings.Contains(got.Stdout, "before") {
 			t.Errorf("%s did not restart the guest", kind)
 		}
@@ -196,8 +206,12 @@ func TestAGuestStartsPaused(t *testing.T) {
 		t.Fatalf("state %+v, %v", state, err)
 	}
 	p.ask(protocol.TypeUnpause, nil)
-	p.until("the start", time.Minute, phase(protocol.PhaseRunning))
-	p.until("the agent's report", 3*time.Minute, agentUp)
+	p.until("the start", phase(protocol.PhaseRunning))
+	p.until("the agent's report", agentUp)
+	p.ask(protocol.TypeDestroy, nil)
+	p.exit()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for _, seen := range p.states {
 		if seen.Phase == protocol.PhaseRunning && seen.AgentConnected {
 			break
@@ -206,8 +220,6 @@ func TestAGuestStartsPaused(t *testing.T) {
 			t.Errorf("it ran before it was let go: %+v", p.states)
 		}
 	}
-	p.ask(protocol.TypeDestroy, nil)
-	p.exit(time.Minute)
 }
 
 func TestAGuestThatDoesNotRunIsNotControlled(t *testing.T) {

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -58,7 +57,7 @@ func TestAGuestHasProcessorsAndMemoryOfItsOwn(t *testing.T) {
 	if got := inHugepages(t, qemu); got != 128<<10 {
 		t.Errorf("%d KiB of the guest's memory are in huge pages, want all 131072", got)
 	}
-	p.until("the agent's report", 5*time.Minute, agentUp)
+	p.until("the agent's report", agentUp)
 	facts := p.exec("cat /sys/firmware/acpi/tables/MSDM; cat /sys/bus/pci/devices/0000:00:0a.0/virtio*/block/*/size").Stdout
 	for _, want := range []string{"a key of a system", "131072"} {
 		if !strings.Contains(facts, want) {
@@ -91,7 +90,7 @@ func TestAGuestOnItsNUMANode(t *testing.T) {
 		t.Errorf("none of the guest's memory is bound to a NUMA node: %v", err)
 	}
 	p.ask(protocol.TypeDestroy, nil)
-	p.until("the end", destroyLimit, phase(protocol.PhaseShutdown))
+	p.until("the end", phase(protocol.PhaseShutdown))
 }
 
 // TestAGuestInRealTime has a processor that comes before all else on the node's. Where this
@@ -124,7 +123,7 @@ func TestAGuestInRealTime(t *testing.T) {
 		t.Errorf("the guest's processor has the policy %+v, %v", attributes, err)
 	}
 	p.ask(protocol.TypeDestroy, nil)
-	p.until("the end", destroyLimit, phase(protocol.PhaseShutdown))
+	p.until("the end", phase(protocol.PhaseShutdown))
 }
 
 // onNUMANode is a guest on a NUMA node, loaded and not run.

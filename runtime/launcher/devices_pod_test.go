@@ -79,7 +79,7 @@ func TestMachinesOfAllKindsStart(t *testing.T) {
 			if err := p.conn.Call(t.Context(), protocol.TypeDestroy, nil, nil); err != nil {
 				t.Error(err)
 			}
-			p.until("the end", destroyLimit, phase(protocol.PhaseShutdown))
+			p.until("the end", phase(protocol.PhaseShutdown))
 		})
 	}
 }

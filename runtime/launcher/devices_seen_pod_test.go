@@ -47,6 +47,9 @@ func bySerial(serial string) string {
 	return "$(dirname $(grep -lx " + serial + " /sys/block/vd*/serial))"
 }
 
+// switchOn has the guest use all of its processors: its kernel goes on without one that a busy host gave no time to begin.
+const switchOn = "for c in /sys/devices/system/cpu/cpu[0-9]*/online; do [ $(cat $c) = 1 ] || echo 1 >$c; done 2>/dev/null"
+
 // answering starts vmi and waits for its agent.
 //
 // QEMU's emulator may abort while a guest of several processors boots: a processor may have looked a device's memory up, waited for
@@ -61,7 +64,7 @@ func answering(t *testing.T, vmi *v1.VirtualMachineInstance) *pod {
 		if state, err := p.sync(vmi); err != nil || state.Phase != protocol.PhaseRunning {
 			t.Fatalf("state %+v, %v", state, err)
 		}
-		state := p.until("the agent's report", 3*time.Minute, func(state protocol.State) bool {
+		state := p.until("the agent's report", func(state protocol.State) bool {
 			return agentUp(state) || state.Phase == protocol.PhaseCrashed
 		})
 		if state.Phase == protocol.PhaseRunning {
@@ -78,6 +81,7 @@ func answering(t *testing.T, vmi *v1.VirtualMachineInstance) *pod {
 // QEMU takes.
 func TestAGuestSeesItsDevices(t *testing.T) {
 	p := answering(t, seen())
+	p.exec(switchOn)
 	for what, c := range map[string]struct{ command, want string }{
 		"random numbers":                  {"head -c 16 /dev/hwrng | wc -c", "16"},
 		"where those come from":           {"cut -d. -f1 /sys/class/misc/hw_random/rng_current", "virtio_rng"},
@@ -106,15 +110,17 @@ func TestAGuestSeesItsDevices(t *testing.T) {
 // clockAhead checks that the guest's clock, as its firmware has it, is ahead of UTC.
 func (p *pod) clockAhead(want time.Duration) {
 	p.t.Helper()
-	got := p.exec("cat /sys/class/rtc/rtc0/date /sys/class/rtc/rtc0/time | tr '\\n' ' '")
-	clock, err := time.Parse("2006-01-02 15:04:05", strings.TrimSpace(got.Stdout))
-	if err != nil {
-		p.t.Errorf("the guest's clock says %q (%s): %v", got.Stdout, got.Stderr, err)
-		return
-	}
-	if ahead := time.Until(clock); (ahead - want).Abs() > 5*time.Minute {
-		p.t.Errorf("the guest's clock is %s ahead of UTC, want %s", ahead, want)
-	}
+	p.retry("the guest's clock", func() error {
+		got := p.exec("cat /sys/class/rtc/rtc0/date /sys/class/rtc/rtc0/time | tr '\\n' ' '")
+		clock, err := time.Parse("2006-01-02 15:04:05", strings.TrimSpace(got.Stdout))
+		if err != nil {
+			return fmt.Errorf("it says %q (%s): %w", got.Stdout, got.Stderr, err)
+		}
+		if ahead := time.Until(clock); (ahead - want).Abs() > 5*time.Minute {
+			return fmt.Errorf("it is %s ahead of UTC, want %s", ahead, want)
+		}
+		return nil
+	})
 }
 
 // TestAClockIsAsFarAheadAsItIsToBe shows an offset of the guest's clock.
@@ -152,10 +158,8 @@ func TestAWatchdogThatIsNotFedEndsTheRun(t *testing.T) {
 		I6300ESB: &v1.I6300ESBWatchdog{Action: v1.WatchdogActionPoweroff},
 	}}
 	p := answering(t, vmi)
-	if got := p.exec(bite); got.ExitCode != 0 {
-		t.Fatalf("the guest cannot set its watchdog: %+v", got)
-	}
-	p.until("the watchdog's bite", time.Minute, func(state protocol.State) bool {
+	p.execLast(bite)
+	p.until("the watchdog's bite", func(state protocol.State) bool {
 		return state.Phase == protocol.PhaseShutdown || state.Phase == protocol.PhaseCrashed
 	})
 }

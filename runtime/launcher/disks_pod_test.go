@@ -158,8 +158,8 @@ func TestADiskHasOneQEMU(t *testing.T) {
 				t.Fatalf("a third guest on the disk: %+v, %v", state, err)
 			}
 			third.shutDown(t, protocol.Shutdown{GracePeriodSeconds: 30})
-			state = third.until("the end of a guest that waits", time.Minute, phase(protocol.PhaseShutdown))
-			if code := third.exit(time.Minute); code != 0 {
+			state = third.until("the end of a guest that waits", phase(protocol.PhaseShutdown))
+			if code := third.exit(); code != 0 {
 				t.Errorf("exit code %d, %+v", code, state)
 			}
 
@@ -176,7 +176,7 @@ func TestADiskHasOneQEMU(t *testing.T) {
 			second.mu.Unlock()
 
 			first.kill("virt-launcher", syscall.SIGKILL)
-			second.until("Running once the disk is free", time.Minute, phase(protocol.PhaseRunning))
+			second.until("Running once the disk is free", phase(protocol.PhaseRunning))
 			disk.refused(t)
 		})
 	}
@@ -194,7 +194,7 @@ func (p *pod) shutDown(t *testing.T, shutdown protocol.Shutdown) {
 func (p *pod) sharesDevice(device uint64) {
 	p.t.Helper()
 	launcher, qemu := p.pid("virt-launcher"), p.pid("qemu-system-x86_64")
-	deadline, look := time.After(time.Minute), time.NewTicker(50*time.Millisecond)
+	deadline, look := time.After(patience), time.NewTicker(50*time.Millisecond)
 	defer look.Stop()
 	for {
 		for _, a := range openDevices(launcher, device) {
@@ -219,20 +219,23 @@ func (p *pod) sharesDevice(device uint64) {
 func (p *pod) onlySharesDevice(device uint64) {
 	p.t.Helper()
 	launcher, qemu := p.pid("virt-launcher"), p.pid("qemu-system-x86_64")
-	given, used := openDevices(launcher, device), openDevices(qemu, device)
-	for _, b := range used {
-		same := slices.ContainsFunc(given, func(a int) bool {
-			const kcmpFile = 0
-			differ, _, errno := unix.Syscall6(unix.SYS_KCMP, uintptr(launcher), uintptr(qemu), kcmpFile, uintptr(a), uintptr(b), 0)
-			return errno == 0 && differ == 0
-		})
-		if !same {
-			p.t.Errorf("QEMU opened the device by itself, as %d", b)
+	p.retry("QEMU has the device of the launcher", func() error { // it may be handed over again just now
+		given, used := openDevices(launcher, device), openDevices(qemu, device)
+		for _, b := range used {
+			same := slices.ContainsFunc(given, func(a int) bool {
+				const kcmpFile = 0
+				differ, _, errno := unix.Syscall6(unix.SYS_KCMP, uintptr(launcher), uintptr(qemu), kcmpFile, uintptr(a), uintptr(b), 0)
+				return errno == 0 && differ == 0
+			})
+			if !same {
+				return fmt.Errorf("QEMU opened the device by itself, as %d", b)
+			}
 		}
-	}
-	if len(used) < 2 { // what it was handed, and what its disk uses
-		p.t.Errorf("QEMU has the device open as %v, the launcher as %v", used, given)
-	}
+		if len(used) < 2 { // what it was handed, and what its disk uses
+			return fmt.Errorf("QEMU has the device open as %v, the launcher as %v", used, given)
+		}
+		return nil
+	})
 }
 
 // openDevices are the numbers of a process's open files of a block device.

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/slipway-vm/slipway/runtime/protocol"
 )
@@ -107,7 +106,7 @@ func (p *pod) dump(dir, file string) protocol.State {
 func (p *pod) dumpEnded(file string) protocol.Dump {
 	p.t.Helper()
 	var found protocol.Dump
-	p.until("the end of the dump "+file, 2*time.Minute, func(state protocol.State) bool {
+	p.until("the end of the dump "+file, func(state protocol.State) bool {
 		for _, dump := range state.Dumps {
 			if dump.File == file && dump.Ended != nil {
 				found = dump

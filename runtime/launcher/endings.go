@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// endingPatience is how long the end of a process that libvirt reported may stay unseen.
-const endingPatience = time.Second
+// endingPatience is how long the end of a process that libvirt reported may stay unseen: on a busy node its last thread may wait
+// for a processor.
+const endingPatience = 10 * time.Second
 
 // endings remembers how the processes ended that nobody but PID 1 collects; QEMU is
 // one of them.

@@ -4,6 +4,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"golang.org/x/sys/unix"
 )
@@ -32,7 +33,9 @@ func TestEndingsTellHowAProcessEnded(t *testing.T) {
 			}
 		})
 	}
-	if got := newEndings().of(t.Context(), 1); got != "" {
-		t.Errorf("an unknown process: %q", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		if got := newEndings().of(t.Context(), 1); got != "" {
+			t.Errorf("an unknown process: %q", got)
+		}
+	})
 }

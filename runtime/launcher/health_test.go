@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/slipway-vm/slipway/runtime/protocol"
@@ -52,25 +53,26 @@ func TestHealthNamesThePartThroughWhichTheOthersAreHeard(t *testing.T) {
 		"libvirt stands still for a start": {phase: protocol.PhaseStarting, libvirt: true, want: protocol.PartLibvirt},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			part := func(stuck bool) pulse {
-				if !stuck {
-					return pulse{ask: well}
+			synctest.Test(t, func(t *testing.T) {
+				part := func(stuck bool) pulse {
+					if !stuck {
+						return pulse{ask: well}
+					}
+					return pulse{ask: func() bool { <-t.Context().Done(); return false }}
 				}
-				return pulse{ask: func() bool { <-t.Context().Done(); return false }}
-			}
-			h := &health{libvirt: part(c.libvirt), qemu: part(c.qemu), machine: part(c.machine)}
-			before := time.Now()
-			got := h.look(t.Context(), c.phase)
-			if took := time.Since(before); took > healthPatience+5*time.Second {
-				t.Errorf("it took %s", took)
-			}
-			switch {
-			case c.want == "" && got.Silent != nil:
-				t.Errorf("%s is said to be silent", got.Silent.Part)
-			case c.want != "" && (got.Silent == nil || got.Silent.Part != c.want):
-				t.Errorf("got %+v, want %s", got.Silent, c.want)
-			}
+				h := &health{libvirt: part(c.libvirt), qemu: part(c.qemu), machine: part(c.machine)}
+				before := time.Now()
+				got := h.look(t.Context(), c.phase)
+				if took := time.Since(before); took > healthPatience {
+					t.Errorf("it took %s", took)
+				}
+				switch {
+				case c.want == "" && got.Silent != nil:
+					t.Errorf("%s is said to be silent", got.Silent.Part)
+				case c.want != "" && (got.Silent == nil || got.Silent.Part != c.want):
+					t.Errorf("got %+v, want %s", got.Silent, c.want)
+				}
+			})
 		})
 	}
 }

@@ -28,8 +28,8 @@ import (
 )
 
 const (
-	// flushTimeout is how long the end of the VM waits for a handler to hear of it.
-	flushTimeout = 10 * time.Second
+	// flushTimeout is how long the end of the VM waits for a handler to hear of it, which may be starting again on a busy node.
+	flushTimeout = 30 * time.Second
 	// bakeTimeout bounds the look at QEMU when the image is built.
 	bakeTimeout = time.Minute
 	// memoryTarget is what the Go heap tries to stay under, in bytes.

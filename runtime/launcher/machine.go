@@ -157,6 +157,7 @@ func (m *machine) on(ctx context.Context, event hypervisor.Event) {
 		}
 		m.missedUnplugs()
 		m.missedDump(ctx)
+		go m.missedAgent(ctx)
 		m.condition(ctx, status)
 		go m.keepDisks(m.disks.Files())
 	case hypervisor.DeviceRemoved:
@@ -175,6 +176,7 @@ func (m *machine) on(ctx context.Context, event hypervisor.Event) {
 		m.memoryTaken(event.Bytes)
 	case hypervisor.Rebooted:
 		m.log.Info("The guest restarts")
+		m.agent.leased = false
 		m.thawed() // a new system begins with its own
 	}
 }

@@ -57,7 +57,7 @@ func without(t *testing.T) *pod {
 	if err := p.conn.Call(t.Context(), protocol.TypeSync, message, &state); err != nil || state.Phase != protocol.PhaseRunning {
 		t.Fatalf("%+v, %v", state, err)
 	}
-	p.until("running", time.Minute, phase(protocol.PhaseRunning))
+	p.until("running", phase(protocol.PhaseRunning))
 	return p
 }
 
@@ -98,7 +98,7 @@ func (p *pod) settled(machine overhead.Machine) map[string][]int {
 	if machine.AgentProbes > 0 {
 		wanted[programProbe] = int(machine.AgentProbes)
 	}
-	deadline, look := time.After(20*time.Second), time.NewTicker(100*time.Millisecond)
+	deadline, look := time.After(patience), time.NewTicker(100*time.Millisecond)
 	defer look.Stop()
 	for {
 		found, counts := p.processes(), map[string]int{}

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 	v1 "kubevirt.io/api/core/v1"
@@ -28,7 +27,7 @@ func TestDevicesComeAndGo(t *testing.T) {
 	if state, err := p.sync(drives); err != nil || state.Phase != protocol.PhaseRunning {
 		t.Fatalf("state %+v, %v", state, err)
 	}
-	p.until("the agent's report", 3*time.Minute, agentUp)
+	p.until("the agent's report", agentUp)
 	device, number := loopDevice(t)
 	vmi := guest()
 	addDisk(vmi, "data", v1.DiskBusSCSI)
@@ -40,14 +39,10 @@ func TestDevicesComeAndGo(t *testing.T) {
 
 	addDrive(vmi, "cd")
 	vmi.Spec.Volumes = append(vmi.Spec.Volumes, v1.Volume{Name: "cd", VolumeSource: v1.VolumeSource{DataVolume: &v1.DataVolumeSource{Name: "data"}}})
-	if err := p.plugDevice(vmi, "cd", device, os.O_RDONLY); err != nil {
-		t.Fatal(err)
-	}
+	p.retry("the guest gets the disc", func() error { return p.plugDevice(vmi, "cd", device, os.O_RDONLY) })
 	p.onlySharesDevice(number)
-	p.inGuest("for i in $(seq 50); do dd if=/dev/sr0 count=1 2>/dev/null | grep written && break; sleep 0.2; done", "written to cached")
-	if err := p.conn.Call(t.Context(), protocol.TypeUnplug, protocol.Unplug{VMI: vmi, Volume: "cd"}, nil); err != nil {
-		t.Fatal(err)
-	}
+	p.inGuest("dd if=/dev/sr0 count=1 2>/dev/null | grep written", "written to cached")
+	p.unplug(vmi, "cd")
 	p.letGo(number)
 
 	if err := p.plugDevice(vmi, "data", "/dev/null", os.O_RDWR); err == nil || !strings.Contains(err.Error(), "neither a folder nor a block device") {
@@ -66,12 +61,10 @@ func TestDevicesComeAndGo(t *testing.T) {
 func (p *pod) comesAndGoes(vmi *v1.VirtualMachineInstance, volume, device string, number uint64) {
 	t := p.t
 	t.Helper()
-	if err := p.plugDevice(vmi, volume, device, os.O_RDWR|unix.O_EXCL); err != nil {
-		t.Fatal(err)
-	}
+	p.retry("the guest gets the disk", func() error { return p.plugDevice(vmi, volume, device, os.O_RDWR|unix.O_EXCL) })
 	p.onlySharesDevice(number)
-	p.inGuest(`for i in $(seq 50); do for d in /sys/block/*; do s=$(cat $d/serial 2>/dev/null || tail -c +5 $d/device/vpd_pg80 2>/dev/null); case "$s" in *serial-`+volume+
-		`*) echo written to `+volume+` | dd of=/dev/${d##*/} conv=fsync 2>&1; echo of $(cat $d/size); exit;; esac; done; sleep 0.2; done`, "of 8192")
+	p.inGuest(`for d in /sys/block/*; do s=$(cat $d/serial 2>/dev/null || tail -c +5 $d/device/vpd_pg80 2>/dev/null); case "$s" in *serial-`+volume+
+		`*) echo written to `+volume+` | dd of=/dev/${d##*/} conv=fsync 2>&1; echo of $(cat $d/size); exit;; esac; done`, "of 8192")
 	content, err := os.ReadFile(device)
 	if err != nil || !strings.HasPrefix(string(content), "written to "+volume) {
 		t.Errorf("the device begins with %.20q, %v", content, err)
@@ -83,9 +76,7 @@ func (p *pod) comesAndGoes(vmi *v1.VirtualMachineInstance, volume, device string
 		t.Errorf("another machine gets the device: %v", err)
 		_ = other.Close()
 	}
-	p.retry("the disk's leaving is asked for", func() error {
-		return p.conn.Call(t.Context(), protocol.TypeUnplug, protocol.Unplug{VMI: vmi, Volume: volume}, nil)
-	})
+	p.unplug(vmi, volume)
 	p.unplugged(3)
 	p.letGo(number)
 }

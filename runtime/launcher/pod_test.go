@@ -18,9 +18,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -34,6 +36,10 @@ import (
 )
 
 const uid = "11111111-2222-3333-4444-555555555555"
+
+// patience is how long these tests wait for what is to come: on a busy machine a process may have no processor for half a minute, and
+// a guest, which is emulated, may take minutes to boot.
+const patience = 8 * time.Minute
 
 // pod is a launcher under test; the test is its handler.
 type pod struct {
@@ -239,34 +245,49 @@ func (p *pod) connected() {
 	case p.conn = <-p.conns:
 	case <-p.exited:
 		p.t.Fatal("the launcher ended before it connected")
-	case <-time.After(time.Minute):
+	case <-time.After(patience):
 		p.t.Fatal("the launcher did not connect")
 	}
 }
 
 // until waits for a state, from the first on.
-func (p *pod) until(what string, wait time.Duration, want func(protocol.State) bool) protocol.State {
+func (p *pod) until(what string, want func(protocol.State) bool) protocol.State {
 	p.t.Helper()
-	deadline := time.After(wait)
-	for {
+	return p.after(what, func(protocol.State) bool { return true }, want)
+}
+
+// after waits for a state that is not earlier than one which comes first.
+func (p *pod) after(what string, first, want func(protocol.State) bool) protocol.State {
+	p.t.Helper()
+	deadline, exited := time.After(patience), p.exited
+	for ended := false; ; {
 		p.mu.Lock()
-		for _, state := range p.states {
-			if want(state) {
-				p.mu.Unlock()
-				return state
+		if from := slices.IndexFunc(p.states, first); from >= 0 {
+			if at := slices.IndexFunc(p.states[from:], want); at >= 0 {
+				defer p.mu.Unlock()
+				return p.states[from+at]
 			}
 		}
 		fresh := p.fresh
 		p.mu.Unlock()
-		select {
-		case <-fresh:
-		case <-deadline:
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			console := p.out.String()
-			p.t.Fatalf("no state with %s within %s; the guest's console ends with %q; states: %+v",
-				what, wait, console[max(0, len(console)-200):], p.states)
+		why := "within " + patience.String()
+		if ended {
+			why = "before the launcher ended"
+		} else {
+			select {
+			case <-fresh:
+				continue
+			case <-exited: // it has told all by then
+				ended = true
+				continue
+			case <-deadline:
+			}
 		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		console := p.out.String()
+		p.t.Fatalf("no state with %s %s; the guest's console ends with %q; states: %+v",
+			what, why, console[max(0, len(console)-200):], p.states)
 	}
 }
 
@@ -277,13 +298,13 @@ func (p *pod) forget() {
 }
 
 // exit waits for the launcher's end and returns its exit code.
-func (p *pod) exit(wait time.Duration) int {
+func (p *pod) exit() int {
 	p.t.Helper()
 	select {
 	case <-p.exited:
 		return p.cmd.ProcessState.ExitCode()
-	case <-time.After(wait):
-		p.t.Fatalf("the launcher did not end within %s", wait)
+	case <-time.After(patience):
+		p.t.Fatalf("the launcher did not end within %s", patience)
 		return 0
 	}
 }
@@ -320,14 +341,80 @@ func atoi(t *testing.T, s string) int {
 	return n
 }
 
-func (p *pod) exec(command string) protocol.GuestExecResult {
+// asked numbers the commands that guests are asked to run.
+var asked atomic.Int64
+
+// once is a script that runs command once, however often it is run itself, and says each time what that said.
+const once = `d=/run/asked-%d
+if mkdir $d 2>/dev/null; then
+	(
+%s
+	) >$d/out 2>$d/err
+	echo $? >$d/ended
+	mv $d/ended $d/code
+fi
+until [ -e $d/code ]; do sleep 0.2; done
+cat $d/err >&2
+cat $d/out
+exit $(cat $d/code)`
+
+// exec runs a command in the guest. A guest that stands still, and so gives no answer, is asked again.
+func (p *pod) exec(command string) (result protocol.GuestExecResult) {
 	p.t.Helper()
-	var result protocol.GuestExecResult
-	run := protocol.GuestExec{Command: "/bin/sh", Args: []string{"-c", command}, TimeoutSeconds: 20}
-	if err := p.conn.Call(p.t.Context(), protocol.TypeGuestExec, run, &result); err != nil {
-		p.t.Fatalf("running %q in the guest: %v", command, err)
-	}
+	script := fmt.Sprintf(once, asked.Add(1), command)
+	p.retry(fmt.Sprintf("running %q in the guest", command), func() (err error) {
+		result, err = p.askGuest(script)
+		return err
+	})
 	return result
+}
+
+// askGuest asks the guest once to run a command.
+func (p *pod) askGuest(command string) (result protocol.GuestExecResult, err error) {
+	run := protocol.GuestExec{Command: "/bin/sh", Args: []string{"-c", command}, TimeoutSeconds: 120}
+	err = p.conn.Call(p.t.Context(), protocol.TypeGuestExec, run, &result)
+	return result, err
+}
+
+// execLast runs a command after which the guest may be gone, or its agent, before the answer is here: what becomes of it is told by
+// the machine's state.
+func (p *pod) execLast(command string) {
+	p.t.Helper()
+	if result, err := p.askGuest(command); err != nil {
+		p.t.Logf("%q is not answered any more: %v", command, err)
+	} else if result.ExitCode != 0 {
+		p.t.Fatalf("%q ended with %+v", command, result)
+	}
+}
+
+// boot names the guest's run since it was started last.
+const boot = "cat /proc/sys/kernel/random/boot_id"
+
+// restarted waits until a guest whose run was before has been started anew, and its agent tells of it.
+func (p *pod) restarted(before string) {
+	p.t.Helper()
+	p.retry("the guest starts anew", func() error {
+		now, err := p.askGuest(boot)
+		if err == nil && now.Stdout == before {
+			err = errors.New("it goes on as it was")
+		}
+		return err
+	})
+	p.tells("the agent's report after the start", agentUp)
+}
+
+// tells asks for the machine's state until it is as wanted.
+func (p *pod) tells(what string, want func(protocol.State) bool) (state protocol.State) {
+	p.t.Helper()
+	p.retry(what, func() error {
+		state = protocol.State{}
+		err := p.conn.Call(p.t.Context(), protocol.TypeSync, protocol.Sync{VMI: guest(), Facts: protocol.Facts{Interfaces: links()}}, &state)
+		if err == nil && !want(state) {
+			err = fmt.Errorf("the state is %+v", state)
+		}
+		return err
+	})
+	return state
 }
 
 // guest is a VMI with all kinds of volumes that need no cluster.
@@ -365,7 +452,7 @@ func booted(t *testing.T, args ...string) *pod {
 		t.Fatalf("state %+v, %v", state, err)
 	}
 	t.Logf("sync to Running: %s; %+v", time.Since(before), state)
-	state = p.until("the agent's report", 3*time.Minute, agentUp)
+	state = p.until("the agent's report", agentUp)
 	t.Logf("agent's report after %s: %s, %+v", time.Since(before), state.GuestOS.PrettyName, state.Interfaces)
 	return p
 }
@@ -375,23 +462,29 @@ func TestAGuestBootsAnswersAndShutsDown(t *testing.T) {
 	if got := p.exec("echo hello; echo oops >&2; exit 3"); got.Stdout != "hello\n" || got.Stderr != "oops\n" || got.ExitCode != 3 {
 		t.Errorf("exec said %+v", got)
 	}
-	p.exec("for i in $(seq 20); do [ -e /tmp/seed ] && break; sleep 1; done")
-	facts := p.exec("hostname; cat /tmp/seed; ip -4 addr show eth0; cat /etc/resolv.conf; ls /dev/vd*; cat /sys/class/net/eth0/mtu; cat /sys/block/vdc/size").Stdout
-	for _, want := range []string{"seeded", "10.0.2.2/24", "nameserver 10.96.0.10", "/dev/vdc", "1450", "131072"} {
-		if !strings.Contains(facts, want) {
-			t.Errorf("the guest lacks %q:\n%s", want, facts)
+	p.exec("until [ -e /run/seed-done ]; do sleep 0.2; done")
+	p.retry("the guest's facts", func() error { // the agent answers before the guest has set all that it is told
+		facts := p.exec("hostname; cat /tmp/seed; ip -4 addr show eth0; cat /etc/resolv.conf; ls /dev/vd*; cat /sys/class/net/eth0/mtu; cat /sys/block/vdc/size").Stdout
+		for _, want := range []string{"seeded", "10.0.2.2/24", "nameserver 10.96.0.10", "/dev/vdc", "1450", "131072"} {
+			if !strings.Contains(facts, want) {
+				return fmt.Errorf("the guest lacks %q:\n%s", want, facts)
+			}
 		}
-	}
-	if !strings.Contains(p.out.String(), "tiny login:") {
-		t.Errorf("the console has no login prompt:\n%s", p.out.String())
-	}
+		return nil
+	})
+	p.retry("the console's login prompt", func() error {
+		if said := p.out.String(); !strings.Contains(said, "tiny login:") {
+			return fmt.Errorf("the console has none:\n%s", said)
+		}
+		return nil
+	})
 	p.fits(overhead.Machine{Guest: 128 << 20, VCPUs: 1, Graphics: true})
 	before := time.Now()
-	if err := p.conn.Call(t.Context(), protocol.TypeShutdown, protocol.Shutdown{GracePeriodSeconds: 60}, nil); err != nil {
+	if err := p.conn.Call(t.Context(), protocol.TypeShutdown, protocol.Shutdown{GracePeriodSeconds: 600}, nil); err != nil {
 		t.Fatal(err)
 	}
-	state := p.until("phase Shutdown", 2*time.Minute, func(s protocol.State) bool { return s.Phase == protocol.PhaseShutdown })
-	if code := p.exit(time.Minute); code != 0 || state.Reason != "GuestShutdown" {
+	state := p.until("phase Shutdown", func(s protocol.State) bool { return s.Phase == protocol.PhaseShutdown })
+	if code := p.exit(); code != 0 || state.Reason != "GuestShutdown" {
 		t.Errorf("exit code %d, state %+v", code, state)
 	}
 	t.Logf("shut down in %s", time.Since(before))

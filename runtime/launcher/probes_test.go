@@ -74,7 +74,7 @@ func TestAProbesAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newProber(&scriptedAgent{answers: c.agent}, func() protocol.State { return c.state })
-			got := p.answer(t.Context(), probe.Question{Kind: c.kind, Command: c.command, TimeoutSeconds: 1})
+			got := p.answer(t.Context(), probe.Question{Kind: c.kind, Command: c.command, TimeoutSeconds: 1}) // which is the asker's bound
 			if got.Healthy != (c.want == "") || !strings.Contains(got.Why, c.want) {
 				t.Errorf("got %+v, want %q", got, c.want)
 			}

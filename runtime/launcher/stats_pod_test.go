@@ -3,6 +3,7 @@
 package launcher_test
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -13,14 +14,23 @@ import (
 	"github.com/slipway-vm/slipway/runtime/protocol"
 )
 
-func (p *pod) stats(t *testing.T) protocol.Stats {
+// stats measures the guest. What libvirt would have had to ask QEMU for while it was asked something else is left out, so that is
+// measured again.
+func (p *pod) stats(t *testing.T) (stats protocol.Stats) {
 	t.Helper()
-	var stats protocol.Stats
-	began := time.Now()
-	if err := p.conn.Call(t.Context(), protocol.TypeStats, nil, &stats); err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("measured in %s", time.Since(began))
+	p.retry("measuring the guest", func() error {
+		stats = protocol.Stats{}
+		began := time.Now()
+		if err := p.conn.Call(t.Context(), protocol.TypeStats, nil, &stats); err != nil {
+			return err
+		}
+		t.Logf("measured in %s", time.Since(began))
+		partial := func(disk protocol.DiskStats) bool { return disk.ReadBytes == nil || disk.WriteBytes == nil }
+		if stats.Memory.Balloon == nil || len(stats.Disks) == 0 || slices.ContainsFunc(stats.Disks, partial) {
+			return fmt.Errorf("only this is known: %+v", stats)
+		}
+		return nil
+	})
 	return stats
 }
 
@@ -70,21 +80,26 @@ func (p *pod) measured(t *testing.T) {
 	between(t, "sent packets", after.Interfaces[0].SentPackets, *before.Interfaces[0].SentPackets+1, 1<<40)
 	between(t, "received bytes", after.Interfaces[0].ReceivedBytes, 300, 1<<40)
 
-	mounted := slices.IndexFunc(after.Filesystems, func(f v1.VirtualMachineInstanceFileSystem) bool { return f.MountPoint == "/mnt" })
-	if mounted < 0 || after.Filesystems[mounted].UsedBytes < 8<<20 || after.Filesystems[mounted].TotalBytes > 64<<20 {
-		t.Errorf("file systems %+v", after.Filesystems)
-	}
+	p.retry("the file systems are measured", func() error { // an agent that is slow is left out, and then let alone for a minute
+		found := p.stats(t).Filesystems
+		mounted := slices.IndexFunc(found, func(f v1.VirtualMachineInstanceFileSystem) bool { return f.MountPoint == "/mnt" })
+		if mounted < 0 || found[mounted].UsedBytes < 8<<20 || found[mounted].TotalBytes > 64<<20 {
+			return fmt.Errorf("they are %+v", found)
+		}
+		return nil
+	})
 	p.measuredAtOnce(t)
 }
 
 // measuredMemory waits for the guest's driver, which tells of its memory now and then.
 func (p *pod) measuredMemory(t *testing.T) {
-	deadline := time.Now().Add(time.Minute)
-	stats := p.stats(t)
-	for stats.Memory.Available == nil && time.Now().Before(deadline) {
-		time.Sleep(time.Second)
-		stats = p.stats(t)
-	}
+	var stats protocol.Stats
+	p.retry("the guest's driver tells of its memory", func() error {
+		if stats = p.stats(t); stats.Memory.Available == nil {
+			return fmt.Errorf("it told only %+v", stats.Memory)
+		}
+		return nil
+	})
 	between(t, "available memory", stats.Memory.Available, 32<<20, 128<<20)
 	between(t, "unused memory", stats.Memory.Unused, 1<<20, *stats.Memory.Available)
 	between(t, "usable memory", stats.Memory.Usable, 1<<20, *stats.Memory.Available)

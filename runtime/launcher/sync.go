@@ -212,7 +212,10 @@ func (m *machine) openConsole(ctx context.Context, vmi *v1.VirtualMachineInstanc
 // onLease is called by DHCP servers when the guest took its address.
 func (m *machine) onLease(ctx context.Context) func() {
 	return func() {
-		_ = m.do(ctx, func(context.Context) { m.askAgainFromStart() }) // fails only at the end
+		_ = m.do(ctx, func(context.Context) { // fails only at the end
+			m.agent.leased = true
+			m.askAgainFromStart()
+		})
 	}
 }
 

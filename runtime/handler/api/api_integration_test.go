@@ -40,6 +40,9 @@ const (
 	podUID    = types.UID("0f5f7a5e-1f4a-4a3e-9d57-3a4a5f2f6a10")
 )
 
+// patience is how long a wait may take: on a busy machine a process may have no processor for half a minute.
+const patience = 5 * time.Minute
+
 // world is an API server, a handler's API that asks it, and launchers.
 type world struct {
 	client   client.Client
@@ -47,7 +50,7 @@ type world struct {
 	sessions *session.Server
 	events   *events.FakeRecorder
 	root     string
-	clock    atomic.Int64 // seconds by which the handler's is ahead
+	clock    atomic.Int64 // seconds on the handler's, which moves for the test alone
 	stop     func()
 	http     *http.Client
 	dialer   websocket.Dialer
@@ -72,7 +75,8 @@ func newWorld(t *testing.T) *world {
 		Address: "127.0.0.1:0", NodeName: nodeName, Namespace: namespace, Client: w.client, Recorder: w.events, Sessions: w.sessions, DialVSOCK: w.dialVSOCK,
 	})
 	must(t, err)
-	w.server.callers.now = func() time.Time { return time.Now().Add(time.Duration(w.clock.Load()) * time.Second) }
+	began := time.Now()
+	w.server.callers.now = func() time.Time { return began.Add(time.Duration(w.clock.Load()) * time.Second) }
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)
 	go func() { ended <- w.sessions.Start(ctx) }()
@@ -125,7 +129,7 @@ func (w *world) newGuest(t *testing.T, name string, pod types.UID) *v1.VirtualMa
 // runs waits until the launcher's state has come.
 func (w *world) runs(t *testing.T, pod types.UID) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		if view := w.sessions.Session(pod).View(); view.Launcher != nil && view.State != nil {
 			return
 		}
@@ -143,6 +147,22 @@ func vmiPath(name, verb string) string {
 
 // do sends a request with a token and returns the code and the body.
 func (w *world) do(t *testing.T, method, path, token, body string) (int, string) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+		code, content := w.send(t, method, path, token, body)
+		if !stoodStill(code, content) || time.Now().After(deadline) {
+			return code, content
+		}
+	}
+}
+
+// stoodStill says whether a request came no further than to the handler because the launcher had no processor for long: it is sent again.
+func stoodStill(code int, content string) bool {
+	return code == http.StatusServiceUnavailable && strings.Contains(content, session.ErrSilent.Error())
+}
+
+// send does so once.
+func (w *world) send(t *testing.T, method, path, token, body string) (int, string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, w.url(path), strings.NewReader(body))
 	must(t, err)
@@ -173,18 +193,34 @@ func (w *world) refused(t *testing.T, method, path, token, body string, code int
 // open makes a websocket.
 func (w *world) open(t *testing.T, path string) *websocket.Conn {
 	t.Helper()
-	socket, response, err := w.dialer.DialContext(t.Context(), strings.Replace(w.url(path), "https", "wss", 1), http.Header{"Authorization": {"Bearer " + w.token}})
+	socket, code, content, err := w.dial(t, path)
 	if err != nil {
-		content := ""
+		t.Fatalf("opening %s: %v, %d %s", path, err, code, content)
+	}
+	t.Cleanup(func() { _ = socket.Close() })
+	must(t, socket.SetReadDeadline(time.Now().Add(patience)))
+	return socket
+}
+
+// dial asks for a websocket; where there is none it returns the answer's code, 0 for none, and body.
+func (w *world) dial(t *testing.T, path string) (socket *websocket.Conn, code int, content string, err error) {
+	t.Helper()
+	address := strings.Replace(w.url(path), "https", "wss", 1)
+	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+		var response *http.Response
+		socket, response, err = w.dialer.DialContext(t.Context(), address, http.Header{"Authorization": {"Bearer " + w.token}})
+		code, content = 0, ""
 		if response != nil {
+			code = response.StatusCode
+		}
+		if err != nil && response != nil {
 			data, _ := io.ReadAll(response.Body)
 			content = string(data)
 		}
-		t.Fatalf("opening %s: %v %s", path, err, content)
+		if err == nil || !stoodStill(code, content) || time.Now().After(deadline) {
+			return socket, code, content, err
+		}
 	}
-	t.Cleanup(func() { _ = socket.Close() })
-	must(t, socket.SetReadDeadline(time.Now().Add(time.Minute)))
-	return socket
 }
 
 // hear reads text, in however many messages.
@@ -253,7 +289,7 @@ func (w *world) callersAreChecked(t *testing.T) {
 		must(t, w.client.Delete(t.Context(), account))
 		w.refused(t, http.MethodPut, absent, token, "", 404, "absent")
 		w.clock.Add(61)
-		for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) { // the API server has a cache of its own
+		for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) { // the API server has a cache of its own
 			code, content := w.do(t, http.MethodPut, absent, token, "")
 			if code == http.StatusUnauthorized {
 				break
@@ -360,10 +396,8 @@ func (w *world) slotsAreTaken(t *testing.T, l *launcher) {
 		hear(t, device, name)
 		devices = append(devices, device)
 	}
-	address := strings.Replace(w.url(vmiPath("x", "usbredir")), "https", "wss", 1)
-	_, response, err := w.dialer.DialContext(t.Context(), address, http.Header{"Authorization": {"Bearer " + w.token}})
-	if err == nil || response == nil || response.StatusCode != http.StatusConflict {
-		t.Errorf("a fifth device is answered with %v, %v", response, err)
+	if _, code, content, err := w.dial(t, vmiPath("x", "usbredir")); err == nil || code != http.StatusConflict {
+		t.Errorf("a fifth device is answered with %d %s, %v", code, content, err)
 	}
 	must(t, devices[1].Close())
 	l.expect(t, "over usb1")

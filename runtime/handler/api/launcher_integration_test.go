@@ -192,7 +192,7 @@ func (l *launcher) expect(t *testing.T, lines ...string) {
 			if got != want {
 				t.Fatalf("the launcher says %q, want %q", got, want)
 			}
-		case <-time.After(time.Minute):
+		case <-time.After(patience):
 			t.Fatalf("the launcher is silent, want %q", want)
 		}
 	}
@@ -208,7 +208,7 @@ func (l *launcher) expectBoth(t *testing.T, one, other string) {
 		} else if got != one {
 			t.Fatalf("the launcher says %q, want %q or %q", got, one, other)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(patience):
 		t.Fatalf("the launcher is silent, want %q and %q", one, other)
 	}
 	l.expect(t, other)

@@ -127,14 +127,13 @@ func (w *world) encryptedPort(t *testing.T) {
 // unopened asks for a websocket that there will be none of, and returns the code of the answer.
 func (w *world) unopened(t *testing.T, verb string) int {
 	t.Helper()
-	address := "wss" + w.url(vmiPath("x", verb))[len("https"):]
-	socket, response, err := w.dialer.DialContext(t.Context(), address, http.Header{"Authorization": {"Bearer " + w.token}})
+	socket, code, _, err := w.dial(t, vmiPath("x", verb))
 	if err == nil {
 		_ = socket.Close()
 		t.Fatalf("%s was opened", verb)
 	}
-	if response == nil {
+	if code == 0 {
 		t.Fatal(err)
 	}
-	return response.StatusCode
+	return code
 }

@@ -31,7 +31,7 @@ func TestTheKubeletFindsTheDevice(t *testing.T) {
 	must(t, err)
 	defer conn.Close()
 	wait := grpc.WaitForReady(true)
-	deadline, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	deadline, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 
 	info, err := registration.NewRegistrationClient(conn).GetInfo(deadline, &registration.InfoRequest{}, wait)

@@ -82,7 +82,10 @@ func TestWhatALauncherTellsIsExposedInTheFieldsWords(t *testing.T) {
 	}
 	web := running("web")
 	web.Labels = map[string]string{"kubevirt.io/domain": "web", "app-tier": "front", "app.tier": "dropped"}
-	got := exposed(t, collector(t.Context(), map[types.UID]Launcher{"web": launcher(tells)}, web))
+	var got string
+	synctest.Test(t, func(t *testing.T) { // where no launcher is late
+		got = exposed(t, collector(t.Context(), map[types.UID]Launcher{"web": launcher(tells)}, web))
+	})
 	if *update {
 		if err := os.WriteFile("testdata/guest.out.txt", []byte(got), 0o644); err != nil {
 			t.Fatal(err)

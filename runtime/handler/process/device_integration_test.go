@@ -19,7 +19,7 @@ func rooted(t *testing.T) (*Process, string) {
 	root := t.TempDir()
 	copyFile(t, "/bin/sleep", filepath.Join(root, "sleep"))
 	libraries(t, root, "/bin/sleep")
-	command := exec.Command("chroot", root, "/sleep", "60")
+	command := exec.Command("chroot", root, "/sleep", "3600")
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ func TestOnlyThePodsProcessesMayRunInRealTime(t *testing.T) {
 	if err := os.Mkdir(group, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	inside, outside := exec.Command("sleep", "60"), exec.Command("sleep", "60")
+	inside, outside := exec.Command("sleep", "3600"), exec.Command("sleep", "3600")
 	for _, command := range []*exec.Cmd{inside, outside} {
 		if err := command.Start(); err != nil {
 			t.Fatal(err)

@@ -48,7 +48,7 @@ func TestWhatIsNoFileIsNotOpenedToFindThatOut(t *testing.T) {
 }
 
 func TestALimitIsTakenBackFromWhoGotTheNumberMeanwhile(t *testing.T) {
-	first, second := exec.Command("sleep", "60"), exec.Command("sleep", "60")
+	first, second := exec.Command("sleep", "3600"), exec.Command("sleep", "3600")
 	for _, command := range []*exec.Cmd{first, second} {
 		if err := command.Start(); err != nil {
 			t.Fatal(err)

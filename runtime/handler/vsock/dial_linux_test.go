@@ -65,7 +65,12 @@ func TestConnectionsThatTakeTheirTime(t *testing.T) {
 	must(t, err)
 	must(t, conn.Close())
 	must(t, listener.Close())
-	if _, err := connect(t.Context(), socket(t, unix.AF_INET), local, Address{CID: 3}); !errors.Is(err, unix.ECONNREFUSED) {
+	deaf := socket(t, unix.AF_INET) // which has a port, so that nobody else gets it, and does not listen
+	defer unix.Close(deaf)
+	must(t, unix.Bind(deaf, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	nobody, err := unix.Getsockname(deaf)
+	must(t, err)
+	if _, err := connect(t.Context(), socket(t, unix.AF_INET), nobody, Address{CID: 3}); !errors.Is(err, unix.ECONNREFUSED) {
 		t.Errorf("nobody is there: %v", err)
 	}
 }

@@ -4,31 +4,41 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"libvirt.org/go/libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"github.com/slipway-vm/slipway/runtime/domain"
 )
 
 const (
-	// agentPatience bounds one command to the guest's agent.
+	// agentPatience bounds one command to the guest's agent, and agentTurn one for which who asks has more time: others wait for
+	// their turn meanwhile, libvirt lets them for half a minute.
 	agentPatience = 10 * time.Second
+	agentTurn     = 25 * time.Second
 	// settlePatience is how long libvirt may take to find the agent again after it was
 	// itself started again; the first pause between tries is firstSettle.
 	settlePatience = 5 * time.Second
 	firstSettle    = 50 * time.Millisecond
+	lastSettle     = 2 * time.Second
 )
 
 // AgentCommand carries a command to the guest's agent. While libvirt is being started
-// again it waits a little for it, for the guest goes on meanwhile.
+// again it waits a little for it, for the guest goes on meanwhile. A guest that stands still for a while is waited for as long as
+// ctx says.
 func (h *Hypervisor) AgentCommand(ctx context.Context, command string) (string, error) {
 	settled := time.Now().Add(settlePatience)
-	for pause := firstSettle; ; pause *= 2 {
+	_, bounded := ctx.Deadline()
+	for pause := firstSettle; ; pause = min(2*pause, lastSettle) {
 		answer, err := h.agentCommand(ctx, command)
 		if err == nil {
 			return answer, nil
 		}
-		if !unsettled(err) || time.Now().Add(pause).After(settled) {
-			return "", fmt.Errorf("speaking to the guest agent: %w", plain(err))
+		if !(unsettled(err) && time.Now().Add(pause).Before(settled)) && !(bounded && unsent(err)) {
+			return "", fmt.Errorf("speaking to the guest agent: %w", agentError(err))
 		}
 		select {
 		case <-ctx.Done():
@@ -46,7 +56,7 @@ func (h *Hypervisor) agentCommand(ctx context.Context, command string) (string, 
 	defer release()
 	wait := agentPatience
 	if deadline, ok := ctx.Deadline(); ok {
-		wait = min(wait, time.Until(deadline))
+		wait = min(agentTurn, time.Until(deadline))
 	}
 	if wait <= 0 {
 		return "", context.DeadlineExceeded
@@ -61,5 +71,58 @@ func unsettled(err error) bool {
 	return errors.Is(err, errAway) || errors.As(err, &known) && known.Code == libvirt.ERR_AGENT_UNRESPONSIVE && known.Message == notConnected
 }
 
-// notConnected is libvirt's message when it has no channel to the agent yet.
-const notConnected = "Guest agent is not responding: QEMU guest agent is not connected"
+// unsent says whether the agent did not answer libvirt's greeting, which goes before a command where an answer was missed: the
+// command was not sent.
+func unsent(err error) bool {
+	var known libvirt.Error
+	return errors.As(err, &known) && known.Code == libvirt.ERR_AGENT_UNRESPONSIVE && strings.Contains(known.Message, notGreeted)
+}
+
+// libvirt's messages when it has no channel to the agent yet, and when the agent does not answer its greeting.
+const (
+	notConnected = "Guest agent is not responding: QEMU guest agent is not connected"
+	notGreeted   = "didn't respond to synchronization"
+)
+
+// unanswered is a command that was sent, and for whose answer nobody waits any more.
+type unanswered struct{ error }
+
+func (unanswered) Timeout() bool { return true }
+
+// agentError is plain, and keeps that a command was left without an answer.
+func agentError(err error) error {
+	var known libvirt.Error
+	if errors.As(err, &known) && known.Code == libvirt.ERR_AGENT_COMMAND_TIMEOUT {
+		return unanswered{plain(err)}
+	}
+	return plain(err)
+}
+
+// AgentConnected says whether the guest's agent has its channel open, as far as libvirt knows.
+func (h *Hypervisor) AgentConnected() (bool, error) {
+	domain, _, release, err := h.held()
+	if err != nil {
+		return false, err
+	}
+	defer release()
+	document, err := domain.GetXMLDesc(0)
+	if err != nil {
+		return false, fmt.Errorf("reading the agent's channel: %w", plain(err))
+	}
+	return agentConnected(document)
+}
+
+// agentConnected reads the channel's state from the domain's document.
+func agentConnected(document string) (bool, error) {
+	var running libvirtxml.Domain
+	if err := running.Unmarshal(document); err != nil {
+		return false, fmt.Errorf("reading the agent's channel: %w", err)
+	}
+	if running.Devices == nil {
+		return false, nil
+	}
+	return slices.ContainsFunc(running.Devices.Channels, func(channel libvirtxml.DomainChannel) bool {
+		port := channel.Target
+		return port != nil && port.VirtIO != nil && port.VirtIO.Name == domain.AgentChannel && port.VirtIO.State == "connected"
+	}), nil
+}

@@ -57,17 +57,24 @@ func tellDevice(volume string, device *os.File) (bool, error) {
 	return true, nil
 }
 
-// unplug leaves the disk to the guest the first time that it is asked.
+// unplug leaves the disk to the guest until there is a file "let-go" beside the socket, and says so the first time and the last.
 func (l *launcher) unplug(request wire.Request) error {
 	var wanted protocol.Unplug
 	if err := request.Decode(&wanted); err != nil {
 		return err
 	}
-	fmt.Println("unplug", wanted.Volume)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	i := slices.IndexFunc(l.state.Disks, func(disk protocol.Disk) bool { return disk.Volume == wanted.Volume })
-	if l.state.Disks[i].Leaving {
+	if i < 0 {
+		return nil // it is gone
+	}
+	_, err := os.Stat("let-go")
+	letGo := err == nil && l.state.Disks[i].Leaving
+	if letGo || !l.state.Disks[i].Leaving {
+		fmt.Println("unplug", wanted.Volume)
+	}
+	if letGo {
 		l.state.Disks = slices.Delete(slices.Clone(l.state.Disks), i, i+1)
 	} else {
 		l.state.Disks = slices.Clone(l.state.Disks)
