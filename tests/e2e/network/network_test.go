@@ -47,5 +47,5 @@ var _ = Describe("a guest behind masquerade", func() {
 		}
 		Expect(server.Labels).To(HaveKeyWithValue("app", "server"))
 		Expect(server.Labels).NotTo(HaveKey(names.LabelPod))
-	}, SpecTimeout(15*time.Minute))
+	}, SpecTimeout(25*time.Minute))
 })

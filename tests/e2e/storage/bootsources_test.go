@@ -52,7 +52,7 @@ var _ = Describe("boot sources", func() {
 		}).WithTimeout(suite.BoundEnd).WithPolling(time.Second).Should(Succeed())
 		Expect(suite.World.Client.Get(ctx, client.ObjectKeyFromObject(source), source)).To(Succeed())
 		Expect(source.Spec.Source.PVC).NotTo(BeNil())
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(20*time.Minute))
 })
 
 // askForSources has the HyperConverged object ask for templates, no others, until the spec ends. Where the first one is

@@ -101,7 +101,7 @@ var _ = Describe("a DataVolume of any kind", func() {
 			Eventually(func() ([]string, error) { return inPool(seen(), stay) }).WithContext(ctx).WithTimeout(suite.BoundEnd).WithPolling(time.Second).
 				Should(BeEmpty(), "what the pool has of deleted DataVolumes")
 		}
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(20*time.Minute))
 })
 
 func options(all ...fixture.DataVolumeOption) []fixture.DataVolumeOption { return all }

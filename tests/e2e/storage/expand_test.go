@@ -48,7 +48,7 @@ var _ = Describe("a claim that asks for more", func() {
 		extents, err := exec.CommandContext(ctx, "filefrag", "-v", disk).CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), "%s", extents)
 		Expect(string(extents)).To(ContainSubstring("shared"), "the clone on %s is a copy", suite.World.Local.PoolType)
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(20*time.Minute))
 })
 
 // expand makes a claim ask for size, and waits until it has it.

@@ -64,7 +64,7 @@ var _ = Describe("a golden image of another namespace", func() {
 		By("removing the VM, its disk and the disk's volume")
 		Expect(suite.World.Client.Delete(ctx, vm)).To(Succeed())
 		Expect(suite.World.Gone(ctx, GinkgoWriter, volume, suite.BoundEnd)).To(Succeed())
-	}, SpecTimeout(20*time.Minute))
+	}, SpecTimeout(30*time.Minute))
 
 	It("is given up when the DataVolume goes while it is on its way", func(ctx context.Context) {
 		images, team := suite.Namespace(ctx), suite.Namespace(ctx)
@@ -92,5 +92,5 @@ var _ = Describe("a golden image of another namespace", func() {
 				}
 			}
 		}).WithTimeout(suite.BoundEnd).WithPolling(time.Second).Should(Succeed())
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(20*time.Minute))
 })

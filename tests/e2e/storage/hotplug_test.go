@@ -101,7 +101,7 @@ var _ = Describe("disks of a running VM", func() {
 		volumeIs(ctx, ns, "asked", virtv1.VolumeReady)
 		Expect(suite.Shell(ctx, vmi, bySerial+`for i in $(seq 50); do d=$(disk ASKED); [ -n "$d" ] && break; sleep 0.2; done; mount $d /mnt && cat /mnt/file; umount /mnt`)).To(Equal("kept"))
 		Expect(machine(ctx, ns).Spec.Template.Spec.Volumes).To(ContainElement(HaveField("Name", "asked")))
-	}, SpecTimeout(20*time.Minute))
+	}, SpecTimeout(30*time.Minute))
 })
 
 var _ = Describe("a block device of a running VM", func() {
@@ -128,7 +128,7 @@ var _ = Describe("a block device of a running VM", func() {
 			Expect(put(ctx, ns, "virtualmachineinstances", "removevolume", &virtv1.RemoveVolumeOptions{Name: "device"})).To(Succeed())
 			volumeIs(ctx, ns, "device", "")
 		}
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(20*time.Minute))
 })
 
 func pluggable(name, claim string) virtv1.Volume {

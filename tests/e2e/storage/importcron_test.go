@@ -70,7 +70,7 @@ var _ = Describe("a DataImportCron", func() {
 			g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%v", err)
 		}).WithTimeout(suite.BoundEnd).WithPolling(time.Second).Should(Succeed())
 		suite.DataVolume(ctx, namespace, second, cdiv1.Succeeded)
-	}, SpecTimeout(12*time.Minute))
+	}, SpecTimeout(25*time.Minute))
 
 	It("asks a registry that wants a password, and says so while it is another one", func(ctx context.Context) {
 		namespace := suite.Namespace(ctx)
@@ -110,5 +110,5 @@ var _ = Describe("a DataImportCron", func() {
 		pods := &corev1.PodList{}
 		Expect(suite.World.Client.List(ctx, pods, client.InNamespace(namespace), client.MatchingLabels{"cdi.kubevirt.io/dataImportCron": "nightly"})).To(Succeed())
 		Expect(pods.Items).To(BeEmpty(), "the pod that asked is still there")
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(20*time.Minute))
 })

@@ -53,7 +53,7 @@ var _ = Describe("the memory of a running VM", func() {
 		dumpIs(ctx, ns, "")
 		Expect(machine(ctx, ns).Spec.Template.Spec.Volumes).NotTo(ContainElement(HaveField("Name", "dumps")))
 		Expect(suite.Shell(ctx, vmi, boot)).To(Equal(before), "the guest goes on")
-	}, SpecTimeout(15*time.Minute))
+	}, SpecTimeout(25*time.Minute))
 })
 
 // dumpIs waits until the VM's memory dump is in the phase; with none until there is no request.

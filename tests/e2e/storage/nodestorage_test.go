@@ -58,7 +58,7 @@ var _ = Describe("node storage", func() {
 		if !suite.World.Existing {
 			servesFormerClaims(ctx, ns, former)
 		}
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(20*time.Minute))
 })
 
 // servesOnClaims fills a disk in the pool on claims, and deletes it.

@@ -54,5 +54,5 @@ var _ = Describe("a claim with a VolumeImportSource", func() {
 				g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%T: %v", object, err)
 			}
 		}).WithTimeout(suite.BoundEnd).WithPolling(time.Second).Should(Succeed())
-	}, SpecTimeout(6*time.Minute))
+	}, SpecTimeout(15*time.Minute))
 })

@@ -97,5 +97,5 @@ var _ = Describe("a virtual machine", func() {
 		vmi = suite.RunningVMI(ctx, ns, "web")
 		Expect(suite.Shell(ctx, vmi, "mkdir -p /mnt; mount /dev/vdb /mnt; cat /mnt/file; umount /mnt")).To(Equal("before"))
 		suite.DataVolume(ctx, ns, volume.PersistentVolumeClaimName, cdiv1.Succeeded)
-	}, SpecTimeout(15*time.Minute))
+	}, SpecTimeout(25*time.Minute))
 })

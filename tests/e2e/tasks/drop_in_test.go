@@ -307,7 +307,7 @@ var _ = Describe("a Task of kubevirt-tekton-tasks with another image", func() {
 		suite.VMStatus(ctx, at, vm.Name, virtv1.VirtualMachineStatusStopped)
 		does(ctx, at, "cleanup-vm", map[string]any{"vmName": vm.Name, "stop": "false", "delete": "true"})
 		Expect(suite.World.Client.Get(ctx, client.ObjectKeyFromObject(vm), vm)).NotTo(Succeed())
-	}, SpecTimeout(20*time.Minute))
+	}, SpecTimeout(30*time.Minute))
 
 	It("works on templates with Roles that know patch alone or update alone", func(ctx context.Context) {
 		at := suite.Namespace(ctx)
@@ -324,7 +324,7 @@ var _ = Describe("a Task of kubevirt-tekton-tasks with another image", func() {
 		Expect(vm.Spec.Template.Spec.Domain.CPU.Cores).To(BeEquivalentTo(2))
 		Expect(vm.Labels).To(HaveKeyWithValue("team", "shop"))
 		Expect(vm.Annotations).To(HaveKeyWithValue("text", "two words"))
-	}, SpecTimeout(15*time.Minute))
+	}, SpecTimeout(25*time.Minute))
 
 	It("reaches the tool's image and says what is wrong with them", func(ctx context.Context) {
 		at := suite.Namespace(ctx)
@@ -346,7 +346,7 @@ var _ = Describe("a Task of kubevirt-tekton-tasks with another image", func() {
 			Expect(run.Status.Steps[0].Terminated.ExitCode).To(BeEquivalentTo(255))
 			Expect(printed).To(ContainSubstring(want))
 		}
-	}, SpecTimeout(15*time.Minute))
+	}, SpecTimeout(25*time.Minute))
 })
 
 // manifest is the object as a user writes it.

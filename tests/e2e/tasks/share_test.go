@@ -58,7 +58,7 @@ var _ = Describe("a step cache that is shared", func() {
 		results := suite.Results(ctx, run)
 		Expect(results).To(And(HaveKeyWithValue("cached", "true"), HaveKeyWithValue("digest", first["digest"])), suite.TaskLog(ctx, run))
 		Expect(suite.TaskLog(ctx, run)).To(ContainSubstring("bringing an entry of another namespace's step cache"))
-	}, SpecTimeout(15*time.Minute))
+	}, SpecTimeout(25*time.Minute))
 })
 
 // serveTiny serves the tiny guest's disk until the test ends, and returns its URL and sha256.

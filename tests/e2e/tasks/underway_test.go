@@ -104,7 +104,7 @@ var _ = Describe("a task whose pod is killed", func() {
 		Expect(made[0].Status.Phase).To(Equal(cdiv1.Succeeded))
 		Expect(run.Status.Results).To(ContainElement(And(
 			HaveField("Name", "name"), HaveField("Value.StringVal", made[0].Name))))
-	}, SpecTimeout(15*time.Minute))
+	}, SpecTimeout(25*time.Minute))
 })
 
 // retried runs a task that Tekton may try again, and returns it once it ended.
@@ -149,7 +149,7 @@ var _ = Describe("what a TaskRun owns", func() {
 		Expect(dv.DeletionTimestamp).To(BeNil())
 		Expect(suite.World.Client.Delete(ctx, run)).To(Succeed())
 		Expect(suite.World.Gone(ctx, GinkgoWriter, dv, suite.BoundEnd)).To(Succeed())
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(20*time.Minute))
 })
 
 var _ = Describe("wait-for-vmi-status", func() {
@@ -174,16 +174,16 @@ var _ = Describe("wait-for-vmi-status", func() {
 		done()
 		Expect(code).To(BeEquivalentTo(2))
 		Expect(log).To(ContainSubstring("was deleted"))
-	}, SpecTimeout(20*time.Minute))
+	}, SpecTimeout(30*time.Minute))
 
 	DescribeTable("refuses what it cannot read", func(ctx context.Context, params map[string]any, want string) {
 		code, log := suite.Fails(ctx, "wait-for-vmi-status", params)
 		Expect(code).To(BeEquivalentTo(255))
 		Expect(log).To(ContainSubstring(want))
 	},
-		Entry("no name", SpecTimeout(5*time.Minute), map[string]any{"vmiName": ""}, "vmi-name should not be empty"),
-		Entry("a success condition", SpecTimeout(5*time.Minute), map[string]any{"vmiName": "x", "successCondition": "test.....test"}, "success-condition: invalid condition: cannot parse jsonpath"),
-		Entry("a failure condition", SpecTimeout(5*time.Minute), map[string]any{"vmiName": "x", "failureCondition": "invalid#$%^$&"}, "failure-condition: could not parse condition"),
+		Entry("no name", SpecTimeout(15*time.Minute), map[string]any{"vmiName": ""}, "vmi-name should not be empty"),
+		Entry("a success condition", SpecTimeout(15*time.Minute), map[string]any{"vmiName": "x", "successCondition": "test.....test"}, "success-condition: invalid condition: cannot parse jsonpath"),
+		Entry("a failure condition", SpecTimeout(15*time.Minute), map[string]any{"vmiName": "x", "failureCondition": "invalid#$%^$&"}, "failure-condition: could not parse condition"),
 	)
 })
 
@@ -237,7 +237,7 @@ var _ = Describe("a command in a VM", func() {
 		Expect(log).To(ContainSubstring("command timed out"))
 		Expect(suite.World.Client.Get(ctx, client.ObjectKeyFromObject(vm), vm)).To(Succeed())
 		Expect(*vm.Spec.RunStrategy).To(Equal(virtv1.RunStrategyHalted))
-	}, SpecTimeout(25*time.Minute))
+	}, SpecTimeout(40*time.Minute))
 })
 
 var _ = Describe("generate-ssh-keys", func() {
@@ -253,7 +253,7 @@ var _ = Describe("generate-ssh-keys", func() {
 		code, log := suite.Fails(ctx, "generate-ssh-keys", params)
 		Expect(code).To(BeEquivalentTo(253))
 		Expect(log).To(ContainSubstring("already exists"))
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(20*time.Minute))
 })
 
 var _ = Describe("data objects", func() {
@@ -279,5 +279,5 @@ var _ = Describe("data objects", func() {
 		claim := &corev1.PersistentVolumeClaim{ObjectMeta: meta(name)}
 		suite.Succeeds(ctx, "modify-data-object", map[string]any{"deleteObject": "true", "deleteObjectKind": "PersistentVolumeClaim", "deleteObjectName": name})
 		Expect(suite.World.Gone(ctx, GinkgoWriter, claim, suite.BoundEnd)).To(Succeed())
-	}, SpecTimeout(15*time.Minute))
+	}, SpecTimeout(25*time.Minute))
 })

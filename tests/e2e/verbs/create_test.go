@@ -39,7 +39,7 @@ var _ = Describe("virtctl create vm", func() {
 		const grace = 180 * time.Second // of the VMs that "create vm" prints
 		Expect(suite.World.Gone(ctx, GinkgoWriter, vmi, grace-time.Minute)).To(Succeed())
 		suite.VMStatus(ctx, ns, "made", virtv1.VirtualMachineStatusStopped)
-	}, SpecTimeout(15*time.Minute))
+	}, SpecTimeout(25*time.Minute))
 })
 
 var _ = Describe("virtctl guestfs", func() {
@@ -55,5 +55,5 @@ var _ = Describe("virtctl guestfs", func() {
 		Expect(refused(ctx, ns, "guestfs", "none")).To(ContainSubstring("the PVC none doesn't exist"))
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "libguestfs-tools-disk"}}
 		Expect(suite.World.Gone(ctx, GinkgoWriter, pod, suite.BoundEnd)).To(Succeed())
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(20*time.Minute))
 })

@@ -26,7 +26,7 @@ import (
 )
 
 var _ = Describe("virtctl vmexport", func() {
-	It("downloads the disk of a stopped VM through the API server, and virt-exportproxy gives it out", SpecTimeout(5*time.Minute), func(ctx context.Context) {
+	It("downloads the disk of a stopped VM through the API server, and virt-exportproxy gives it out", SpecTimeout(15*time.Minute), func(ctx context.Context) {
 		ns := suite.Namespace(ctx)
 		dir := GinkgoT().TempDir()
 		sent, file := filepath.Join(dir, "sent.img"), filepath.Join(dir, "root.img")

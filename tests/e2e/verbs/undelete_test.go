@@ -49,7 +49,7 @@ var _ = Describe("virtctl undelete", func() {
 		var records appsv1.ControllerRevisionList
 		Expect(suite.World.Client.List(ctx, &records, client.InNamespace(ns), client.MatchingLabels{keep.LabelRecord: "true"})).To(Succeed())
 		Expect(records.Items).To(BeEmpty(), "the record goes when the VM has its volumes")
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(20*time.Minute))
 })
 
 // keptDisk is the DataVolume that disk was, which nobody owns and nobody deletes.

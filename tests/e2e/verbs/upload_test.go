@@ -21,7 +21,7 @@ import (
 )
 
 var _ = Describe("virtctl image-upload", func() {
-	It("fills a new DataVolume with the image, through the API server", SpecTimeout(10*time.Minute), func(ctx context.Context) {
+	It("fills a new DataVolume with the image, through the API server", SpecTimeout(20*time.Minute), func(ctx context.Context) {
 		ns := suite.Namespace(ctx)
 		tiny, err := suite.World.Guest(ctx, "tiny")
 		Expect(err).NotTo(HaveOccurred())
@@ -46,7 +46,7 @@ var _ = Describe("virtctl image-upload", func() {
 		Expect(refused(ctx, ns, "image-upload", "dv", "tiny", "--no-create", "--image-path="+image)).To(ContainSubstring("already successfully"))
 	})
 
-	It("unpacks an archive onto a new claim, without a DataVolume", SpecTimeout(2*time.Minute), func(ctx context.Context) {
+	It("unpacks an archive onto a new claim, without a DataVolume", SpecTimeout(15*time.Minute), func(ctx context.Context) {
 		ns := suite.Namespace(ctx)
 		dir := GinkgoT().TempDir()
 		files := filepath.Join(dir, "files.tar.gz")

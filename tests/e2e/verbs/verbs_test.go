@@ -157,7 +157,7 @@ var _ = Describe("virtctl", func() {
 		Expect(virtctl(ctx, ns, "stop", "hand")).To(ContainSubstring("hand was scheduled to stop"))
 		suite.VMStatus(ctx, ns, "hand", virtv1.VirtualMachineStatusStopped)
 		Expect(refused(ctx, ns, "stop", "hand")).To(ContainSubstring("VM is not running"))
-	}, SpecTimeout(25*time.Minute))
+	}, SpecTimeout(40*time.Minute))
 
 	It("keeps a console and a screen over a restart of virt-handler", Label("alone"), func(ctx context.Context) {
 		ns := suite.Namespace(ctx)
@@ -199,7 +199,7 @@ var _ = Describe("virtctl", func() {
 		Expect(shown.command.Wait()).To(Succeed(), "it ends with its viewer")
 		stop()
 		_ = console.Wait() // it was ended
-	}, SpecTimeout(20*time.Minute))
+	}, SpecTimeout(30*time.Minute))
 })
 
 // greeting is what the guest says first to a USB device that is redirected to it.
@@ -243,5 +243,5 @@ var _ = Describe("KubeVirt's own client", func() {
 		test.Env = append(os.Environ(), "KUBECONFIG="+suite.World.Kubeconfig, "SLIPWAY_TINY_IMAGE="+suite.TinyImage(), "SLIPWAY_REQUIRE=1")
 		test.Stdout, test.Stderr = GinkgoWriter, GinkgoWriter
 		Expect(test.Run()).To(Succeed())
-	}, SpecTimeout(25*time.Minute))
+	}, SpecTimeout(40*time.Minute))
 })
