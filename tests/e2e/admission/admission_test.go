@@ -80,7 +80,16 @@ var _ = Describe("admission", func() {
 		ns := suite.Namespace(ctx)
 		suite.Create(ctx, fixture.VM(ns, "fixed", fixture.ContainerDisk(suite.TinyImage())))
 		vmi := suite.RunningVMI(ctx, ns, "fixed")
-		vmi.Spec.Domain.CPU.Cores = 2
-		Expect(suite.World.Client.Update(ctx, vmi)).To(MatchError(ContainSubstring("spec")))
+		Eventually(ctx, func() error { // whose status is written all the time, so that an update may come too late
+			if err := suite.World.Client.Get(ctx, client.ObjectKeyFromObject(vmi), vmi); err != nil {
+				return err
+			}
+			vmi.Spec.Domain.CPU.Cores = 2
+			err := suite.World.Client.Update(ctx, vmi)
+			if err == nil {
+				return StopTrying("it was changed")
+			}
+			return err
+		}, suite.BoundEnd, time.Second).Should(MatchError(ContainSubstring("spec")))
 	}, SpecTimeout(20*time.Minute))
 })

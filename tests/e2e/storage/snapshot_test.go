@@ -178,5 +178,5 @@ func told(ctx context.Context, namespace, reason, text string) {
 			found = append(found, event.Reason+": "+event.Message)
 		}
 		g.Expect(found).To(ContainElement(And(HavePrefix(reason+": "), ContainSubstring(text))))
-	}).WithTimeout(time.Minute).WithPolling(time.Second).Should(Succeed())
+	}).WithTimeout(suite.BoundEnd).WithPolling(time.Second).Should(Succeed())
 }
