@@ -36,7 +36,7 @@ func later(object client.Object) {
 			suite.World.Dump(ctx, GinkgoWriter, ns)
 		}
 		Expect(client.IgnoreNotFound(suite.World.Client.Delete(ctx, object))).To(Succeed())
-	}, NodeTimeout(2*time.Minute))
+	}, NodeTimeout(suite.BoundEnd))
 }
 
 func meta(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: ns, Name: name} }
@@ -101,9 +101,10 @@ var _ = Describe("a VM made, used and cleaned up by tasks", func() {
 		suite.Succeeds(ctx, "wait-for-vmi-status", map[string]any{"vmiName": name, "successCondition": "status.phase == Running"})
 		code, _ = suite.Fails(ctx, "wait-for-vmi-status", map[string]any{"vmiName": name, "successCondition": "status.phase == Succeeded", "failureCondition": "status.phase == Running"})
 		Expect(code).To(BeEquivalentTo(2))
-		code, log = suite.Fails(ctx, "wait-for-vmi-status", map[string]any{"vmiName": name, "successCondition": "status.phase == Succeeded", "timeout": "5s"})
+		const lastSeen = "was last seen in phase Running"
+		code, log = suite.FailsInTime(ctx, "wait-for-vmi-status", map[string]any{"vmiName": name, "successCondition": "status.phase == Succeeded"}, lastSeen, nil, "5s", "30s", "3m")
 		Expect(code).To(BeEquivalentTo(3))
-		Expect(log).To(ContainSubstring("was last seen in phase Running"))
+		Expect(log).To(ContainSubstring(lastSeen))
 
 		By("cleaning up, also when the last command fails")
 		code, _ = suite.Fails(ctx, "cleanup-vm", login(map[string]any{"script": "exit 7", "delete": "true"}))
