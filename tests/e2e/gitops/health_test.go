@@ -37,7 +37,7 @@ var recorded []health.Case
 
 var _ = Describe("health", Ordered, func() {
 	var ns string
-	BeforeAll(func(ctx context.Context) { ns = suite.Namespace(ctx) }, NodeTimeout(2*time.Minute))
+	BeforeAll(func(ctx context.Context) { ns = suite.Namespace(ctx) }, NodeTimeout(suite.BoundEnd))
 	AfterAll(func() {
 		if os.Getenv("GITOPS_RECORD") == "" {
 			return
