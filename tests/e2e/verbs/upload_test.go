@@ -57,11 +57,13 @@ var _ = Describe("virtctl image-upload", func() {
 		Expect(virtctl(ctx, ns, "image-upload", "pvc", "files", "--size=64Mi", "--force-bind", "--archive-path="+files)).
 			To(And(ContainSubstring("PersistentVolumeClaim "+ns+"/files created"), ContainSubstring("completed successfully")))
 		claim := &corev1.PersistentVolumeClaim{}
-		Expect(suite.World.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: "files"}, claim)).To(Succeed())
-		Expect(claim.Annotations).To(And(HaveKeyWithValue("cdi.kubevirt.io/storage.pod.phase", "Succeeded"), HaveKeyWithValue("cdi.kubevirt.io/storage.contentType", "archive")))
+		Eventually(ctx, func(g Gomega) {
+			g.Expect(suite.World.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: "files"}, claim)).To(Succeed())
+			g.Expect(claim.Annotations).To(And(HaveKeyWithValue("cdi.kubevirt.io/storage.pod.phase", "Succeeded"), HaveKeyWithValue("cdi.kubevirt.io/storage.contentType", "archive")))
+		}, boundVerb, time.Second).Should(Succeed())
 		Expect(claim.OwnerReferences).To(BeEmpty())
 		got := filepath.Join(dir, "got.tar.gz")
-		virtctl(ctx, ns, "vmexport", "download", "files", "--pvc=files", "--format=gzip", "--output="+got, "--port-forward")
+		virtctl(ctx, ns, "vmexport", "download", "files", "--pvc=files", "--format=gzip", "--output="+got, "--port-forward", "--readiness-timeout=10m")
 		out, err = exec.CommandContext(ctx, "tar", "-xzOf", got, "--wildcards", "*ramp").CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), "%s", out)
 		Expect(string(out)).To(Equal("a slipway is a ramp\n"))

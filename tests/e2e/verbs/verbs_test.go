@@ -37,7 +37,7 @@ import (
 func TestVerbs(t *testing.T) { suite.Run(t, "verbs", served, build) }
 
 // boundVerb is the longest time for what a verb brings about.
-const boundVerb = 2 * time.Minute
+const boundVerb = 5 * time.Minute
 
 // program is virtctl, built for this run.
 var program string
@@ -238,10 +238,10 @@ func viewer(ns string) *rbacv1.RoleBinding {
 
 var _ = Describe("KubeVirt's own client", func() {
 	It("starts, watches, reaches and stops a VM", func(ctx context.Context) {
-		test := exec.CommandContext(ctx, "go", "test", "-count=1", "-v", "-tags=e2e", "-timeout=20m", "./...")
+		test := exec.CommandContext(ctx, "go", "test", "-count=1", "-v", "-tags=e2e", "-timeout=40m", "./...")
 		test.Dir = filepath.Join(suite.World.Root, "tests/upstream")
 		test.Env = append(os.Environ(), "KUBECONFIG="+suite.World.Kubeconfig, "SLIPWAY_TINY_IMAGE="+suite.TinyImage(), "SLIPWAY_REQUIRE=1")
 		test.Stdout, test.Stderr = GinkgoWriter, GinkgoWriter
 		Expect(test.Run()).To(Succeed())
-	}, SpecTimeout(40*time.Minute))
+	}, SpecTimeout(55*time.Minute))
 })
