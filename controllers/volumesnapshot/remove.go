@@ -68,8 +68,8 @@ func (r *Reconciler) findLastContent(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// restoring names the claims that have no volume yet and are to have the snapshot's data. They are read past the cache, which may not have
-// the newest yet: the data would go before that is filled.
+// restoring names the claims that have no volume yet and are to have the snapshot's data. They are read past the cache, which
+// may not have the one that was made just before the deletion: its data would be gone.
 func (r *Reconciler) restoring(ctx context.Context, snapshot *snapshotv1.VolumeSnapshot) ([]string, error) {
 	var claims corev1.PersistentVolumeClaimList
 	if err := r.live.List(ctx, &claims, client.InNamespace(snapshot.Namespace)); err != nil {

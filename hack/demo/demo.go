@@ -32,8 +32,8 @@ const (
 	motd      = "Built by a Slipway pipeline"
 )
 
-// boundTasks is how long the operator may take to deploy the tasks.
-const boundTasks = 2 * time.Minute
+// boundTasks is how long the operator may take to deploy the tasks, and a VM to start or go.
+const boundTasks = 10 * time.Minute
 
 // demo is one run of the demo.
 type demo struct {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -92,6 +93,7 @@ func (c *Cluster) connect() error {
 		return fmt.Errorf("reading %s: %w", c.Kubeconfig, err)
 	}
 	c.Config.QPS, c.Config.Burst = 100, 200
+	c.Config.Wrap(func(way http.RoundTripper) http.RoundTripper { return patient{way} })
 	if c.Client, err = client.NewWithWatch(c.Config, client.Options{Scheme: scheme.New()}); err != nil {
 		return fmt.Errorf("connecting to the cluster of %s: %w", c.Kubeconfig, err)
 	}

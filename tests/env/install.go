@@ -53,8 +53,8 @@ const KubeVirtPatch = `[{"op":"add","path":"/spec/configuration/developerConfigu
 
 // Bounds of the waits of an installation.
 const (
-	boundInstall = 5 * time.Minute
-	boundStorage = 2 * time.Minute
+	boundInstall = 10 * time.Minute
+	boundStorage = 5 * time.Minute
 )
 
 // Install installs Slipway by its one file and one object, and node storage by another, and
@@ -69,11 +69,8 @@ func (c *Cluster) Install(ctx context.Context, out io.Writer) error {
 		}
 	}
 	hco := &hcov1.HyperConverged{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: names.InstallNamespace, Name: names.HyperConvergedName,
-			Annotations: map[string]string{hcov1.AnnotationKubeVirtPatch: c.kubeVirtPatch(ctx)},
-		},
-		Spec: hcov1.HyperConvergedSpec{WorkloadSources: hcov1.WorkloadSources{TektonNamespaces: tektonNamespaces}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: names.InstallNamespace, Name: names.HyperConvergedName},
+		Spec:       hcov1.HyperConvergedSpec{WorkloadSources: hcov1.WorkloadSources{TektonNamespaces: tektonNamespaces}},
 	}
 	bringsImages, err := c.bringsBootImages(ctx)
 	if err != nil {
@@ -82,7 +79,7 @@ func (c *Cluster) Install(ctx context.Context, out io.Writer) error {
 	if bringsImages {
 		hco.Spec.WorkloadSources.EnableCommonBootImageImport = new(false) // nothing is fetched from the internet
 	}
-	if err := c.retryApply(ctx, out, hco, boundInstall); err != nil {
+	if err := c.retry(ctx, out, hco, boundInstall, c.applyHyperConverged); err != nil {
 		return fmt.Errorf("asking the operator for Slipway: %w", err)
 	}
 	if err := c.replaced(ctx, out); err != nil {
@@ -102,15 +99,29 @@ func (c *Cluster) Install(ctx context.Context, out io.Writer) error {
 	return c.installStorage(ctx, out)
 }
 
-// kubeVirtPatch is the patch of the KubeVirt object to set: what a suite that runs beside has added to it stays. Where the HyperConverged
-// object cannot be read, as before its kind is known, it is set as ever.
-func (c *Cluster) kubeVirtPatch(ctx context.Context) string {
-	hco := &hcov1.HyperConverged{}
-	err := c.Client.Get(ctx, client.ObjectKey{Namespace: names.InstallNamespace, Name: names.HyperConvergedName}, hco)
-	if there := hco.Annotations[hcov1.AnnotationKubeVirtPatch]; err == nil && strings.HasPrefix(there, strings.TrimSuffix(KubeVirtPatch, "]")) {
-		return there
+// applyHyperConverged applies the HyperConverged object with the patch of the KubeVirt object. What a suite that runs beside
+// has added to that, or takes out of it at this moment, stays so: an object that there is is written as it was read, or else
+// the API server answers Conflict.
+func (c *Cluster) applyHyperConverged(ctx context.Context, obj client.Object) error {
+	hco, there := obj.(*hcov1.HyperConverged), &hcov1.HyperConverged{}
+	patch := KubeVirtPatch
+	err := c.Client.Get(ctx, client.ObjectKeyFromObject(hco), there)
+	if apierrors.IsNotFound(err) {
+		hco.Annotations = map[string]string{hcov1.AnnotationKubeVirtPatch: patch}
+		return apply.Object(ctx, c.Client, hco, manager)
 	}
-	return KubeVirtPatch
+	if err != nil {
+		return fmt.Errorf("reading the HyperConverged object: %w", err)
+	}
+	if now := there.Annotations[hcov1.AnnotationKubeVirtPatch]; strings.HasPrefix(now, strings.TrimSuffix(patch, "]")) {
+		patch = now
+	}
+	return apply.Fields(ctx, c.Client, there, manager, map[string]any{
+		"metadata": map[string]any{
+			"resourceVersion": there.ResourceVersion, "annotations": map[string]string{hcov1.AnnotationKubeVirtPatch: patch},
+		},
+		"spec": hco.Spec,
+	})
 }
 
 // bringsBootImages says whether the build whose manifest was applied has common boot images to
@@ -134,16 +145,22 @@ func (c *Cluster) bringsBootImages(ctx context.Context) (bool, error) {
 
 // retryApply applies obj as soon as the API server knows its kind, which the operator teaches it.
 func (c *Cluster) retryApply(ctx context.Context, out io.Writer, obj client.Object, bound time.Duration) error {
+	return c.retry(ctx, out, obj, bound, func(ctx context.Context, obj client.Object) error { return apply.Object(ctx, c.Client, obj, manager) })
+}
+
+// retry has write write obj as soon as the API server knows its kind, and again where somebody wrote it meanwhile.
+func (c *Cluster) retry(ctx context.Context, out io.Writer, obj client.Object, bound time.Duration, write func(context.Context, client.Object) error) error {
 	bounded, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
 	for first := true; ; first = false {
-		err := apply.Object(bounded, c.Client, obj, manager)
+		err := write(bounded, obj)
 		if err == nil {
 			return nil
 		}
-		refusable := meta.IsNoMatchError(err) || apierrors.IsNotFound(err) || apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err)
+		refusable := meta.IsNoMatchError(err) || apierrors.IsNotFound(err) || apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err) ||
+			apierrors.IsConflict(err)
 		if !refusable {
 			return err
 		}

@@ -16,7 +16,7 @@ const tinyPassword = "slipway"
 
 // guestAlive finds out that a guest is gone, or has booted again, while a session waits for its
 // answer: nothing is on its way to it then, so that only a probe can be refused.
-var guestAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 5 * time.Second, Count: 8}
+var guestAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 5 * time.Second, Count: 16}
 
 // Shell runs script as root in a tiny guest and returns what it printed. It waits until the
 // guest's SSH server answers, at most for bound.
@@ -33,11 +33,21 @@ func Shell(ctx context.Context, address, script string, bound time.Duration) (st
 	return strings.TrimSpace(string(out)), nil
 }
 
-// PowerOff has a tiny guest power itself off. The guest may go before it has said how the
-// command ended, so that a lost connection is no error; a command that fails is.
+// PowerOff has a tiny guest power itself off.
 func PowerOff(ctx context.Context, address string, bound time.Duration) error {
+	return leave(ctx, address, "poweroff", bound)
+}
+
+// Reboot has a tiny guest boot anew, at once.
+func Reboot(ctx context.Context, address string, bound time.Duration) error {
+	return leave(ctx, address, "reboot -f", bound)
+}
+
+// leave runs a command in a tiny guest that ends it. The guest may go before it has said how the
+// command ended, so that a lost connection is no error; a command that fails is.
+func leave(ctx context.Context, address, command string, bound time.Duration) error {
 	err := inGuest(ctx, address, bound, func(session *ssh.Session) error {
-		if err := session.Start("poweroff"); err != nil {
+		if err := session.Start(command); err != nil {
 			return err
 		}
 		err := session.Wait()
@@ -47,7 +57,7 @@ func PowerOff(ctx context.Context, address string, bound time.Duration) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("powering %s off: %w", address, err)
+		return fmt.Errorf("running %s on %s: %w", command, address, err)
 	}
 	return nil
 }
@@ -77,26 +87,36 @@ func dialGuest(ctx context.Context, target string) (*ssh.Client, error) {
 	}
 	ticker := time.NewTicker(500 * time.Millisecond)
 	defer ticker.Stop()
-	for {
-		var last error
-		dialer := net.Dialer{Timeout: 5 * time.Second, KeepAliveConfig: guestAlive}
-		socket, err := dialer.DialContext(ctx, "tcp", target)
+	// What an attempt may take grows: a guest that nobody answers for is soon tried again, and a slow one
+	// gets through.
+	for connect, login := 5*time.Second, 30*time.Second; ; connect, login = min(2*connect, time.Minute), 2*login {
+		conn, err := logIn(ctx, target, config, connect, login)
 		if err == nil {
-			_ = socket.SetDeadline(time.Now().Add(30 * time.Second))
-			conn, channels, requests, err := ssh.NewClientConn(socket, target, config)
-			if err == nil {
-				_ = socket.SetDeadline(time.Time{})
-				return ssh.NewClient(conn, channels, requests), nil
-			}
-			_ = socket.Close()
-			last = err
-		} else {
-			last = err
+			return conn, nil
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("logging in to %s: %w; the last attempt: %w", target, ctx.Err(), last)
+			return nil, fmt.Errorf("logging in to %s: %w; the last attempt: %w", target, ctx.Err(), err)
 		case <-ticker.C:
 		}
 	}
+}
+
+// logIn is one attempt, with bounds for the connection and for what the two sides say first.
+func logIn(ctx context.Context, target string, config *ssh.ClientConfig, connect, login time.Duration) (*ssh.Client, error) {
+	dialer := net.Dialer{Timeout: connect, KeepAliveConfig: guestAlive}
+	socket, err := dialer.DialContext(ctx, "tcp", target)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // the caller says what for
+	}
+	stop := context.AfterFunc(ctx, func() { _ = socket.Close() })
+	defer stop()
+	_ = socket.SetDeadline(time.Now().Add(login))
+	conn, channels, requests, err := ssh.NewClientConn(socket, target, config)
+	if err != nil {
+		_ = socket.Close()
+		return nil, err //nolint:wrapcheck // the caller says what for
+	}
+	_ = socket.SetDeadline(time.Time{})
+	return ssh.NewClient(conn, channels, requests), nil
 }

@@ -24,8 +24,8 @@ import (
 
 // Bounds of waits, generous: the guest runs under emulation on a busy machine.
 const (
-	boundBoot   = 5 * time.Minute
-	boundChange = 2 * time.Minute
+	boundBoot   = 8 * time.Minute
+	boundChange = 5 * time.Minute
 )
 
 // world is a namespace with a VM, seen through KubeVirt's client.
@@ -208,12 +208,21 @@ func (w *world) portForward(t *testing.T) {
 }
 
 func (w *world) agent(t *testing.T) {
-	info, err := w.client.VirtualMachineInstance(w.ns).GuestOsInfo(t.Context(), name)
-	must(t, err)
-	if info.OS.KernelRelease == "" || info.GAVersion == "" {
-		t.Errorf("the agent says %+v", info)
+	ctx, cancel := context.WithTimeout(t.Context(), boundChange)
+	defer cancel()
+	for { // it is connected before it has been asked everything
+		info, err := w.client.VirtualMachineInstance(w.ns).GuestOsInfo(ctx, name)
+		must(t, err)
+		if info.OS.KernelRelease != "" && info.GAVersion != "" {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("the agent says %+v", info)
+		case <-time.After(time.Second):
+		}
 	}
-	_, err = w.client.VirtualMachineInstance(w.ns).UserList(t.Context(), name)
+	_, err := w.client.VirtualMachineInstance(w.ns).UserList(t.Context(), name)
 	must(t, err)
 	_, err = w.client.VirtualMachineInstance(w.ns).FilesystemList(t.Context(), name)
 	must(t, err)

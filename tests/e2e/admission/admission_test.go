@@ -35,13 +35,13 @@ var _ = Describe("admission", func() {
 				Expect(err.Error()).To(ContainSubstring(words))
 			}
 		},
-		Entry("a field that is not acted on yet", SpecTimeout(2*time.Minute), fixture.VMOption(func(vm *virtv1.VirtualMachine) {
+		Entry("a field that is not acted on yet", SpecTimeout(15*time.Minute), fixture.VMOption(func(vm *virtv1.VirtualMachine) {
 			vm.Spec.Template.Spec.Domain.Devices.GPUs = []virtv1.GPU{{Name: "gpu", DeviceName: "vendor.example/gpu"}}
 		}), "spec.template.spec.domain.devices.gpus"),
-		Entry("a disk without a volume", SpecTimeout(2*time.Minute), fixture.VMOption(func(vm *virtv1.VirtualMachine) {
+		Entry("a disk without a volume", SpecTimeout(15*time.Minute), fixture.VMOption(func(vm *virtv1.VirtualMachine) {
 			vm.Spec.Template.Spec.Volumes = nil
 		}), "spec.template.spec.domain.devices.disks[0].name"),
-		Entry("two ways to say when it runs", SpecTimeout(2*time.Minute), fixture.VMOption(func(vm *virtv1.VirtualMachine) {
+		Entry("two ways to say when it runs", SpecTimeout(15*time.Minute), fixture.VMOption(func(vm *virtv1.VirtualMachine) {
 			running := true
 			vm.Spec.Running = &running
 		}), "spec.running"),
@@ -56,7 +56,7 @@ var _ = Describe("admission", func() {
 		Expect(unstructured.SetNestedField(vm.Object, int64(2), "spec", "template", "spec", "domain", "cpu", "coers")).To(Succeed())
 		err = suite.World.Client.Create(ctx, vm, client.FieldValidation(metav1.FieldValidationStrict))
 		Expect(err).To(MatchError(ContainSubstring(`unknown field "spec.template.spec.domain.cpu.coers"`)))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(15*time.Minute))
 
 	It("lets nobody write down what a DataVolume may clone, nor change it later", func(ctx context.Context) {
 		ns := suite.Namespace(ctx)
@@ -74,13 +74,22 @@ var _ = Describe("admission", func() {
 			}
 			Expect(err).NotTo(HaveOccurred())
 		}
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(15*time.Minute))
 
 	It("lets nobody change what a running instance is", func(ctx context.Context) {
 		ns := suite.Namespace(ctx)
 		suite.Create(ctx, fixture.VM(ns, "fixed", fixture.ContainerDisk(suite.TinyImage())))
 		vmi := suite.RunningVMI(ctx, ns, "fixed")
-		vmi.Spec.Domain.CPU.Cores = 2
-		Expect(suite.World.Client.Update(ctx, vmi)).To(MatchError(ContainSubstring("spec")))
-	}, SpecTimeout(10*time.Minute))
+		Eventually(ctx, func() error { // whose status is written all the time, so that an update may come too late
+			if err := suite.World.Client.Get(ctx, client.ObjectKeyFromObject(vmi), vmi); err != nil {
+				return err
+			}
+			vmi.Spec.Domain.CPU.Cores = 2
+			err := suite.World.Client.Update(ctx, vmi)
+			if err == nil {
+				return StopTrying("it was changed")
+			}
+			return err
+		}, suite.BoundEnd, time.Second).Should(MatchError(ContainSubstring("spec")))
+	}, SpecTimeout(20*time.Minute))
 })

@@ -63,7 +63,7 @@ var _ = Describe("a claim that two VMs name", func() {
 			g.Expect(suite.World.Client.List(ctx, &events, client.InNamespace(ns))).To(Succeed())
 			g.Expect(events.Items).To(ContainElement(HaveField("Reason", "DiskInUse")))
 		}).WithContext(ctx).WithTimeout(suite.BoundEnd).WithPolling(time.Second).Should(Succeed())
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(20*time.Minute))
 })
 
 // expectVMI waits until the instance is as wanted.

@@ -50,9 +50,9 @@ var _ = Describe("a running VM", Ordered, func() {
 			found := suite.RunningVMI(ctx, vmi.Namespace, vmi.Name)
 			Expect(found.UID).To(Equal(vmi.UID))
 		},
-		Entry("virt-handler", SpecTimeout(15*time.Minute), "virt-handler"),
-		Entry("virt-controller", SpecTimeout(15*time.Minute), "virt-controller"),
-		Entry("virt-api", SpecTimeout(15*time.Minute), "virt-api"),
+		Entry("virt-handler", SpecTimeout(25*time.Minute), "virt-handler"),
+		Entry("virt-controller", SpecTimeout(25*time.Minute), "virt-controller"),
+		Entry("virt-api", SpecTimeout(25*time.Minute), "virt-api"),
 	)
 })
 

@@ -38,9 +38,9 @@ var _ = Describe("an import that is under way", func() {
 			Expect(dv.Status.RestartCount).To(BeZero(), "the importer was not disturbed")
 			waitReady(ctx, part)
 		},
-		Entry("virt-handler", SpecTimeout(10*time.Minute), "virt-handler"),
-		Entry("virt-controller", SpecTimeout(10*time.Minute), "virt-controller"),
-		Entry("virt-api", SpecTimeout(10*time.Minute), "virt-api"),
+		Entry("virt-handler", SpecTimeout(20*time.Minute), "virt-handler"),
+		Entry("virt-controller", SpecTimeout(20*time.Minute), "virt-controller"),
+		Entry("virt-api", SpecTimeout(20*time.Minute), "virt-api"),
 	)
 })
 

@@ -79,7 +79,7 @@ var _ = Describe("an importer that is killed", Label("still"), func() {
 		}
 		Eventually(func() ([]string, error) { return podsIn(ctx, ns) }).WithContext(ctx).WithTimeout(suite.BoundEnd).WithPolling(time.Second).
 			Should(BeEmpty(), "importers go when their work is done")
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(20*time.Minute))
 })
 
 // expectWhole waits until a disk is there that is the same as the one which nobody disturbed, by what the importer says as by what is on the node.

@@ -45,8 +45,8 @@ var _ = Describe("a part of a VM that is killed", Label("killed"), func() {
 		}
 		suite.VMStatus(ctx, ns, "once", virtv1.VirtualMachineStatusStopped)
 	},
-		Entry("QEMU", SpecTimeout(10*time.Minute), "qemu-system", virtv1.VirtualMachineInstanceReady, "QEMUEnded", "killed by signal 9"),
-		Entry("virt-launcher", SpecTimeout(10*time.Minute), "virt-launcher", virtv1.VirtualMachineInstanceSynchronized, "PodFailed", "the launcher"),
+		Entry("QEMU", SpecTimeout(20*time.Minute), "qemu-system", virtv1.VirtualMachineInstanceReady, "QEMUEnded", "killed by signal 9"),
+		Entry("virt-launcher", SpecTimeout(20*time.Minute), "virt-launcher", virtv1.VirtualMachineInstanceSynchronized, "PodFailed", "the launcher"),
 	)
 
 	It("is back within seconds and ends no guest, when it is libvirt", func(ctx context.Context) {
@@ -68,7 +68,7 @@ var _ = Describe("a part of a VM that is killed", Label("killed"), func() {
 		for _, t := range found.Status.PhaseTransitionTimestamps {
 			Expect(t.PhaseTransitionTimestamp.Time).To(BeTemporally("<=", killed), "no phase follows from the kill: %s", summary(found))
 		}
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(20*time.Minute))
 })
 
 // expectFailed waits until vmi is Failed, and expects that it was so by the bound after the kill: by its own times, for this

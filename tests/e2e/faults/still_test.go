@@ -58,7 +58,7 @@ var _ = Describe("a part of a VM that stands still", Label("still"), func() {
 		stopProcess(ctx, next, "virt-launcher")
 		Expect(suite.World.Client.Delete(ctx, vm)).To(Succeed())
 		Expect(suite.World.Gone(ctx, GinkgoWriter, vm, suite.BoundEnd)).To(Succeed())
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(20*time.Minute))
 })
 
 // readyFor holds for an instance that is not ready for a reason; for one that is ready when the

@@ -46,11 +46,11 @@ var _ = Describe("a namespace with the tasks' rights and no tasks", func() {
 		Expect(secret.Type).To(Equal(corev1.SecretTypeSSHAuth))
 		Expect(results["publicKey"]).To(HavePrefix("ssh-ed25519 "))
 	},
-		Entry("cluster", SpecTimeout(10*time.Minute), "cluster", fromCluster),
-		Entry("git, a branch", SpecTimeout(10*time.Minute), "git", fromBranch),
-		Entry("git, a commit", SpecTimeout(10*time.Minute), "git", fromCommit),
-		Entry("bundles", SpecTimeout(15*time.Minute), "bundles", fromBundle),
-		Entry("hub", SpecTimeout(10*time.Minute), "hub", fromHub),
+		Entry("cluster", SpecTimeout(20*time.Minute), "cluster", fromCluster),
+		Entry("git, a branch", SpecTimeout(20*time.Minute), "git", fromBranch),
+		Entry("git, a commit", SpecTimeout(20*time.Minute), "git", fromCommit),
+		Entry("bundles", SpecTimeout(25*time.Minute), "bundles", fromBundle),
+		Entry("hub", SpecTimeout(20*time.Minute), "hub", fromHub),
 	)
 
 	It("says what is wrong with a task that the resolver does not find", func(ctx context.Context) {
@@ -60,7 +60,7 @@ var _ = Describe("a namespace with the tasks' rights and no tasks", func() {
 		condition := ended(ctx, run).Status.GetCondition(apis.ConditionSucceeded)
 		Expect(condition.IsFalse()).To(BeTrue())
 		Expect(condition.Message).To(ContainSubstring("no-such-task"))
-	}, SpecTimeout(5*time.Minute))
+	}, SpecTimeout(15*time.Minute))
 })
 
 func stringParams(pairs ...string) tektonv1.Params {

@@ -37,7 +37,7 @@ var recorded []health.Case
 
 var _ = Describe("health", Ordered, func() {
 	var ns string
-	BeforeAll(func(ctx context.Context) { ns = suite.Namespace(ctx) }, NodeTimeout(2*time.Minute))
+	BeforeAll(func(ctx context.Context) { ns = suite.Namespace(ctx) }, NodeTimeout(suite.BoundEnd))
 	AfterAll(func() {
 		if os.Getenv("GITOPS_RECORD") == "" {
 			return
@@ -59,7 +59,7 @@ var _ = Describe("health", Ordered, func() {
 		}
 		Expect(pools.Items).To(HaveLen(1))
 		becomes(ctx, "node storage that is ready", &pools.Items[0], health.Healthy, health.Current)
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(20*time.Minute))
 
 	It("of disks, snapshots and DataSources", func(ctx context.Context) {
 		early := sourceOf(ns, "early", "disk")
@@ -85,7 +85,7 @@ var _ = Describe("health", Ordered, func() {
 		}
 		suite.Create(ctx, snapshot)
 		becomes(ctx, "a snapshot that can be used", snapshot, "", health.Current)
-	}, SpecTimeout(15*time.Minute))
+	}, SpecTimeout(25*time.Minute))
 
 	It("of VMs", func(ctx context.Context) {
 		halted := fixture.VM(ns, "halted", fixture.Strategy(virtv1.RunStrategyHalted), fixture.ContainerDisk(suite.TinyImage()))
@@ -94,7 +94,7 @@ var _ = Describe("health", Ordered, func() {
 		running := fixture.VM(ns, "running", fixture.Strategy(virtv1.RunStrategyAlways), fixture.ContainerDisk(suite.TinyImage()))
 		suite.Create(ctx, running)
 		becomes(ctx, "a VM that runs", running, "", health.Current)
-	}, SpecTimeout(15*time.Minute))
+	}, SpecTimeout(25*time.Minute))
 
 	It("of pipeline runs", func(ctx context.Context) {
 		giveRights(ctx, ns)
@@ -102,7 +102,7 @@ var _ = Describe("health", Ordered, func() {
 		becomes(ctx, "a run that succeeded", good, "", health.Current)
 		bad := start(ctx, ns, &tektonv1.TaskRef{Kind: tektonv1.NamespacedTaskKind, Name: "no-such-task"})
 		becomes(ctx, "a run that failed", bad, "", health.Failed)
-	}, SpecTimeout(15*time.Minute))
+	}, SpecTimeout(25*time.Minute))
 })
 
 // sourceOf is a DataSource of a claim, or of itself.

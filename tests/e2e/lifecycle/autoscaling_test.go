@@ -41,7 +41,7 @@ var _ = Describe("an autoscaled replica set of VMIs", func() {
 		vmi := suite.RunningVMI(ctx, ns, onlyInstance(ctx, set))
 
 		By("waiting until the boot has passed out of what is measured")
-		Eventually(launchersUse).WithArguments(ctx, set).WithContext(ctx).WithTimeout(suite.BoundBoot).WithPolling(3*time.Second).
+		Eventually(launchersUse).WithArguments(ctx, set).WithContext(ctx).WithTimeout(2*suite.BoundBoot).WithPolling(3*time.Second).
 			Should(And(HaveLen(1), HaveEach(BeNumerically("<", idleCPU))), "one launcher pod, which has next to nothing to do")
 
 		By("having an autoscaler look at it")
@@ -55,7 +55,7 @@ var _ = Describe("an autoscaled replica set of VMIs", func() {
 		suite.Shell(ctx, vmi, "(while :; do :; done) < /dev/null > /dev/null 2>&1 &")
 		scalerIs(ctx, scaler, func(s *autoscalingv2.HorizontalPodAutoscalerStatus) bool { return s.DesiredReplicas == 2 })
 		setStands(ctx, set, 2)
-	}, SpecTimeout(20*time.Minute))
+	}, SpecTimeout(45*time.Minute))
 })
 
 // startMetricsServer has a metrics server run until the spec ends.
@@ -63,7 +63,7 @@ func startMetricsServer(ctx context.Context) {
 	GinkgoHelper()
 	DeferCleanup(func(ctx context.Context) {
 		Expect(suite.World.RemoveMetricsServer(ctx, GinkgoWriter)).To(Succeed())
-	}, NodeTimeout(suite.BoundEnd))
+	}, NodeTimeout(2*suite.BoundEnd))
 	Expect(suite.World.MetricsServer(ctx, GinkgoWriter)).To(Succeed())
 }
 
@@ -100,7 +100,7 @@ func autoscaler(set *virtv1.VirtualMachineInstanceReplicaSet) *autoscalingv2.Hor
 // scalerIs waits until the autoscaler's status is as wanted.
 func scalerIs(ctx context.Context, scaler *autoscalingv2.HorizontalPodAutoscaler, wanted func(*autoscalingv2.HorizontalPodAutoscalerStatus) bool) {
 	GinkgoHelper()
-	err := suite.World.Await(ctx, GinkgoWriter, scaler, suite.BoundBoot, func(obj client.Object) (string, bool, error) {
+	err := suite.World.Await(ctx, GinkgoWriter, scaler, 2*suite.BoundBoot, func(obj client.Object) (string, bool, error) {
 		status := &obj.(*autoscalingv2.HorizontalPodAutoscaler).Status
 		var words strings.Builder
 		fmt.Fprintf(&words, "has %d, wants %d", status.CurrentReplicas, status.DesiredReplicas)

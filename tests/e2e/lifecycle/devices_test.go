@@ -64,7 +64,7 @@ var _ = Describe("a VM with a TPM, UEFI and a kernel of its own", func() {
 		By("deleting it")
 		Expect(suite.World.Client.Delete(ctx, vm)).To(Succeed())
 		Expect(suite.World.Gone(ctx, GinkgoWriter, &kept[0], suite.BoundEnd)).To(Succeed())
-	}, SpecTimeout(20*time.Minute))
+	}, SpecTimeout(30*time.Minute))
 })
 
 // trusted adds what the spec is about; image holds the kernel.

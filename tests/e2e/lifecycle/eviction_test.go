@@ -52,7 +52,7 @@ var _ = Describe("an eviction of a launcher pod", func() {
 			Expect(now.UID).To(Equal(kept.UID))
 			Expect(now.Status.Phase).To(Equal(virtv1.Running))
 		}
-	}, SpecTimeout(20*time.Minute))
+	}, SpecTimeout(30*time.Minute))
 })
 
 // evict asks the API server to evict the launcher pod of vmi, as a drain does.

@@ -32,7 +32,8 @@ var _ = Describe("what is behind feature gates", func() {
 		suite.Create(ctx, fixture.VM(ns, "told", fixture.ContainerDisk(suite.TinyImage()), withMetrics))
 		vmi := suite.RunningVMI(ctx, ns, "told")
 		expectNoWarnings(ctx, ns)
-		Expect(suite.Shell(ctx, vmi, "tr -d '\\000' < /dev/vdb | head -c 4000")).To(And(HavePrefix("mvbd"), ContainSubstring("<![CDATA["+vmi.Status.NodeName+"]]>")))
+		Eventually(ctx, func() string { return suite.Shell(ctx, vmi, "tr -d '\\000' < /dev/vdb | head -c 4000") }, suite.BoundEnd, time.Second).
+			Should(And(HavePrefix("mvbd"), ContainSubstring("<![CDATA["+vmi.Status.NodeName+"]]>")), "what the node writes for the guest now and then")
 		Expect(suite.Shell(ctx, vmi, `exec 3<>/dev/$(basename $(dirname $(grep -l vhostmd /sys/class/virtio-ports/*/name)))
 printf 'GET /metrics/XML\n\n' >&3; while read -r line <&3; do [ -n "$line" ] || break; echo "$line"; done`)).
 			To(And(ContainSubstring("<![CDATA["+vmi.Status.NodeName+"]]>"), ContainSubstring("<name>FreePhysicalMemory</name>"), HaveSuffix("</metrics>")))
@@ -53,7 +54,7 @@ printf 'GET /metrics/XML\n\n' >&3; while read -r line <&3; do [ -n "$line" ] || 
 			addressed := found.Status.VSOCKCID != nil && *found.Status.VSOCKCID >= 3
 			return words, addressed && (refused || found.Status.Phase == virtv1.Running), nil
 		})).To(Succeed())
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(20*time.Minute))
 })
 
 // withMetrics has the guest told of its node by both ways.

@@ -56,7 +56,7 @@ var _ = Describe("a guest on a file of the node", func() {
 		})).To(Succeed())
 		Expect(suite.World.Client.Delete(ctx, onNode("first"))).To(Succeed())
 		Expect(suite.Shell(ctx, suite.RunningVMI(ctx, ns, "second"), "head -c 4 /dev/vdb")).To(Equal("kept"))
-	}, SpecTimeout(15*time.Minute))
+	}, SpecTimeout(25*time.Minute))
 })
 
 // openGate turns a feature gate on for the rest of the spec.
@@ -71,7 +71,7 @@ func openGate(ctx context.Context, gate string) {
 	after, err := json.Marshal(operations)
 	Expect(err).NotTo(HaveOccurred())
 	patchKubeVirt(ctx, hco, string(after), gate)
-	DeferCleanup(func(ctx context.Context) { patchKubeVirt(ctx, installed(ctx), env.KubeVirtPatch) }, NodeTimeout(5*time.Minute))
+	DeferCleanup(func(ctx context.Context) { patchKubeVirt(ctx, installed(ctx), env.KubeVirtPatch) }, NodeTimeout(2*suite.BoundEnd))
 }
 
 // installed is the HyperConverged object.

@@ -48,7 +48,7 @@ var _ = Describe("a VM of a shipped instance type and preference", func() {
 		whole := size.Spec.Memory.Guest.Value() // of which the guest's kernel keeps some
 		Expect(kilobytes * 1024).To(And(BeNumerically(">", whole*3/4), BeNumerically("<=", whole)))
 		Expect(suite.Shell(ctx, vmi, "cat /proc/partitions")).To(ContainSubstring("vda"))
-	}, SpecTimeout(15*time.Minute))
+	}, SpecTimeout(25*time.Minute))
 })
 
 var _ = Describe("a VM of a namespace's own instance type and preference", func() {
@@ -115,7 +115,7 @@ var _ = Describe("a VM of a namespace's own instance type and preference", func(
 		again.Spec.DataVolumeTemplates = nil // the disk is the other's, which stands still
 		suite.Create(ctx, again)
 		expectSize(suite.RunningVMI(ctx, ns, again.Name))
-	}, SpecTimeout(25*time.Minute))
+	}, SpecTimeout(40*time.Minute))
 
 	It("is found on the claim that a DataSource refers to", func(ctx context.Context) {
 		ns := suite.Namespace(ctx)
@@ -136,5 +136,5 @@ var _ = Describe("a VM of a namespace's own instance type and preference", func(
 		suite.Create(ctx, vm)
 		vmi := suite.RunningVMI(ctx, ns, vm.Name)
 		Expect(vmi.Spec.Domain.Memory.Guest.String()).To(Equal("144Mi"))
-	}, SpecTimeout(15*time.Minute))
+	}, SpecTimeout(25*time.Minute))
 })

@@ -13,7 +13,6 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -58,7 +57,8 @@ var _ = Describe("a VM that is changed while it runs", func() {
 			now := vmi.Status.Memory
 			return now != nil && now.GuestCurrent.Value() == 256<<20 && !suite.Condition(vmi, virtv1.VirtualMachineInstanceMemoryChange)
 		})
-		Expect(guestMemory(ctx, vmi) - before).To(BeNumerically(">", 60<<10))
+		Eventually(ctx, func() int { return guestMemory(ctx, vmi) - before }, suite.BoundEnd, time.Second).
+			Should(BeNumerically(">", 60<<10), "what the guest has of it")
 		Expect(suite.Shell(ctx, vmi, "cat /proc/sys/kernel/random/boot_id")).To(Equal(boot))
 		Expect(restartMessage(machineUntil(ctx, vm, func(vm *virtv1.VirtualMachine) bool {
 			return vm.Status.ObservedGeneration == vm.Generation
@@ -82,7 +82,7 @@ var _ = Describe("a VM that is changed while it runs", func() {
 		Expect(suite.Shell(ctx, vmi, "cat /proc/sys/kernel/random/boot_id")).To(Equal(boot))
 
 		By("booting the guest, whose kernel finds the processor then where it could not before")
-		_ = suite.Shell(ctx, vmi, "(sleep 1; reboot -f) > /dev/null 2>&1 &")
+		suite.Reboot(ctx, vmi)
 		Eventually(ctx, func() string {
 			out, err := env.Shell(ctx, vmi.Status.Interfaces[0].IP, "cat /proc/sys/kernel/random/boot_id; grep -c ^processor /proc/cpuinfo", time.Minute)
 			if err != nil || strings.HasPrefix(out, boot) {
@@ -97,9 +97,8 @@ var _ = Describe("a VM that is changed while it runs", func() {
 		Expect(suite.Shell(ctx, next, "grep -c ^processor /proc/cpuinfo")).To(Equal("1"))
 		machineUntil(ctx, vm, func(vm *virtv1.VirtualMachine) bool { return restartMessage(vm) == "" })
 		Expect(next.Status.VirtualMachineRevisionName).NotTo(Equal(revision.Name))
-		err := suite.World.Client.Get(ctx, client.ObjectKeyFromObject(revision), revision)
-		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "the first revision is still there: %v", err)
-	}, SpecTimeout(20*time.Minute))
+		Expect(suite.World.Gone(ctx, GinkgoWriter, revision, suite.BoundEnd)).To(Succeed(), "the first revision goes")
+	}, SpecTimeout(30*time.Minute))
 })
 
 // patchTemplate changes the spec of the VM's template.
@@ -156,15 +155,17 @@ func restartMessage(vm *virtv1.VirtualMachine) string {
 	return ""
 }
 
-// expectPodCPU makes sure that the node has set processors aside for the guest.
+// expectPodCPU waits until the node says that it has set processors aside for the guest.
 func expectPodCPU(ctx context.Context, vmi *virtv1.VirtualMachineInstance, want string) {
 	GinkgoHelper()
-	pods := &corev1.PodList{}
-	Expect(suite.World.Client.List(ctx, pods, client.InNamespace(vmi.Namespace), client.MatchingLabels{virtv1.CreatedByLabel: string(vmi.UID)})).To(Succeed())
-	Expect(pods.Items).To(HaveLen(1))
-	for _, status := range pods.Items[0].Status.ContainerStatuses {
-		if status.Name == names.ComputeContainer {
-			Expect(status.Resources.Requests.Cpu().String()).To(Equal(want))
+	Eventually(ctx, func(g Gomega) {
+		pods := &corev1.PodList{}
+		g.Expect(suite.World.Client.List(ctx, pods, client.InNamespace(vmi.Namespace), client.MatchingLabels{virtv1.CreatedByLabel: string(vmi.UID)})).To(Succeed())
+		g.Expect(pods.Items).To(HaveLen(1))
+		for _, status := range pods.Items[0].Status.ContainerStatuses {
+			if status.Name == names.ComputeContainer {
+				g.Expect(status.Resources.Requests.Cpu().String()).To(Equal(want))
+			}
 		}
-	}
+	}, suite.BoundEnd, time.Second).Should(Succeed())
 }

@@ -88,7 +88,7 @@ var _ = Describe("a pool of VMs", func() {
 		Expect(suite.World.Gone(ctx, GinkgoWriter, pool, suite.BoundEnd)).To(Succeed())
 		Expect(machinesOf(ctx, pool)).To(BeEmpty(), "a deletion in the foreground waits for the VMs")
 		Expect(disksOf(ctx, pool)).To(Equal(map[string]poolDisk{"data-1": {uid: disks["data-1"].uid}}), "what was kept is nobody's")
-	}, SpecTimeout(25*time.Minute))
+	}, SpecTimeout(40*time.Minute))
 })
 
 var _ = Describe("a pool that keeps the disks of VMs that are deleted", func() {
@@ -120,7 +120,7 @@ var _ = Describe("a pool that keeps the disks of VMs that are deleted", func() {
 		Expect(suite.World.Client.Delete(ctx, pool, client.PropagationPolicy(metav1.DeletePropagationForeground))).To(Succeed())
 		Expect(suite.World.Gone(ctx, GinkgoWriter, pool, suite.BoundEnd)).To(Succeed())
 		Expect(machinesOf(ctx, pool)).To(BeEmpty())
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(20*time.Minute))
 })
 
 // newPool is a pool of two tiny guests, each with a disk of its own, of which the one with the highest number goes first and leaves its disk.
@@ -211,7 +211,7 @@ func comesAgain(ctx context.Context, vmi *virtv1.VirtualMachineInstance) {
 		found := &virtv1.VirtualMachineInstance{}
 		err := suite.World.Client.Get(ctx, client.ObjectKeyFromObject(vmi), found)
 		return found.UID, client.IgnoreNotFound(err)
-	}).WithContext(ctx).WithTimeout(suite.BoundEnd).WithPolling(time.Second).
+	}).WithContext(ctx).WithTimeout(suite.BoundBoot).WithPolling(time.Second).
 		Should(And(Not(BeEmpty()), Not(Equal(vmi.UID))), "the guest starts anew")
 }
 

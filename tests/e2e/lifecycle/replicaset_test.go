@@ -59,7 +59,7 @@ var _ = Describe("a replica set of VMIs", func() {
 		Expect(suite.World.Client.Delete(ctx, set, client.PropagationPolicy(metav1.DeletePropagationForeground))).To(Succeed())
 		Expect(suite.World.Gone(ctx, GinkgoWriter, set, suite.BoundEnd)).To(Succeed())
 		Expect(instancesOf(ctx, set)).To(BeEmpty(), "a deletion in the foreground waits for the instances")
-	}, SpecTimeout(25*time.Minute))
+	}, SpecTimeout(40*time.Minute))
 })
 
 // replicaSet is a set of two tiny guests.

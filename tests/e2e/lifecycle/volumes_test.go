@@ -77,7 +77,7 @@ var _ = Describe("a guest with volumes of every kind", func() {
 		Expect(suite.Shell(ctx, second, mountDisc+"d settings; cat /mnt/settings/color")).To(Equal("green"))
 		Expect(suite.Shell(ctx, second, "head -c 512 /dev/vdb | tr -d '\\0'; head -c 512 /dev/vdc | tr -d '\\0'")).To(BeEmpty(), "it sees nothing of what the other one wrote")
 		Expect(suite.Shell(ctx, vmi, "head -c 4 /dev/vdb")).To(Equal("mine"))
-	}, SpecTimeout(15*time.Minute))
+	}, SpecTimeout(25*time.Minute))
 })
 
 // overlays adds vdb and vdc on the claims golden and golden-block.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/tests/e2e/suite"
+	"github.com/slipway-vm/slipway/tests/env"
 	"github.com/slipway-vm/slipway/tests/fixture"
 )
 
@@ -32,20 +33,26 @@ var _ = Describe("a guest behind masquerade", func() {
 		suite.Create(ctx, vm, service, fixture.VM(ns, "client", fixture.ContainerDisk(suite.TinyImage())))
 		server, client := suite.RunningVMI(ctx, ns, "server"), suite.RunningVMI(ctx, ns, "client")
 
+		// says waits until a command in the guest says something: parts of it may still be starting, and others too busy to answer it.
+		says := func(command string) AsyncAssertion {
+			return Eventually(ctx, func() (string, error) {
+				return env.Shell(ctx, client.Status.Interfaces[0].IP, command, suite.BoundBoot)
+			}, suite.BoundBoot, time.Second)
+		}
+
 		By("reading the lease in the guest")
-		Expect(suite.Shell(ctx, client, "ip -4 addr show dev eth0")).To(ContainSubstring("inet 10.0.2.2/24"))
-		Expect(suite.Shell(ctx, client, "cat /etc/resolv.conf")).To(ContainSubstring(ns + ".svc.cluster.local"))
+		says("ip -4 addr show dev eth0").Should(ContainSubstring("inet 10.0.2.2/24"))
+		says("cat /etc/resolv.conf").Should(ContainSubstring(ns + ".svc.cluster.local"))
 
 		By("asking the cluster's DNS for the API server")
-		Expect(suite.Shell(ctx, client, "nslookup kubernetes.default.svc.cluster.local")).To(ContainSubstring("kubernetes.default.svc.cluster.local"))
+		says("nslookup kubernetes.default.svc.cluster.local").Should(ContainSubstring("kubernetes.default.svc.cluster.local"))
 
 		By("reaching the other guest at its pod's address and through its Service")
 		for _, host := range []string{server.Status.Interfaces[0].IP, "server." + ns + ".svc.cluster.local"} {
-			Eventually(func() string { // a guest's agent answers before its SSH server does
-				return suite.Shell(ctx, client, "nc -w 20 "+host+" 22 </dev/null 2>&1 | head -c 4")
-			}, 2*time.Minute, time.Second).Should(Equal("SSH-"), "what %s answers at port 22", host)
+			// A guest's agent answers before its SSH server does.
+			says("nc -w 20 "+host+" 22 </dev/null 2>&1 | head -c 4").Should(Equal("SSH-"), "what %s answers at port 22", host)
 		}
 		Expect(server.Labels).To(HaveKeyWithValue("app", "server"))
 		Expect(server.Labels).NotTo(HaveKey(names.LabelPod))
-	}, SpecTimeout(15*time.Minute))
+	}, SpecTimeout(25*time.Minute))
 })

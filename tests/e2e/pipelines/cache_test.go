@@ -32,7 +32,7 @@ var _ = Describe("the step cache", func() {
 	It("leaves nothing to do when nothing changed, and the rest when something did", func(ctx context.Context) {
 		ns := tasksNamespace(ctx)
 		image := "cached-" + rand.String(5)
-		DeferCleanup(func(ctx context.Context) { removeImage(ctx, ns, image) }, NodeTimeout(5*time.Minute))
+		DeferCleanup(func(ctx context.Context) { removeImage(ctx, ns, image) }, NodeTimeout(2*suite.BoundEnd))
 		params := map[string]string{
 			"imageURL": serveGuest(ctx, "small"), "imageName": image, "diskSize": "256Mi", "guestUser": "root", "virtCommands": "write /etc/motd:first\n",
 			"checkScript": "grep -q first /etc/motd", "defaultInstancetype": "u1.small", "defaultPreference": "debian",

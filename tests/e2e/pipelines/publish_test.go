@@ -216,7 +216,7 @@ func (r *refresh) volumes(ctx context.Context) []string {
 var _ = Describe("golden-image-refresh", Label(publishing), func() {
 	It("makes a new volume in a night with a change, and keeps VMs of older ones", func(ctx context.Context) {
 		ns, image := tasksNamespace(ctx), "nightly-"+rand.String(5)
-		DeferCleanup(func(ctx context.Context) { removeImage(ctx, ns, image) }, NodeTimeout(5*time.Minute))
+		DeferCleanup(func(ctx context.Context) { removeImage(ctx, ns, image) }, NodeTimeout(2*suite.BoundEnd))
 		params := map[string]string{
 			"imageURL": serveGuest(ctx, "small"), "imageName": image, "diskSize": "256Mi", "guestUser": "root", "virtCommands": "write /etc/night:first\n",
 			"checkScript": "grep -q first /etc/night", "defaultInstancetype": "u1.small", "defaultPreference": "debian",

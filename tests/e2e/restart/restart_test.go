@@ -44,7 +44,7 @@ var _ = Describe("a VM on a cluster that is stopped and started", func() {
 		Expect(err).NotTo(HaveOccurred())
 		after := suite.RunningVMI(ctx, ns, "survivor")
 		Expect(suite.Shell(ctx, after, "mkdir -p /mnt; mount /dev/vdb /mnt; cat /mnt/file; umount /mnt")).To(Equal("kept"))
-	}, SpecTimeout(30*time.Minute))
+	}, SpecTimeout(45*time.Minute))
 })
 
 // cluster stops or starts the local cluster.

@@ -36,13 +36,15 @@ var _ = Describe("boot sources", func() {
 			g.Expect(suite.World.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "tiny-image-cron"}, cron)).To(Succeed())
 			g.Expect(suite.World.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "tiny"}, source)).To(Succeed(), "DataImportCron: %+v", cron.Status)
 			g.Expect(source.Status.Conditions).To(ContainElement(HaveField("ConditionState.Reason", "Ready")), "DataImportCron: %+v", cron.Status)
-		}).WithTimeout(5 * time.Minute).WithPolling(time.Second).Should(Succeed())
+		}).WithTimeout(suite.BoundImport).WithPolling(time.Second).Should(Succeed())
 
 		By("seeing who may see those where the common ones are")
 		binding := &rbacv1.RoleBinding{}
 		key := client.ObjectKey{Namespace: namespace, Name: "os-images.kubevirt.io:view"}
-		Expect(suite.World.Client.Get(ctx, key, binding)).To(Succeed())
-		Expect(binding.Subjects).To(ContainElement(HaveField("Name", "system:authenticated")))
+		Eventually(ctx, func(g Gomega) {
+			g.Expect(suite.World.Client.Get(ctx, key, binding)).To(Succeed())
+			g.Expect(binding.Subjects).To(ContainElement(HaveField("Name", "system:authenticated")))
+		}).WithTimeout(suite.BoundEnd).WithPolling(time.Second).Should(Succeed())
 
 		By("asking for none any more")
 		askForSources(ctx)
@@ -52,7 +54,7 @@ var _ = Describe("boot sources", func() {
 		}).WithTimeout(suite.BoundEnd).WithPolling(time.Second).Should(Succeed())
 		Expect(suite.World.Client.Get(ctx, client.ObjectKeyFromObject(source), source)).To(Succeed())
 		Expect(source.Spec.Source.PVC).NotTo(BeNil())
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(20*time.Minute))
 })
 
 // askForSources has the HyperConverged object ask for templates, no others, until the spec ends. Where the first one is

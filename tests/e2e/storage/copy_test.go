@@ -36,5 +36,5 @@ var _ = Describe("a clone onto another StorageClass", func() {
 
 		suite.Create(ctx, fixture.VM(ns, "guest", fixture.Claim("root", "copy")))
 		Expect(suite.Shell(ctx, suite.RunningVMI(ctx, ns, "guest"), "uname -s")).To(Equal("Linux"))
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(20*time.Minute))
 })

@@ -101,7 +101,7 @@ var _ = Describe("a DataVolume of any kind", func() {
 			Eventually(func() ([]string, error) { return inPool(seen(), stay) }).WithContext(ctx).WithTimeout(suite.BoundEnd).WithPolling(time.Second).
 				Should(BeEmpty(), "what the pool has of deleted DataVolumes")
 		}
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(30*time.Minute))
 })
 
 func options(all ...fixture.DataVolumeOption) []fixture.DataVolumeOption { return all }
@@ -143,17 +143,24 @@ func namesOf(ctx context.Context, ns string) func() map[types.UID]string {
 	GinkgoHelper()
 	var mu sync.Mutex
 	seen := map[types.UID]string{}
+	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
+	DeferCleanup(stop)
 	for _, list := range []client.ObjectList{&corev1.PersistentVolumeClaimList{}, &snapshotv1.VolumeSnapshotList{}} {
-		events, err := suite.World.Client.Watch(context.WithoutCancel(ctx), list, client.InNamespace(ns))
+		events, err := suite.World.Client.Watch(watching, list, client.InNamespace(ns))
 		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(events.Stop)
 		go func() {
-			for event := range events.ResultChan() {
-				if object, ok := event.Object.(client.Object); ok {
-					mu.Lock()
-					seen[object.GetUID()] = fmt.Sprintf("%T %s", object, object.GetName())
-					mu.Unlock()
+			for err == nil {
+				for event := range events.ResultChan() {
+					if object, ok := event.Object.(client.Object); ok {
+						mu.Lock()
+						seen[object.GetUID()] = fmt.Sprintf("%T %s", object, object.GetName())
+						mu.Unlock()
+					}
 				}
+				if watching.Err() != nil {
+					return
+				}
+				events, err = suite.World.Client.Watch(watching, list, client.InNamespace(ns)) // the API server ends one now and then
 			}
 		}()
 	}

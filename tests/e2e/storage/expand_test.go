@@ -48,7 +48,7 @@ var _ = Describe("a claim that asks for more", func() {
 		extents, err := exec.CommandContext(ctx, "filefrag", "-v", disk).CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), "%s", extents)
 		Expect(string(extents)).To(ContainSubstring("shared"), "the clone on %s is a copy", suite.World.Local.PoolType)
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(20*time.Minute))
 })
 
 // expand makes a claim ask for size, and waits until it has it.
@@ -58,7 +58,7 @@ func expand(ctx context.Context, namespace, name, size string) {
 	patch := fmt.Sprintf(`{"spec":{"resources":{"requests":{"storage":%q}}}}`, size)
 	Expect(suite.World.Client.Patch(ctx, claim, client.RawPatch("application/merge-patch+json", []byte(patch)))).To(Succeed())
 	want := resource.MustParse(size)
-	Expect(suite.World.Await(ctx, GinkgoWriter, claim, time.Minute, func(object client.Object) (string, bool, error) {
+	Expect(suite.World.Await(ctx, GinkgoWriter, claim, suite.BoundEnd, func(object client.Object) (string, bool, error) {
 		found := object.(*corev1.PersistentVolumeClaim)
 		has := found.Status.Capacity[corev1.ResourceStorage]
 		return fmt.Sprintf("it has %s of %s, conditions %v", has.String(), size, found.Status.Conditions), has.Cmp(want) >= 0, nil

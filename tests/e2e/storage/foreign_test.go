@@ -8,6 +8,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -47,24 +48,31 @@ var _ = Describe("a golden image of another namespace", func() {
 				RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "clone"},
 				Subjects: []rbacv1.Subject{{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: "system:serviceaccounts:" + team}}},
 		)
+		suite.May(ctx, team, "default", authorizationv1.ResourceAttributes{
+			Namespace: images, Verb: "create", Group: "cdi.kubevirt.io", Resource: "datavolumes", Subresource: "source",
+		})
 		suite.Create(ctx, vm)
 		vmi := suite.RunningVMI(ctx, team, "guest")
 		Expect(suite.Shell(ctx, vmi, "uname -s")).To(Equal("Linux"))
 
 		By("looking at what is left in the images' namespace")
-		var claims corev1.PersistentVolumeClaimList
-		Expect(suite.World.Client.List(ctx, &claims, client.InNamespace(images))).To(Succeed())
-		Expect(claims.Items).To(HaveLen(1), "only the image's own claim")
+		Eventually(ctx, func(g Gomega) {
+			var claims corev1.PersistentVolumeClaimList
+			g.Expect(suite.World.Client.List(ctx, &claims, client.InNamespace(images))).To(Succeed())
+			g.Expect(claims.Items).To(HaveLen(1), "only the image's own claim")
+		}).WithTimeout(suite.BoundEnd).WithPolling(time.Second).Should(Succeed())
 		claim := &corev1.PersistentVolumeClaim{}
 		Expect(suite.World.Client.Get(ctx, client.ObjectKey{Namespace: team, Name: "root"}, claim)).To(Succeed())
 		volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: claim.Spec.VolumeName}}
-		Expect(suite.World.Client.Get(ctx, client.ObjectKeyFromObject(volume), volume)).To(Succeed())
-		Expect(volume.Spec.PersistentVolumeReclaimPolicy).To(Equal(corev1.PersistentVolumeReclaimDelete))
+		Eventually(ctx, func(g Gomega) {
+			g.Expect(suite.World.Client.Get(ctx, client.ObjectKeyFromObject(volume), volume)).To(Succeed())
+			g.Expect(volume.Spec.PersistentVolumeReclaimPolicy).To(Equal(corev1.PersistentVolumeReclaimDelete))
+		}).WithTimeout(suite.BoundEnd).WithPolling(time.Second).Should(Succeed())
 
 		By("removing the VM, its disk and the disk's volume")
 		Expect(suite.World.Client.Delete(ctx, vm)).To(Succeed())
 		Expect(suite.World.Gone(ctx, GinkgoWriter, volume, suite.BoundEnd)).To(Succeed())
-	}, SpecTimeout(20*time.Minute))
+	}, SpecTimeout(30*time.Minute))
 
 	It("is given up when the DataVolume goes while it is on its way", func(ctx context.Context) {
 		images, team := suite.Namespace(ctx), suite.Namespace(ctx)
@@ -92,5 +100,5 @@ var _ = Describe("a golden image of another namespace", func() {
 				}
 			}
 		}).WithTimeout(suite.BoundEnd).WithPolling(time.Second).Should(Succeed())
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(20*time.Minute))
 })

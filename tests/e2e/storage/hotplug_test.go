@@ -64,7 +64,7 @@ var _ = Describe("disks of a running VM", func() {
 		status := volumeIs(ctx, ns, "asked", virtv1.VolumeReady)
 		Expect(status.HotplugVolume.AttachPodName).To(HavePrefix("hp-volume-"))
 		Expect(status.PersistentVolumeClaimInfo.ClaimName).To(Equal("asked"))
-		suite.Shell(ctx, vmi, bySerial+`set -e; for i in $(seq 50); do d=$(disk ASKED); [ -n "$d" ] && break; sleep 0.2; done; mkfs.ext2 $d || mke2fs $d; mkdir -p /mnt; mount $d /mnt; echo kept > /mnt/file; umount /mnt; sync`)
+		suite.Shell(ctx, vmi, bySerial+`set -e; for i in $(seq 1500); do d=$(disk ASKED); [ -n "$d" ] && break; sleep 0.2; done; mkfs.ext2 $d || mke2fs $d; mkdir -p /mnt; mount $d /mnt; echo kept > /mnt/file; umount /mnt; sync`)
 
 		By("adding one to the VM's spec, and a disc to its drive, while virt-handler is away")
 		restartHandler(ctx)
@@ -76,7 +76,7 @@ var _ = Describe("disks of a running VM", func() {
 		})
 		volumeIs(ctx, ns, "declared", virtv1.VolumeReady)
 		volumeIs(ctx, ns, "drive", virtv1.VolumeReady)
-		Expect(suite.Shell(ctx, vmi, bySerial+`for i in $(seq 50); do d=$(disk DECLARED); [ -n "$d" ] && [ "$(cat /sys/block/sr0/size)" = 131072 ] && break; sleep 0.2; done; [ -n "$d" ] && [ -n "$(disk ASKED)" ] && cat /sys/block/sr0/size`)).
+		Expect(suite.Shell(ctx, vmi, bySerial+`for i in $(seq 1500); do d=$(disk DECLARED); [ -n "$d" ] && [ "$(cat /sys/block/sr0/size)" = 131072 ] && break; sleep 0.2; done; [ -n "$d" ] && [ -n "$(disk ASKED)" ] && cat /sys/block/sr0/size`)).
 			To(Equal("131072"), "the disc has 64 MiB, and the first disk is still there")
 		Expect(machine(ctx, ns).Status.Conditions).NotTo(ContainElement(HaveField("Type", virtv1.VirtualMachineRestartRequired)))
 
@@ -89,7 +89,8 @@ var _ = Describe("disks of a running VM", func() {
 		for _, name := range []string{"asked", "declared", "drive"} {
 			volumeIs(ctx, ns, name, "")
 		}
-		Expect(suite.Shell(ctx, vmi, bySerial+`echo "[$(disk ASKED)$(disk DECLARED)]"`)).To(Equal("[]"))
+		Eventually(ctx, func() string { return suite.Shell(ctx, vmi, bySerial+`echo "[$(disk ASKED)$(disk DECLARED)]"`) }, suite.BoundEnd, time.Second).
+			Should(Equal("[]"), "what the guest's kernel has of them")
 		Eventually(func(g Gomega) {
 			var pods corev1.PodList
 			g.Expect(suite.World.Client.List(ctx, &pods, client.InNamespace(ns), client.MatchingLabels{"kubevirt.io": "hotplug-disk"})).To(Succeed())
@@ -99,9 +100,9 @@ var _ = Describe("disks of a running VM", func() {
 		By("adding the first one again, for good")
 		Expect(put(ctx, ns, "virtualmachines", "addvolume", added)).To(Succeed())
 		volumeIs(ctx, ns, "asked", virtv1.VolumeReady)
-		Expect(suite.Shell(ctx, vmi, bySerial+`for i in $(seq 50); do d=$(disk ASKED); [ -n "$d" ] && break; sleep 0.2; done; mount $d /mnt && cat /mnt/file; umount /mnt`)).To(Equal("kept"))
+		Expect(suite.Shell(ctx, vmi, bySerial+`for i in $(seq 1500); do d=$(disk ASKED); [ -n "$d" ] && break; sleep 0.2; done; mount $d /mnt && cat /mnt/file; umount /mnt`)).To(Equal("kept"))
 		Expect(machine(ctx, ns).Spec.Template.Spec.Volumes).To(ContainElement(HaveField("Name", "asked")))
-	}, SpecTimeout(20*time.Minute))
+	}, SpecTimeout(30*time.Minute))
 })
 
 var _ = Describe("a block device of a running VM", func() {
@@ -116,7 +117,7 @@ var _ = Describe("a block device of a running VM", func() {
 			Disk:         &virtv1.Disk{Serial: "DEVICE", DiskDevice: virtv1.DiskDevice{Disk: &virtv1.DiskTarget{Bus: virtv1.DiskBusSCSI}}},
 			VolumeSource: &virtv1.HotplugVolumeSource{DataVolume: &virtv1.DataVolumeSource{Name: "device"}},
 		}
-		const find = bySerial + `for i in $(seq 50); do d=$(disk DEVICE); [ -n "$d" ] && break; sleep 0.2; done; `
+		const find = bySerial + `for i in $(seq 1500); do d=$(disk DEVICE); [ -n "$d" ] && break; sleep 0.2; done; `
 		for _, run := range []struct{ script, want string }{
 			{`echo kept | dd of=$d conv=fsync 2>/dev/null; echo $(cat /sys/block/${d##*/}/size)`, "131072"},
 			{`head -c 4 $d`, "kept"},
@@ -128,7 +129,7 @@ var _ = Describe("a block device of a running VM", func() {
 			Expect(put(ctx, ns, "virtualmachineinstances", "removevolume", &virtv1.RemoveVolumeOptions{Name: "device"})).To(Succeed())
 			volumeIs(ctx, ns, "device", "")
 		}
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(20*time.Minute))
 })
 
 func pluggable(name, claim string) virtv1.Volume {

@@ -51,9 +51,10 @@ var _ = Describe("the memory of a running VM", func() {
 		By("letting go of the claim")
 		Expect(put(ctx, ns, "virtualmachines", "removememorydump", nil)).To(Succeed())
 		dumpIs(ctx, ns, "")
-		Expect(machine(ctx, ns).Spec.Template.Spec.Volumes).NotTo(ContainElement(HaveField("Name", "dumps")))
+		Eventually(ctx, func() []virtv1.Volume { return machine(ctx, ns).Spec.Template.Spec.Volumes }, suite.BoundEnd, time.Second).
+			ShouldNot(ContainElement(HaveField("Name", "dumps")))
 		Expect(suite.Shell(ctx, vmi, boot)).To(Equal(before), "the guest goes on")
-	}, SpecTimeout(15*time.Minute))
+	}, SpecTimeout(25*time.Minute))
 })
 
 // dumpIs waits until the VM's memory dump is in the phase; with none until there is no request.

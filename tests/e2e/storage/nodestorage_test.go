@@ -58,7 +58,7 @@ var _ = Describe("node storage", func() {
 		if !suite.World.Existing {
 			servesFormerClaims(ctx, ns, former)
 		}
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(20*time.Minute))
 })
 
 // servesOnClaims fills a disk in the pool on claims, and deletes it.
@@ -100,7 +100,7 @@ func servesFormerClaims(ctx context.Context, ns, former string) {
 		},
 	}
 	suite.Create(ctx, claim)
-	Expect(suite.World.Await(ctx, GinkgoWriter, claim, time.Minute, func(object client.Object) (string, bool, error) {
+	Expect(suite.World.Await(ctx, GinkgoWriter, claim, suite.BoundEnd, func(object client.Object) (string, bool, error) {
 		claim = object.(*corev1.PersistentVolumeClaim)
 		return string(claim.Status.Phase), claim.Status.Phase == corev1.ClaimBound, nil
 	})).To(Succeed())
@@ -119,9 +119,11 @@ func storage(ctx context.Context, before *hppv1beta1.HostPathProvisioner, change
 	DeferCleanup(func(ctx context.Context) {
 		become(ctx, func(spec *hppv1beta1.HostPathProvisionerSpec) { *spec = before.Spec })
 		in, ofPool := client.InNamespace(names.InstallNamespace), client.MatchingLabels{names.LabelStoragePool: onClaims.Label()}
-		var deployments appsv1.DeploymentList
-		Expect(suite.World.Client.List(ctx, &deployments, in, ofPool)).To(Succeed())
-		Expect(deployments.Items).To(BeEmpty())
+		Eventually(ctx, func(g Gomega) {
+			var deployments appsv1.DeploymentList
+			g.Expect(suite.World.Client.List(ctx, &deployments, in, ofPool)).To(Succeed())
+			g.Expect(deployments.Items).To(BeEmpty())
+		}).WithTimeout(suite.BoundEnd).WithPolling(time.Second).Should(Succeed())
 		var claims corev1.PersistentVolumeClaimList
 		Expect(suite.World.Client.List(ctx, &claims, in, ofPool)).To(Succeed())
 		Expect(claims.Items).NotTo(BeEmpty(), "claims stay with what is in them")
@@ -129,7 +131,7 @@ func storage(ctx context.Context, before *hppv1beta1.HostPathProvisioner, change
 			Expect(suite.World.Client.Delete(ctx, &claims.Items[i])).To(Succeed())
 			Expect(suite.World.Gone(ctx, GinkgoWriter, &claims.Items[i], suite.BoundEnd)).To(Succeed())
 		}
-	}, NodeTimeout(8*time.Minute))
+	}, NodeTimeout(3*suite.BoundEnd))
 	become(ctx, change)
 }
 
@@ -142,7 +144,7 @@ func become(ctx context.Context, change func(*hppv1beta1.HostPathProvisionerSpec
 	change(&object.Spec)
 	Expect(suite.World.Client.Patch(ctx, object, client.MergeFrom(was))).To(Succeed())
 	generation := object.Generation
-	Expect(suite.World.Await(ctx, GinkgoWriter, object, 2*time.Minute, func(seen client.Object) (string, bool, error) {
+	Expect(suite.World.Await(ctx, GinkgoWriter, object, suite.BoundEnd, func(seen client.Object) (string, bool, error) {
 		available := meta.FindStatusCondition(seen.(*hppv1beta1.HostPathProvisioner).Status.Conditions, hppv1beta1.ConditionAvailable)
 		if available == nil || available.ObservedGeneration < generation {
 			return "not seen yet", false, nil

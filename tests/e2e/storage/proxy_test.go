@@ -46,7 +46,7 @@ var _ = Describe("an import by a proxy", func() {
 		suite.DataVolume(ctx, ns, "disk", cdiv1.Succeeded)
 		Expect(by.Gets.Load()).To(BeNumerically(">", 0))
 		Expect(by.Refused.Load()).To(BeZero())
-	}, SpecTimeout(5*time.Minute))
+	}, SpecTimeout(15*time.Minute))
 })
 
 // setProxy has http addresses read by the proxy at root until the spec ends, but for those of the machine that it is on, which are other specs'.

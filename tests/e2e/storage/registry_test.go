@@ -103,7 +103,7 @@ var _ = Describe("an import from a registry", func() {
 		suite.Create(ctx, fixture.DataVolume(ns, "mirrored", "256Mi", fixture.Registry("docker://registry.invalid/guests/tiny:v1", "")))
 		mirrored := suite.DataVolume(ctx, ns, "mirrored", cdiv1.Succeeded)
 		Expect(mirrored.Annotations).To(HaveKeyWithValue(names.AnnotationDigest, dv.Annotations[names.AnnotationDigest]))
-	}, SpecTimeout(15*time.Minute))
+	}, SpecTimeout(25*time.Minute))
 })
 
 var _ = Describe("an import of an image that the node pulls", func() {
@@ -127,7 +127,7 @@ var _ = Describe("an import of an image that the node pulls", func() {
 			return "the kubelet says why", false, nil
 		})
 		Expect(err).NotTo(HaveOccurred())
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(20*time.Minute))
 })
 
 // mirror makes registry the second mirror of registry.invalid until the spec ends, by a ConfigMap of the given name; the first is not there.

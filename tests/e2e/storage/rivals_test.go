@@ -70,7 +70,7 @@ var _ = Describe("a DataVolume whose claim another one fills", func() {
 		Expect(err).NotTo(HaveOccurred())
 		defer disk.Close()
 		Expect(digest.Of(ctx, disk, 256<<20, 2)).To(Equal(want))
-	}, SpecTimeout(5*time.Minute))
+	}, SpecTimeout(15*time.Minute))
 })
 
 // inTheWay waits until DataVolume shop says that its claim is another's, in these words.

@@ -57,8 +57,8 @@ var _ = Describe("a snapshot", func() {
 			Expect(suite.World.Gone(ctx, GinkgoWriter, snapshot, suite.BoundEnd)).To(Succeed())
 			Expect(suite.World.Gone(ctx, GinkgoWriter, content, suite.BoundEnd)).To(Succeed())
 		},
-		Entry("on a Filesystem volume", SpecTimeout(20*time.Minute), corev1.PersistentVolumeFilesystem),
-		Entry("on a Block volume", SpecTimeout(20*time.Minute), corev1.PersistentVolumeBlock, fixture.Block()),
+		Entry("on a Filesystem volume", SpecTimeout(30*time.Minute), corev1.PersistentVolumeFilesystem),
+		Entry("on a Block volume", SpecTimeout(30*time.Minute), corev1.PersistentVolumeBlock, fixture.Block()),
 	)
 
 	It("waits for its claim, says so, and is taken after virt-handler starts again", Label("alone"), func(ctx context.Context) {
@@ -74,7 +74,7 @@ var _ = Describe("a snapshot", func() {
 		second := snapshotOf(ns, "second", "data")
 		suite.Create(ctx, second)
 		ready(ctx, second)
-	}, SpecTimeout(15*time.Minute))
+	}, SpecTimeout(25*time.Minute))
 
 	It("stays while a claim is made from it", func(ctx context.Context) {
 		ns := suite.Namespace(ctx)
@@ -90,7 +90,7 @@ var _ = Describe("a snapshot", func() {
 		Expect(suite.World.Client.Get(ctx, client.ObjectKeyFromObject(snapshot), snapshot)).To(Succeed())
 		Expect(suite.World.Client.Delete(ctx, waiting)).To(Succeed())
 		Expect(suite.World.Gone(ctx, GinkgoWriter, snapshot, suite.BoundEnd)).To(Succeed())
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(20*time.Minute))
 })
 
 var _ = Describe("a DataVolume of a snapshot", func() {
@@ -111,7 +111,7 @@ var _ = Describe("a DataVolume of a snapshot", func() {
 		Expect(claim.Spec.Resources.Requests.Storage().Cmp(*snapshot.Status.RestoreSize)).To(BeZero())
 		suite.Create(ctx, fixture.VM(ns, "guest", fixture.Claim("root", "restored")))
 		Expect(suite.Shell(ctx, suite.RunningVMI(ctx, ns, "guest"), "uname -s")).To(Equal("Linux"))
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(20*time.Minute))
 })
 
 func snapshotOf(namespace, name, claim string) *snapshotv1.VolumeSnapshot {
@@ -178,5 +178,5 @@ func told(ctx context.Context, namespace, reason, text string) {
 			found = append(found, event.Reason+": "+event.Message)
 		}
 		g.Expect(found).To(ContainElement(And(HavePrefix(reason+": "), ContainSubstring(text))))
-	}).WithTimeout(time.Minute).WithPolling(time.Second).Should(Succeed())
+	}).WithTimeout(suite.BoundEnd).WithPolling(time.Second).Should(Succeed())
 }

@@ -54,7 +54,7 @@ var _ = Describe("a StorageProfile that wants snapshots", func() {
 		Expect(suite.World.Gone(ctx, GinkgoWriter, through, suite.BoundEnd)).To(Succeed())
 		suite.Create(ctx, fixture.VM(ns, "guest", fixture.Claim("root", "second")))
 		Expect(suite.Shell(ctx, suite.RunningVMI(ctx, ns, "guest"), "uname -s")).To(Equal("Linux"))
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(20*time.Minute))
 })
 
 // snapshotting makes a StorageClass of the pool that all tests use, whose StorageProfile wants snapshots.

@@ -98,11 +98,11 @@ var _ = Describe("an import over HTTP", func() {
 			digests[file] = dv.Annotations[names.AnnotationDigest]
 			Expect(digests).To(HaveEach(digests[file]), "every format holds the same disk")
 		},
-		Entry("qcow2", SpecTimeout(10*time.Minute), "disk.qcow2"),
-		Entry("raw", SpecTimeout(10*time.Minute), "disk.raw"),
-		Entry("raw.gz", SpecTimeout(10*time.Minute), "disk.raw.gz"),
-		Entry("raw.xz", SpecTimeout(10*time.Minute), "disk.raw.xz"),
-		Entry("raw.zst", SpecTimeout(10*time.Minute), "disk.raw.zst"),
+		Entry("qcow2", SpecTimeout(20*time.Minute), "disk.qcow2"),
+		Entry("raw", SpecTimeout(20*time.Minute), "disk.raw"),
+		Entry("raw.gz", SpecTimeout(20*time.Minute), "disk.raw.gz"),
+		Entry("raw.xz", SpecTimeout(20*time.Minute), "disk.raw.xz"),
+		Entry("raw.zst", SpecTimeout(20*time.Minute), "disk.raw.zst"),
 	)
 
 	It("takes a right checksum, and fills a block device", func(ctx context.Context) {
@@ -112,7 +112,7 @@ var _ = Describe("an import over HTTP", func() {
 		suite.Create(ctx, fixture.VM(ns, "on-block", fixture.Claim("root", "block")))
 		vmi := suite.RunningVMI(ctx, ns, "on-block")
 		Expect(suite.Shell(ctx, vmi, "uname -s")).To(Equal("Linux"))
-	}, SpecTimeout(15*time.Minute))
+	}, SpecTimeout(25*time.Minute))
 
 	DescribeTable("of what is no good disk says why and never succeeds",
 		func(ctx context.Context, path, want string, options ...fixture.DataVolumeOption) {
@@ -128,13 +128,13 @@ var _ = Describe("an import over HTTP", func() {
 			})
 			Expect(dv.Status.Phase).NotTo(Equal(cdiv1.Succeeded))
 		},
-		Entry("404", SpecTimeout(10*time.Minute), "/nothing.qcow2", "404"),
-		Entry("a redirect loop", SpecTimeout(10*time.Minute), "/loop", "redirect"),
-		Entry("a truncated qcow2", SpecTimeout(10*time.Minute), "/truncated.qcow2", "truncated"),
-		Entry("a qcow2 with a backing file", SpecTimeout(10*time.Minute), "/backed.qcow2", "backing file"),
-		Entry("a web page", SpecTimeout(10*time.Minute), "/page.html", "text"),
-		Entry("a disk larger than the claim", SpecTimeout(10*time.Minute), "/huge.qcow2", "the volume takes at most"),
-		Entry("a wrong checksum", SpecTimeout(10*time.Minute), "/disk.qcow2", "ChecksumMismatch",
+		Entry("404", SpecTimeout(20*time.Minute), "/nothing.qcow2", "404"),
+		Entry("a redirect loop", SpecTimeout(20*time.Minute), "/loop", "redirect"),
+		Entry("a truncated qcow2", SpecTimeout(20*time.Minute), "/truncated.qcow2", "truncated"),
+		Entry("a qcow2 with a backing file", SpecTimeout(20*time.Minute), "/backed.qcow2", "backing file"),
+		Entry("a web page", SpecTimeout(20*time.Minute), "/page.html", "text"),
+		Entry("a disk larger than the claim", SpecTimeout(20*time.Minute), "/huge.qcow2", "the volume takes at most"),
+		Entry("a wrong checksum", SpecTimeout(20*time.Minute), "/disk.qcow2", "ChecksumMismatch",
 			fixture.Checksum("sha256:"+"0000000000000000000000000000000000000000000000000000000000000000")),
 	)
 })
@@ -159,7 +159,7 @@ var _ = Describe("a blank disk", func() {
 		suite.Create(ctx, fixture.VM(ns, "reader", fixture.ContainerDisk(suite.TinyImage()), fixture.Claim("data", "data"), fixture.Claim("copy", "copy")))
 		reader := suite.RunningVMI(ctx, ns, "reader")
 		Expect(suite.Shell(ctx, reader, "mkdir -p /a /b; mount /dev/vdb /a; mount /dev/vdc /b; cat /a/file /b/file; umount /a /b")).To(Equal("kept\nkept"))
-	}, SpecTimeout(20*time.Minute))
+	}, SpecTimeout(30*time.Minute))
 })
 
 var _ = Describe("a VM with a DataVolume of its own", func() {
@@ -175,5 +175,5 @@ var _ = Describe("a VM with a DataVolume of its own", func() {
 		var claims corev1.PersistentVolumeClaimList
 		Expect(suite.World.Client.List(ctx, &claims, client.InNamespace(ns))).To(Succeed())
 		Expect(claims.Items).To(BeEmpty())
-	}, SpecTimeout(15*time.Minute))
+	}, SpecTimeout(25*time.Minute))
 })

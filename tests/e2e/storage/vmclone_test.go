@@ -62,5 +62,5 @@ var _ = Describe("a running virtual machine", func() {
 			return fmt.Sprintf("%+v", clone.Status), clone.Status.SnapshotName == nil && clone.Status.RestoreName == nil, nil
 		})
 		Expect(err).NotTo(HaveOccurred())
-	}, SpecTimeout(5*time.Minute))
+	}, SpecTimeout(15*time.Minute))
 })

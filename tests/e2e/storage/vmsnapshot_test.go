@@ -65,7 +65,7 @@ var _ = Describe("a virtual machine", func() {
 			})
 			Expect(err).NotTo(HaveOccurred())
 			stopped := suite.VMStatus(ctx, ns, "web", virtv1.VirtualMachineStatusStopped)
-			Expect(stopped.Status.RestoreInProgress).To(BeNil())
+			Expect(stopped.Status.RestoreInProgress).To(BeNil(), "a restore is complete once it has let go of its VM")
 			Expect(stopped.Spec.Template.Spec.Volumes[1].DataVolume.Name).To(Equal(restore.Status.Restores[0].PersistentVolumeClaimName))
 			return stopped, restore.Status.Restores[0]
 		}
@@ -97,5 +97,5 @@ var _ = Describe("a virtual machine", func() {
 		vmi = suite.RunningVMI(ctx, ns, "web")
 		Expect(suite.Shell(ctx, vmi, "mkdir -p /mnt; mount /dev/vdb /mnt; cat /mnt/file; umount /mnt")).To(Equal("before"))
 		suite.DataVolume(ctx, ns, volume.PersistentVolumeClaimName, cdiv1.Succeeded)
-	}, SpecTimeout(15*time.Minute))
+	}, SpecTimeout(25*time.Minute))
 })

@@ -71,7 +71,7 @@ var _ = Describe("a virtual machine whose volume is moved to another StorageClas
 		})).To(Succeed())
 		Expect(suite.Shell(ctx, suite.RunningVMI(ctx, ns, "web"), "set -e; mkdir -p /mnt; mount /dev/vdb /mnt; cat /mnt/file; umount /mnt")).To(Equal("newer"))
 		awaitMove(ctx, ns, "file")
-	}, SpecTimeout(15*time.Minute))
+	}, SpecTimeout(25*time.Minute))
 })
 
 // changed changes VM web of the namespace, and returns what the API server says.

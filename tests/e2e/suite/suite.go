@@ -12,6 +12,7 @@ import (
 
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	virtv1 "kubevirt.io/api/core/v1"
@@ -23,9 +24,11 @@ import (
 
 // Bounds of waits, generous: guests run under emulation on a busy machine.
 const (
-	BoundBoot   = 5 * time.Minute
-	BoundImport = 5 * time.Minute
-	BoundEnd    = 3 * time.Minute
+	BoundBoot   = 8 * time.Minute
+	BoundImport = 8 * time.Minute
+	BoundEnd    = 5 * time.Minute
+	// boundNamespace is longer: no namespace goes while an aggregated API is away, such as one that a suite beside starts.
+	boundNamespace = 10 * time.Minute
 )
 
 // World is the cluster that the suite runs on, ready after Run's BeforeSuite.
@@ -61,7 +64,7 @@ var _ = ginkgo.BeforeSuite(func(ctx context.Context) {
 	for _, setup := range setups {
 		setup(ctx)
 	}
-}, ginkgo.NodeTimeout(25*time.Minute))
+}, ginkgo.NodeTimeout(40*time.Minute))
 
 // Namespace makes a namespace for one test, which is deleted after it; when the test fails,
 // everything in it is printed first.
@@ -74,8 +77,8 @@ func Namespace(ctx context.Context) string {
 			World.Dump(ctx, ginkgo.GinkgoWriter, ns.Name)
 		}
 		gomega.Expect(client.IgnoreNotFound(World.Client.Delete(ctx, ns))).To(gomega.Succeed())
-		gomega.Expect(World.Gone(ctx, ginkgo.GinkgoWriter, ns, BoundEnd)).To(gomega.Succeed())
-	}, ginkgo.NodeTimeout(BoundEnd+time.Minute))
+		gomega.Expect(World.Gone(ctx, ginkgo.GinkgoWriter, ns, boundNamespace)).To(gomega.Succeed())
+	}, ginkgo.NodeTimeout(boundNamespace+time.Minute))
 	return ns.Name
 }
 
@@ -170,6 +173,27 @@ func Shell(ctx context.Context, vmi *virtv1.VirtualMachineInstance, script strin
 func PowerOff(ctx context.Context, vmi *virtv1.VirtualMachineInstance) {
 	ginkgo.GinkgoHelper()
 	gomega.Expect(env.PowerOff(ctx, vmi.Status.Interfaces[0].IP, BoundBoot)).To(gomega.Succeed())
+}
+
+// Reboot has the tiny guest behind the instance boot anew, at once.
+func Reboot(ctx context.Context, vmi *virtv1.VirtualMachineInstance) {
+	ginkgo.GinkgoHelper()
+	gomega.Expect(env.Reboot(ctx, vmi.Status.Interfaces[0].IP, BoundBoot)).To(gomega.Succeed())
+}
+
+// May waits until a ServiceAccount of namespace may do with a resource what attributes say: what a new RoleBinding
+// gives counts only once the API server has heard of it itself.
+func May(ctx context.Context, namespace, account string, attributes authorizationv1.ResourceAttributes) {
+	ginkgo.GinkgoHelper()
+	gomega.Eventually(ctx, func(g gomega.Gomega) {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User:               "system:serviceaccount:" + namespace + ":" + account,
+			Groups:             []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
+			ResourceAttributes: &attributes,
+		}}
+		g.Expect(World.Client.Create(ctx, review)).To(gomega.Succeed())
+		g.Expect(review.Status.Allowed).To(gomega.BeTrue(), "%s of %s may %s %s", account, namespace, attributes.Verb, attributes.Resource)
+	}, BoundEnd, time.Second).Should(gomega.Succeed())
 }
 
 // TinyImage is the reference of the tiny guest's container disk.

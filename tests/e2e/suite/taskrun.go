@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/onsi/ginkgo/v2"
@@ -17,7 +18,7 @@ import (
 )
 
 // BoundTask is how long a task of a test may take.
-const BoundTask = 10 * time.Minute
+const BoundTask = 15 * time.Minute
 
 // TasksNamespace waits until the operator has deployed the tasks into the namespace of the
 // tests of tasks, and returns its name.
@@ -32,7 +33,7 @@ func WithTasks(ctx context.Context, namespace string) string {
 	ginkgo.GinkgoHelper()
 	gomega.Expect(World.Namespace(ctx, namespace)).To(gomega.Succeed())
 	task := &tektonv1.Task{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "wait-for-vmi-status"}}
-	err := World.Await(ctx, ginkgo.GinkgoWriter, task, BoundEnd, func(client.Object) (string, bool, error) { return "deployed", true, nil })
+	err := World.Await(ctx, ginkgo.GinkgoWriter, task, BoundTask, func(client.Object) (string, bool, error) { return "deployed", true, nil })
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	gomega.Expect(World.ApplyYAML(ctx, []byte(keepAll), namespace)).To(gomega.Succeed())
 	return namespace
@@ -110,6 +111,23 @@ func Fails(ctx context.Context, task string, params map[string]any) (code int32,
 	gomega.Expect(run.Status.Steps).NotTo(gomega.BeEmpty())
 	gomega.Expect(run.Status.Steps[0].Terminated).NotTo(gomega.BeNil())
 	return run.Status.Steps[0].Terminated.ExitCode, log
+}
+
+// FailsInTime is Fails of a task that is to fail because its time is over, after it has come so far that it prints want: on a busy
+// machine a short time is over before that, so that the task gets more of it until it does. Before each further attempt
+// again is called, unless it is nil.
+func FailsInTime(ctx context.Context, task string, params map[string]any, want string, again func(), times ...string) (code int32, log string) {
+	ginkgo.GinkgoHelper()
+	for n, timeout := range times {
+		if n > 0 && again != nil {
+			again()
+		}
+		params["timeout"] = timeout
+		if code, log = Fails(ctx, task, params); strings.Contains(log, want) {
+			break
+		}
+	}
+	return code, log
 }
 
 // TaskLog returns what the task's first step printed.

@@ -121,7 +121,7 @@ var _ = Describe("disk-virt-sysprep", func() {
 		code, printed := suite.Fails(ctx, "disk-virt-sysprep", map[string]any{"pvc": dv.Name, "virtCommands": "hostname x\n"})
 		Expect(code).To(BeEquivalentTo(255))
 		Expect(printed).To(ContainSubstring("is in use by VirtualMachine " + vm.Name + ": stop it first"))
-	}, SpecTimeout(15*time.Minute))
+	}, SpecTimeout(25*time.Minute))
 
 	DescribeTable("refuses wrong parameters", func(ctx context.Context, params map[string]any, want string) {
 		name := "none-" + rand.String(5)
@@ -134,8 +134,8 @@ var _ = Describe("disk-virt-sysprep", func() {
 		Expect(code).To(BeEquivalentTo(255))
 		Expect(printed).To(ContainSubstring(want))
 	},
-		Entry("no commands", SpecTimeout(5*time.Minute), map[string]any{}, "virt-commands option or VIRT_COMMANDS env variable is required"),
-		Entry("an open quote", SpecTimeout(5*time.Minute), map[string]any{"virtCommands": "update", "additionalVirtOptions": "'"}, "additionalVirtOptions: "),
+		Entry("no commands", SpecTimeout(15*time.Minute), map[string]any{}, "virt-commands option or VIRT_COMMANDS env variable is required"),
+		Entry("an open quote", SpecTimeout(15*time.Minute), map[string]any{"virtCommands": "update", "additionalVirtOptions": "'"}, "additionalVirtOptions: "),
 	)
 })
 
@@ -167,7 +167,7 @@ var _ = Describe("disk-uploader", func() {
 		By("importing what was uploaded")
 		back := imported(ctx, suite.PulledDisk(ctx, root, results["digest"]), "256Mi")
 		Expect(contentOf(ctx, back.Name)).To(Equal(contentOf(ctx, dv.Name)))
-	}, SpecTimeout(25*time.Minute))
+	}, SpecTimeout(40*time.Minute))
 
 	It("waits until the VM is stopped, and knows its disks", func(ctx context.Context) {
 		dv := imported(ctx, guest(ctx, "tiny"), "256Mi")
@@ -202,7 +202,7 @@ var _ = Describe("disk-uploader", func() {
 		code, printed = suite.Fails(ctx, "disk-uploader", params)
 		Expect(code).To(BeEquivalentTo(1))
 		Expect(printed).To(ContainSubstring("has no disk on claim " + other.Name + "; its claims are: " + dv.Name))
-	}, SpecTimeout(30*time.Minute))
+	}, SpecTimeout(45*time.Minute))
 
 	It("ends with the field's codes and says what is wrong", func(ctx context.Context) {
 		name := "none-" + rand.String(5)
@@ -230,7 +230,7 @@ var _ = Describe("disk-uploader", func() {
 		code, printed = suite.Fails(ctx, "disk-uploader", params)
 		Expect(code).To(BeEquivalentTo(2))
 		Expect(printed).To(ContainSubstring("upload that as kind pvc"))
-	}, SpecTimeout(15*time.Minute))
+	}, SpecTimeout(25*time.Minute))
 })
 
 // windowsDisc makes an iso file with the layout of Windows', with or without the boot files that need no key.
@@ -265,8 +265,8 @@ var _ = Describe("modify-windows-iso-file", func() {
 			Expect(printed).To(ContainSubstring(want))
 		}
 	},
-		Entry("in a file system", SpecTimeout(15*time.Minute)),
-		Entry("on a block device", SpecTimeout(15*time.Minute), fixture.Block()),
+		Entry("in a file system", SpecTimeout(25*time.Minute)),
+		Entry("on a block device", SpecTimeout(25*time.Minute), fixture.Block()),
 	)
 
 	It("leaves a disc alone that lacks the files", func(ctx context.Context) {
@@ -274,5 +274,5 @@ var _ = Describe("modify-windows-iso-file", func() {
 		code, printed := suite.Fails(ctx, "modify-windows-iso-file", map[string]any{"pvcName": dv.Name})
 		Expect(code).To(BeEquivalentTo(1))
 		Expect(printed).To(ContainSubstring("not found in the iso file! Task expects that ISO file contains bootloader without prompt."))
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(20*time.Minute))
 })

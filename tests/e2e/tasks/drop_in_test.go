@@ -6,6 +6,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -13,6 +14,7 @@ import (
 	templatev1 "github.com/openshift/api/template/v1"
 	"github.com/tektoncd/pipeline/pkg/apis/pipeline/pod"
 	tektonv1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -202,6 +204,12 @@ func dropIn(ctx context.Context, namespace, name string) {
 			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account.Name}},
 		},
 	)
+	for _, rule := range f.rules {
+		resource, subresource, _ := strings.Cut(rule.Resources[0], "/")
+		suite.May(ctx, namespace, account.Name, authorizationv1.ResourceAttributes{
+			Namespace: namespace, Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: resource, Subresource: subresource,
+		})
+	}
 }
 
 // runDropIn makes the Task, runs it with the parameters and returns its run, what it printed and its results.
@@ -296,6 +304,7 @@ var _ = Describe("a Task of kubevirt-tekton-tasks with another image", func() {
 			Expect(suite.World.Client.Get(ctx, client.ObjectKey{Namespace: at, Name: task + "-task"}, &role)).To(Succeed())
 			role.Rules = append(role.Rules, rule("kubevirt.io", []string{"virtualmachines"}, "patch"))
 			Expect(suite.World.Client.Update(ctx, &role)).To(Succeed())
+			suite.May(ctx, at, task+"-task", authorizationv1.ResourceAttributes{Namespace: at, Verb: "patch", Group: "kubevirt.io", Resource: "virtualmachines"})
 		}
 		_, printed = does(ctx, at, "execute-in-vm", map[string]any{"vmName": vm.Name, "secretName": "keys", "command": []string{"echo one &&"}, "args": []string{"echo", "two"}})
 		Expect(printed).To(ContainSubstring("one\ntwo"))
@@ -307,7 +316,7 @@ var _ = Describe("a Task of kubevirt-tekton-tasks with another image", func() {
 		suite.VMStatus(ctx, at, vm.Name, virtv1.VirtualMachineStatusStopped)
 		does(ctx, at, "cleanup-vm", map[string]any{"vmName": vm.Name, "stop": "false", "delete": "true"})
 		Expect(suite.World.Client.Get(ctx, client.ObjectKeyFromObject(vm), vm)).NotTo(Succeed())
-	}, SpecTimeout(20*time.Minute))
+	}, SpecTimeout(30*time.Minute))
 
 	It("works on templates with Roles that know patch alone or update alone", func(ctx context.Context) {
 		at := suite.Namespace(ctx)
@@ -324,7 +333,7 @@ var _ = Describe("a Task of kubevirt-tekton-tasks with another image", func() {
 		Expect(vm.Spec.Template.Spec.Domain.CPU.Cores).To(BeEquivalentTo(2))
 		Expect(vm.Labels).To(HaveKeyWithValue("team", "shop"))
 		Expect(vm.Annotations).To(HaveKeyWithValue("text", "two words"))
-	}, SpecTimeout(15*time.Minute))
+	}, SpecTimeout(25*time.Minute))
 
 	It("reaches the tool's image and says what is wrong with them", func(ctx context.Context) {
 		at := suite.Namespace(ctx)
@@ -346,7 +355,7 @@ var _ = Describe("a Task of kubevirt-tekton-tasks with another image", func() {
 			Expect(run.Status.Steps[0].Terminated.ExitCode).To(BeEquivalentTo(255))
 			Expect(printed).To(ContainSubstring(want))
 		}
-	}, SpecTimeout(15*time.Minute))
+	}, SpecTimeout(25*time.Minute))
 })
 
 // manifest is the object as a user writes it.

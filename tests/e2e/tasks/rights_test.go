@@ -34,7 +34,7 @@ import (
 var begun = time.Now()
 
 // boundAudit is how long the API server may take to write its audit log.
-const boundAudit = 2 * time.Minute
+const boundAudit = 5 * time.Minute
 
 // manual is why no task starts a VM through its subresource; tasks/newvm tests that call.
 const manual = "only a VM of runStrategy Manual is started so, which Slipway does not take yet"

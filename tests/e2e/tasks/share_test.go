@@ -13,6 +13,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,15 +51,19 @@ var _ = Describe("a step cache that is shared", func() {
 		config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: using, Name: stepcache.ConfigName}, Data: map[string]string{stepcache.ConfigFrom: ns}}
 		for _, object := range []client.Object{binding, config} {
 			suite.Create(ctx, object)
-			DeferCleanup(func(ctx context.Context) { Expect(suite.World.Client.Delete(ctx, object)).To(Succeed()) }, NodeTimeout(time.Minute))
+			DeferCleanup(func(ctx context.Context) { Expect(suite.World.Client.Delete(ctx, object)).To(Succeed()) }, NodeTimeout(suite.BoundEnd))
 		}
+
+		suite.May(ctx, using, "modify-data-object-task", authorizationv1.ResourceAttributes{
+			Namespace: ns, Verb: "create", Group: "cdi.kubevirt.io", Resource: "datavolumes", Subresource: "source",
+		})
 
 		By("asking for it there")
 		run := suite.TaskRunIn(ctx, using, "modify-data-object", params)
 		results := suite.Results(ctx, run)
 		Expect(results).To(And(HaveKeyWithValue("cached", "true"), HaveKeyWithValue("digest", first["digest"])), suite.TaskLog(ctx, run))
 		Expect(suite.TaskLog(ctx, run)).To(ContainSubstring("bringing an entry of another namespace's step cache"))
-	}, SpecTimeout(15*time.Minute))
+	}, SpecTimeout(25*time.Minute))
 })
 
 // serveTiny serves the tiny guest's disk until the test ends, and returns its URL and sha256.

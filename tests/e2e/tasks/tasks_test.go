@@ -36,7 +36,7 @@ func later(object client.Object) {
 			suite.World.Dump(ctx, GinkgoWriter, ns)
 		}
 		Expect(client.IgnoreNotFound(suite.World.Client.Delete(ctx, object))).To(Succeed())
-	}, NodeTimeout(2*time.Minute))
+	}, NodeTimeout(suite.BoundEnd))
 }
 
 func meta(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: ns, Name: name} }
@@ -57,15 +57,15 @@ var _ = Describe("modify-data-object", func() {
 		suite.Succeeds(ctx, "modify-data-object", map[string]any{"manifest": manifest, "allowReplace": "true", "waitForSuccess": "true"})
 		suite.Succeeds(ctx, "modify-data-object", map[string]any{"deleteObject": "true", "deleteObjectKind": "DataVolume", "deleteObjectName": name})
 		Expect(suite.World.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: name}, &cdiv1.DataVolume{})).NotTo(Succeed())
-	}, SpecTimeout(15*time.Minute))
+	}, SpecTimeout(25*time.Minute))
 
 	DescribeTable("refuses wrong parameters", func(ctx context.Context, params map[string]any, want string) {
 		code, log := suite.Fails(ctx, "modify-data-object", params)
 		Expect(code).To(BeEquivalentTo(255))
 		Expect(log).To(ContainSubstring(want))
 	},
-		Entry("no manifest", SpecTimeout(5*time.Minute), map[string]any{}, "data-object-manifest param has to be specified"),
-		Entry("another kind", SpecTimeout(5*time.Minute), map[string]any{"manifest": "apiVersion: v1\nkind: Pod\n"}, "could not identify data object, wrong group or kind"),
+		Entry("no manifest", SpecTimeout(15*time.Minute), map[string]any{}, "data-object-manifest param has to be specified"),
+		Entry("another kind", SpecTimeout(15*time.Minute), map[string]any{"manifest": "apiVersion: v1\nkind: Pod\n"}, "could not identify data object, wrong group or kind"),
 	)
 })
 
@@ -101,16 +101,17 @@ var _ = Describe("a VM made, used and cleaned up by tasks", func() {
 		suite.Succeeds(ctx, "wait-for-vmi-status", map[string]any{"vmiName": name, "successCondition": "status.phase == Running"})
 		code, _ = suite.Fails(ctx, "wait-for-vmi-status", map[string]any{"vmiName": name, "successCondition": "status.phase == Succeeded", "failureCondition": "status.phase == Running"})
 		Expect(code).To(BeEquivalentTo(2))
-		code, log = suite.Fails(ctx, "wait-for-vmi-status", map[string]any{"vmiName": name, "successCondition": "status.phase == Succeeded", "timeout": "5s"})
+		const lastSeen = "was last seen in phase Running"
+		code, log = suite.FailsInTime(ctx, "wait-for-vmi-status", map[string]any{"vmiName": name, "successCondition": "status.phase == Succeeded"}, lastSeen, nil, "5s", "30s", "3m")
 		Expect(code).To(BeEquivalentTo(3))
-		Expect(log).To(ContainSubstring("was last seen in phase Running"))
+		Expect(log).To(ContainSubstring(lastSeen))
 
 		By("cleaning up, also when the last command fails")
 		code, _ = suite.Fails(ctx, "cleanup-vm", login(map[string]any{"script": "exit 7", "delete": "true"}))
 		Expect(code).To(BeEquivalentTo(7))
 		Expect(suite.World.Client.Get(ctx, client.ObjectKeyFromObject(vm), &virtv1.VirtualMachine{})).NotTo(Succeed())
 		suite.Succeeds(ctx, "cleanup-vm", map[string]any{"vmName": name, "delete": "true"})
-	}, SpecTimeout(30*time.Minute))
+	}, SpecTimeout(45*time.Minute))
 })
 
 var _ = Describe("create-vm-from-template", func() {
@@ -131,7 +132,7 @@ var _ = Describe("create-vm-from-template", func() {
 		Expect(results).To(And(HaveKeyWithValue("name", name), HaveKeyWithValue("namespace", ns)))
 		Expect(suite.World.Client.Get(ctx, client.ObjectKeyFromObject(vm), vm)).To(Succeed())
 		Expect(*vm.Spec.RunStrategy).To(Equal(virtv1.RunStrategyHalted))
-	}, SpecTimeout(15*time.Minute))
+	}, SpecTimeout(25*time.Minute))
 })
 
 var _ = Describe("disk-virt-customize", func() {
@@ -152,5 +153,5 @@ var _ = Describe("disk-virt-customize", func() {
 		code, log := suite.Fails(ctx, "disk-virt-customize", map[string]any{"pvc": name, "virtCommands": "run-command grep here /etc/proof && echo seen && false\n"})
 		Expect(code).NotTo(BeZero())
 		Expect(log).To(ContainSubstring("seen"))
-	}, SpecTimeout(25*time.Minute))
+	}, SpecTimeout(40*time.Minute))
 })

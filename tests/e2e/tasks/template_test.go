@@ -42,7 +42,7 @@ var _ = Describe("create-vm-from-manifest", func() {
 		code, log := suite.Fails(ctx, "create-vm-from-manifest", map[string]any{"virtctl": "--name " + name})
 		Expect(code).To(BeEquivalentTo(4))
 		Expect(log).To(ContainSubstring(`virtualmachines.kubevirt.io \"` + name + `\" already exists`))
-	}, SpecTimeout(20*time.Minute))
+	}, SpecTimeout(30*time.Minute))
 
 	It("generates a name, prints the VM, and lets it go with the run", func(ctx context.Context) {
 		run := suite.TaskRun(ctx, "create-vm-from-manifest", map[string]any{
@@ -68,7 +68,7 @@ var _ = Describe("create-vm-from-manifest", func() {
 		By("deleting the run")
 		Expect(suite.World.Client.Delete(ctx, &tektonv1.TaskRun{ObjectMeta: meta(run.Name)})).To(Succeed())
 		Expect(suite.World.Gone(ctx, GinkgoWriter, vm, suite.BoundEnd)).To(Succeed())
-	}, SpecTimeout(15*time.Minute))
+	}, SpecTimeout(25*time.Minute))
 
 	It("adds volumes under the old parameters and gives them to the VM, as create-vm-from-template does", func(ctx context.Context) {
 		missing := map[string]any{"virtctl": "--name lacking", "dataVolumes": []string{"none"}}
@@ -105,16 +105,16 @@ var _ = Describe("create-vm-from-manifest", func() {
 				Expect(object.GetOwnerReferences()).To(ContainElement(HaveField("UID", vm.UID)))
 			}
 		}
-	}, SpecTimeout(20*time.Minute))
+	}, SpecTimeout(30*time.Minute))
 
 	DescribeTable("refuses wrong parameters", func(ctx context.Context, params map[string]any, want string) {
 		code, log := suite.Fails(ctx, "create-vm-from-manifest", params)
 		Expect(code).To(BeEquivalentTo(2))
 		Expect(log).To(ContainSubstring(want))
 	},
-		Entry("neither source", SpecTimeout(5*time.Minute), map[string]any{}, "only one of vm-manifest or virtctl should be specified"),
-		Entry("no YAML", SpecTimeout(5*time.Minute), map[string]any{"manifest": "blabla"}, "could not read VM manifest: error unmarshaling"),
-		Entry("an unknown flag", SpecTimeout(5*time.Minute), map[string]any{"virtctl": "--name x --colour red"}, "unknown flag: --colour"),
+		Entry("neither source", SpecTimeout(15*time.Minute), map[string]any{}, "only one of vm-manifest or virtctl should be specified"),
+		Entry("no YAML", SpecTimeout(15*time.Minute), map[string]any{"manifest": "blabla"}, "could not read VM manifest: error unmarshaling"),
+		Entry("an unknown flag", SpecTimeout(15*time.Minute), map[string]any{"virtctl": "--name x --colour red"}, "unknown flag: --colour"),
 	)
 })
 
@@ -174,7 +174,7 @@ var _ = Describe("templates that tasks copy and change", func() {
 		By("deleting it")
 		suite.Succeeds(ctx, "modify-vm-template", map[string]any{"templateName": target, "deleteTemplate": "true"})
 		gone(ctx, tmpl)
-	}, SpecTimeout(25*time.Minute))
+	}, SpecTimeout(40*time.Minute))
 
 	It("takes a VirtualMachineTemplate of either version", func(ctx context.Context) {
 		for _, version := range []string{"v1beta1", "v1alpha1"} {
@@ -222,5 +222,5 @@ var _ = Describe("templates that tasks copy and change", func() {
 			deleted.SetName(copied["name"])
 			gone(ctx, deleted)
 		}
-	}, SpecTimeout(30*time.Minute))
+	}, SpecTimeout(45*time.Minute))
 })

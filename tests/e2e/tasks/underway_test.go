@@ -90,7 +90,7 @@ var _ = Describe("a task whose pod is killed", func() {
 		base := "killed-" + rand.String(5) + "-"
 		done := meanwhile(ctx, "modify-data-object", func(ctx context.Context, run *tektonv1.TaskRun) {
 			By("killing its pod once the DataVolume is there")
-			Eventually(func(g Gomega) { g.Expect(madeBy(ctx, run)).To(HaveLen(1)) }).WithContext(ctx).WithTimeout(suite.BoundEnd).Should(Succeed())
+			Eventually(func(g Gomega) { g.Expect(madeBy(ctx, run)).To(HaveLen(1)) }).WithContext(ctx).WithTimeout(suite.BoundEnd).WithPolling(time.Second).Should(Succeed())
 			pod := &corev1.Pod{ObjectMeta: meta(run.Status.PodName)}
 			Expect(suite.World.Client.Delete(ctx, pod, client.GracePeriodSeconds(0))).To(Succeed())
 			release()
@@ -104,7 +104,7 @@ var _ = Describe("a task whose pod is killed", func() {
 		Expect(made[0].Status.Phase).To(Equal(cdiv1.Succeeded))
 		Expect(run.Status.Results).To(ContainElement(And(
 			HaveField("Name", "name"), HaveField("Value.StringVal", made[0].Name))))
-	}, SpecTimeout(15*time.Minute))
+	}, SpecTimeout(25*time.Minute))
 })
 
 // retried runs a task that Tekton may try again, and returns it once it ended.
@@ -149,7 +149,7 @@ var _ = Describe("what a TaskRun owns", func() {
 		Expect(dv.DeletionTimestamp).To(BeNil())
 		Expect(suite.World.Client.Delete(ctx, run)).To(Succeed())
 		Expect(suite.World.Gone(ctx, GinkgoWriter, dv, suite.BoundEnd)).To(Succeed())
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(20*time.Minute))
 })
 
 var _ = Describe("wait-for-vmi-status", func() {
@@ -167,23 +167,26 @@ var _ = Describe("wait-for-vmi-status", func() {
 		Expect(code).To(BeEquivalentTo(2))
 		Expect(log).To(ContainSubstring("failure condition"))
 
-		done := meanwhile(ctx, "wait-for-vmi-status", func(ctx context.Context, _ *tektonv1.TaskRun) {
+		done := meanwhile(ctx, "wait-for-vmi-status", func(ctx context.Context, run *tektonv1.TaskRun) {
+			// Who has not seen the instance yet waits for one to come.
+			Eventually(func() string { return suite.TaskLog(ctx, run) }).WithContext(ctx).WithTimeout(suite.BoundEnd).WithPolling(time.Second).
+				Should(ContainSubstring("VirtualMachineInstance is in phase"))
 			Expect(suite.World.Client.Delete(ctx, &virtv1.VirtualMachine{ObjectMeta: meta(vm.Name)})).To(Succeed())
 		})
 		code, log = suite.Fails(ctx, "wait-for-vmi-status", map[string]any{"vmiName": vm.Name, "successCondition": "status.phase == Never"})
 		done()
 		Expect(code).To(BeEquivalentTo(2))
 		Expect(log).To(ContainSubstring("was deleted"))
-	}, SpecTimeout(20*time.Minute))
+	}, SpecTimeout(30*time.Minute))
 
 	DescribeTable("refuses what it cannot read", func(ctx context.Context, params map[string]any, want string) {
 		code, log := suite.Fails(ctx, "wait-for-vmi-status", params)
 		Expect(code).To(BeEquivalentTo(255))
 		Expect(log).To(ContainSubstring(want))
 	},
-		Entry("no name", SpecTimeout(5*time.Minute), map[string]any{"vmiName": ""}, "vmi-name should not be empty"),
-		Entry("a success condition", SpecTimeout(5*time.Minute), map[string]any{"vmiName": "x", "successCondition": "test.....test"}, "success-condition: invalid condition: cannot parse jsonpath"),
-		Entry("a failure condition", SpecTimeout(5*time.Minute), map[string]any{"vmiName": "x", "failureCondition": "invalid#$%^$&"}, "failure-condition: could not parse condition"),
+		Entry("no name", SpecTimeout(15*time.Minute), map[string]any{"vmiName": ""}, "vmi-name should not be empty"),
+		Entry("a success condition", SpecTimeout(15*time.Minute), map[string]any{"vmiName": "x", "successCondition": "test.....test"}, "success-condition: invalid condition: cannot parse jsonpath"),
+		Entry("a failure condition", SpecTimeout(15*time.Minute), map[string]any{"vmiName": "x", "failureCondition": "invalid#$%^$&"}, "failure-condition: could not parse condition"),
 	)
 })
 
@@ -224,20 +227,22 @@ var _ = Describe("a command in a VM", func() {
 			later(secret)
 			suite.Create(ctx, secret)
 		}
-		code, log := suite.Fails(ctx, "execute-in-vm", login(map[string]any{"secretName": closed.Name, "command": []string{"true"}, "timeout": "10s"}))
+		const waitedFor = "timed out waiting for the condition: waited for the SSH server at"
+		code, log := suite.FailsInTime(ctx, "execute-in-vm", login(map[string]any{"secretName": closed.Name, "command": []string{"true"}}), waitedFor, nil, "10s", "1m", "5m")
 		Expect(code).To(BeEquivalentTo(253))
-		Expect(log).To(ContainSubstring("timed out waiting for the condition: waited for the SSH server at"))
+		Expect(log).To(ContainSubstring(waitedFor))
 		code, log = suite.Fails(ctx, "execute-in-vm", login(map[string]any{"secretName": other.Name, "command": []string{"true"}}))
 		Expect(code).To(BeEquivalentTo(253))
 		Expect(log).To(ContainSubstring("REMOTE HOST IDENTIFICATION HAS CHANGED"))
 
 		By("stopping the VM after a command that takes too long")
-		code, log = suite.Fails(ctx, "cleanup-vm", login(map[string]any{"script": "sleep 600", "timeout": "45s"}))
+		code, log = suite.FailsInTime(ctx, "cleanup-vm", login(map[string]any{"script": "sleep 1200"}), "command timed out",
+			func() { suite.Succeeds(ctx, "execute-in-vm", login(map[string]any{"command": []string{"true"}})) }, "45s", "3m", "8m")
 		Expect(code).To(BeEquivalentTo(253))
 		Expect(log).To(ContainSubstring("command timed out"))
 		Expect(suite.World.Client.Get(ctx, client.ObjectKeyFromObject(vm), vm)).To(Succeed())
 		Expect(*vm.Spec.RunStrategy).To(Equal(virtv1.RunStrategyHalted))
-	}, SpecTimeout(25*time.Minute))
+	}, SpecTimeout(40*time.Minute))
 })
 
 var _ = Describe("generate-ssh-keys", func() {
@@ -253,7 +258,7 @@ var _ = Describe("generate-ssh-keys", func() {
 		code, log := suite.Fails(ctx, "generate-ssh-keys", params)
 		Expect(code).To(BeEquivalentTo(253))
 		Expect(log).To(ContainSubstring("already exists"))
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(20*time.Minute))
 })
 
 var _ = Describe("data objects", func() {
@@ -279,5 +284,5 @@ var _ = Describe("data objects", func() {
 		claim := &corev1.PersistentVolumeClaim{ObjectMeta: meta(name)}
 		suite.Succeeds(ctx, "modify-data-object", map[string]any{"deleteObject": "true", "deleteObjectKind": "PersistentVolumeClaim", "deleteObjectName": name})
 		Expect(suite.World.Gone(ctx, GinkgoWriter, claim, suite.BoundEnd)).To(Succeed())
-	}, SpecTimeout(15*time.Minute))
+	}, SpecTimeout(25*time.Minute))
 })

@@ -36,7 +36,7 @@ var _ = Describe("virtctl adm log-verbosity", func() {
 			logs(ctx, name, fmt.Sprintf(`from="%d" to="2"`, level))
 			Expect(podOf(ctx, name).Name).To(Equal(before[name]), "nothing was started again")
 		}
-	}, SpecTimeout(5*time.Minute))
+	}, SpecTimeout(15*time.Minute))
 })
 
 // podOf is a component's pod that runs.

@@ -4,6 +4,7 @@ package verbs
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -21,7 +22,9 @@ import (
 var _ = Describe("virtctl create vm", func() {
 	It("prints a VM that boots, which starts paused and is stopped by force while it does not listen", func(ctx context.Context) {
 		ns := suite.Namespace(ctx)
-		manifest := virtctl(ctx, ns, "create", "vm", "--name", "made", "--run-strategy", "Halted", "--memory", "128Mi", "--volume-containerdisk", "src:"+suite.TinyImage())
+		const grace = 4 * suite.BoundEnd // in which a guest that hears nothing goes on
+		manifest := virtctl(ctx, ns, "create", "vm", "--name", "made", "--run-strategy", "Halted", "--memory", "128Mi", "--volume-containerdisk", "src:"+suite.TinyImage(),
+			"--termination-grace-period", fmt.Sprint(int(grace.Seconds())))
 		Expect(suite.World.ApplyYAML(ctx, []byte(manifest), ns)).To(Succeed())
 		suite.VMStatus(ctx, ns, "made", virtv1.VirtualMachineStatusStopped)
 
@@ -36,10 +39,9 @@ var _ = Describe("virtctl create vm", func() {
 		By("stopping it by force, though it hears nothing of the power button")
 		suite.Shell(ctx, vmi, "rm -r /etc/acpi/PWRF")
 		virtctl(ctx, ns, "stop", "made", "--force", "--grace-period=0")
-		const grace = 180 * time.Second // of the VMs that "create vm" prints
-		Expect(suite.World.Gone(ctx, GinkgoWriter, vmi, grace-time.Minute)).To(Succeed())
+		Expect(suite.World.Gone(ctx, GinkgoWriter, vmi, grace/2)).To(Succeed())
 		suite.VMStatus(ctx, ns, "made", virtv1.VirtualMachineStatusStopped)
-	}, SpecTimeout(15*time.Minute))
+	}, SpecTimeout(25*time.Minute))
 })
 
 var _ = Describe("virtctl guestfs", func() {
@@ -55,5 +57,5 @@ var _ = Describe("virtctl guestfs", func() {
 		Expect(refused(ctx, ns, "guestfs", "none")).To(ContainSubstring("the PVC none doesn't exist"))
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "libguestfs-tools-disk"}}
 		Expect(suite.World.Gone(ctx, GinkgoWriter, pod, suite.BoundEnd)).To(Succeed())
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(20*time.Minute))
 })

@@ -26,7 +26,7 @@ import (
 )
 
 var _ = Describe("virtctl vmexport", func() {
-	It("downloads the disk of a stopped VM through the API server, and virt-exportproxy gives it out", SpecTimeout(5*time.Minute), func(ctx context.Context) {
+	It("downloads the disk of a stopped VM through the API server, and virt-exportproxy gives it out", SpecTimeout(15*time.Minute), func(ctx context.Context) {
 		ns := suite.Namespace(ctx)
 		dir := GinkgoT().TempDir()
 		sent, file := filepath.Join(dir, "sent.img"), filepath.Join(dir, "root.img")
@@ -36,7 +36,7 @@ var _ = Describe("virtctl vmexport", func() {
 		virtctl(ctx, ns, "image-upload", "dv", "root", "--size=64Mi", "--force-bind", "--image-path="+sent)
 		suite.Create(ctx, fixture.VM(ns, "web", fixture.Strategy(virtv1.RunStrategyHalted), fixture.Claim("root", "root")))
 
-		out := virtctl(ctx, ns, "vmexport", "download", "web-disks", "--vm=web", "--format=raw", "--output="+file, "--port-forward")
+		out := virtctl(ctx, ns, "vmexport", "download", "web-disks", "--vm=web", "--format=raw", "--output="+file, "--port-forward", "--readiness-timeout=10m")
 		Expect(out).To(And(ContainSubstring("web-disks' created"), ContainSubstring("Download finished"), ContainSubstring("web-disks' deleted")))
 		got, err := os.ReadFile(file)
 		Expect(err).NotTo(HaveOccurred())
@@ -49,15 +49,17 @@ var _ = Describe("virtctl vmexport", func() {
 			g.Expect(suite.World.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: "kept"}, export)).To(Succeed())
 			g.Expect(export.Status).NotTo(BeNil())
 			g.Expect(export.Status.Phase).To(Equal(exportv1.Ready))
-		}).WithContext(ctx).WithTimeout(2 * time.Minute).WithPolling(time.Second).Should(Succeed())
+		}).WithContext(ctx).WithTimeout(boundVerb).WithPolling(time.Second).Should(Succeed())
 		secret := &corev1.Secret{}
 		Expect(suite.World.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: *export.Status.TokenSecretRef}, secret)).To(Succeed())
 		path := strings.TrimPrefix(vmexport.URL(vmexport.ExternalBase("", ns, "kept"), "root", exportv1.KubeVirtRaw), "https:///")
 		throughProxy := func(token string) ([]byte, error) {
 			return suite.World.Kube.CoreV1().Services(names.InstallNamespace).ProxyGet("https", vmexport.ProxyName, "443", path, map[string]string{vmexport.Token: token}).DoRaw(ctx)
 		}
-		got, err = throughProxy(string(secret.Data[vmexport.KeyToken]))
-		Expect(err).NotTo(HaveOccurred())
+		Eventually(func() error { // the proxy may hear of the export a moment later
+			got, err = throughProxy(string(secret.Data[vmexport.KeyToken]))
+			return err
+		}).WithContext(ctx).WithTimeout(boundVerb).WithPolling(time.Second).Should(Succeed())
 		Expect(bytes.Equal(got, disk)).To(BeTrue(), "the disk comes through virt-exportproxy as it is")
 		_, err = throughProxy("another")
 		Expect(err).To(Satisfy(apierrors.IsUnauthorized))

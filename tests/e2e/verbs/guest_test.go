@@ -30,7 +30,7 @@ import (
 )
 
 // boundSecret is how long the kubelet may take to bring a changed Secret into a pod.
-const boundSecret = 4 * time.Minute
+const boundSecret = 8 * time.Minute
 
 const bootID = "cat /proc/sys/kernel/random/boot_id"
 

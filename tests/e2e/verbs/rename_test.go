@@ -51,5 +51,5 @@ var _ = Describe("virtctl rename", func() {
 		again := suite.RunningVMI(ctx, ns, "shop")
 		Expect(suite.Shell(ctx, again, identity)).To(Equal(was))
 		Expect(suite.Shell(ctx, again, "mkdir -p /mnt && mount /dev/vdb /mnt && cat /mnt/file")).To(Equal("kept"))
-	}, SpecTimeout(15*time.Minute))
+	}, SpecTimeout(25*time.Minute))
 })

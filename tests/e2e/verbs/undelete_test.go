@@ -46,10 +46,12 @@ var _ = Describe("virtctl undelete", func() {
 		Expect(back.UID).NotTo(Equal(vm.UID))
 		Expect(back.Annotations).To(And(HaveKeyWithValue(keep.AnnotationVolumes, "true"), Not(HaveKey(keep.AnnotationRecord))))
 		Expect(keptDisk(ctx, disk).Labels).To(HaveKeyWithValue(keep.LabelFor, string(back.UID)))
-		var records appsv1.ControllerRevisionList
-		Expect(suite.World.Client.List(ctx, &records, client.InNamespace(ns), client.MatchingLabels{keep.LabelRecord: "true"})).To(Succeed())
-		Expect(records.Items).To(BeEmpty(), "the record goes when the VM has its volumes")
-	}, SpecTimeout(10*time.Minute))
+		Eventually(ctx, func(g Gomega) {
+			var records appsv1.ControllerRevisionList
+			g.Expect(suite.World.Client.List(ctx, &records, client.InNamespace(ns), client.MatchingLabels{keep.LabelRecord: "true"})).To(Succeed())
+			g.Expect(records.Items).To(BeEmpty(), "the record goes when the VM has its volumes")
+		}, boundVerb, time.Second).Should(Succeed())
+	}, SpecTimeout(20*time.Minute))
 })
 
 // keptDisk is the DataVolume that disk was, which nobody owns and nobody deletes.

@@ -21,7 +21,7 @@ import (
 )
 
 var _ = Describe("virtctl image-upload", func() {
-	It("fills a new DataVolume with the image, through the API server", SpecTimeout(10*time.Minute), func(ctx context.Context) {
+	It("fills a new DataVolume with the image, through the API server", SpecTimeout(20*time.Minute), func(ctx context.Context) {
 		ns := suite.Namespace(ctx)
 		tiny, err := suite.World.Guest(ctx, "tiny")
 		Expect(err).NotTo(HaveOccurred())
@@ -46,7 +46,7 @@ var _ = Describe("virtctl image-upload", func() {
 		Expect(refused(ctx, ns, "image-upload", "dv", "tiny", "--no-create", "--image-path="+image)).To(ContainSubstring("already successfully"))
 	})
 
-	It("unpacks an archive onto a new claim, without a DataVolume", SpecTimeout(2*time.Minute), func(ctx context.Context) {
+	It("unpacks an archive onto a new claim, without a DataVolume", SpecTimeout(15*time.Minute), func(ctx context.Context) {
 		ns := suite.Namespace(ctx)
 		dir := GinkgoT().TempDir()
 		files := filepath.Join(dir, "files.tar.gz")
@@ -57,11 +57,13 @@ var _ = Describe("virtctl image-upload", func() {
 		Expect(virtctl(ctx, ns, "image-upload", "pvc", "files", "--size=64Mi", "--force-bind", "--archive-path="+files)).
 			To(And(ContainSubstring("PersistentVolumeClaim "+ns+"/files created"), ContainSubstring("completed successfully")))
 		claim := &corev1.PersistentVolumeClaim{}
-		Expect(suite.World.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: "files"}, claim)).To(Succeed())
-		Expect(claim.Annotations).To(And(HaveKeyWithValue("cdi.kubevirt.io/storage.pod.phase", "Succeeded"), HaveKeyWithValue("cdi.kubevirt.io/storage.contentType", "archive")))
+		Eventually(ctx, func(g Gomega) {
+			g.Expect(suite.World.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: "files"}, claim)).To(Succeed())
+			g.Expect(claim.Annotations).To(And(HaveKeyWithValue("cdi.kubevirt.io/storage.pod.phase", "Succeeded"), HaveKeyWithValue("cdi.kubevirt.io/storage.contentType", "archive")))
+		}, boundVerb, time.Second).Should(Succeed())
 		Expect(claim.OwnerReferences).To(BeEmpty())
 		got := filepath.Join(dir, "got.tar.gz")
-		virtctl(ctx, ns, "vmexport", "download", "files", "--pvc=files", "--format=gzip", "--output="+got, "--port-forward")
+		virtctl(ctx, ns, "vmexport", "download", "files", "--pvc=files", "--format=gzip", "--output="+got, "--port-forward", "--readiness-timeout=10m")
 		out, err = exec.CommandContext(ctx, "tar", "-xzOf", got, "--wildcards", "*ramp").CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), "%s", out)
 		Expect(string(out)).To(Equal("a slipway is a ramp\n"))

@@ -37,7 +37,7 @@ import (
 func TestVerbs(t *testing.T) { suite.Run(t, "verbs", served, build) }
 
 // boundVerb is the longest time for what a verb brings about.
-const boundVerb = 2 * time.Minute
+const boundVerb = 5 * time.Minute
 
 // program is virtctl, built for this run.
 var program string
@@ -157,7 +157,7 @@ var _ = Describe("virtctl", func() {
 		Expect(virtctl(ctx, ns, "stop", "hand")).To(ContainSubstring("hand was scheduled to stop"))
 		suite.VMStatus(ctx, ns, "hand", virtv1.VirtualMachineStatusStopped)
 		Expect(refused(ctx, ns, "stop", "hand")).To(ContainSubstring("VM is not running"))
-	}, SpecTimeout(25*time.Minute))
+	}, SpecTimeout(40*time.Minute))
 
 	It("keeps a console and a screen over a restart of virt-handler", Label("alone"), func(ctx context.Context) {
 		ns := suite.Namespace(ctx)
@@ -199,7 +199,7 @@ var _ = Describe("virtctl", func() {
 		Expect(shown.command.Wait()).To(Succeed(), "it ends with its viewer")
 		stop()
 		_ = console.Wait() // it was ended
-	}, SpecTimeout(20*time.Minute))
+	}, SpecTimeout(30*time.Minute))
 })
 
 // greeting is what the guest says first to a USB device that is redirected to it.
@@ -238,10 +238,10 @@ func viewer(ns string) *rbacv1.RoleBinding {
 
 var _ = Describe("KubeVirt's own client", func() {
 	It("starts, watches, reaches and stops a VM", func(ctx context.Context) {
-		test := exec.CommandContext(ctx, "go", "test", "-count=1", "-v", "-tags=e2e", "-timeout=20m", "./...")
+		test := exec.CommandContext(ctx, "go", "test", "-count=1", "-v", "-tags=e2e", "-timeout=40m", "./...")
 		test.Dir = filepath.Join(suite.World.Root, "tests/upstream")
 		test.Env = append(os.Environ(), "KUBECONFIG="+suite.World.Kubeconfig, "SLIPWAY_TINY_IMAGE="+suite.TinyImage(), "SLIPWAY_REQUIRE=1")
 		test.Stdout, test.Stderr = GinkgoWriter, GinkgoWriter
 		Expect(test.Run()).To(Succeed())
-	}, SpecTimeout(25*time.Minute))
+	}, SpecTimeout(55*time.Minute))
 })

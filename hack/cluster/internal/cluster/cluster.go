@@ -88,6 +88,9 @@ func (p *Program) lock() (func(), error) {
 	})
 }
 
+// patience is how long what is awaited may take on a busy machine.
+const patience = 5 * time.Minute
+
 // await calls check until it says nothing is missing, and prints what is
 // awaited; the error ends with the named log's last lines.
 func (p *Program) await(ctx context.Context, what string, timeout time.Duration, log string, check func() (missing string)) error {

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"time"
 
 	"github.com/slipway-vm/slipway/hack/cluster/internal/build"
 	"github.com/slipway-vm/slipway/hack/cluster/internal/config"
@@ -37,14 +36,14 @@ func (p *Program) MetricsUp(ctx context.Context) error {
 	if err := p.applyText(ctx, "the metrics server's objects", "metrics-server.yaml", config.MetricsServer(server.Ref)); err != nil {
 		return err
 	}
-	err = p.await(ctx, "the metrics server", 90*time.Second, "kubelet", func() string { return metricsMissing(ctx, client) })
+	err = p.await(ctx, "the metrics server", patience, "kubelet", func() string { return metricsMissing(ctx, client) })
 	if err != nil {
 		return err
 	}
 	if err := p.applyText(ctx, "its group", "metrics-api.yaml", config.MetricsAPI()); err != nil {
 		return err
 	}
-	return p.await(ctx, "metrics.k8s.io", 60*time.Second, "kube-apiserver", func() string {
+	return p.await(ctx, "metrics.k8s.io", patience, "kube-apiserver", func() string {
 		var group kube.APIService
 		if err := client.Get(ctx, apiServicePath, &group); err != nil {
 			return err.Error()

@@ -85,7 +85,7 @@ func (p *Program) applyOwn(ctx context.Context, client *kube.Client, made images
 // the server does not serve yet are tried again.
 func (p *Program) applyFile(ctx context.Context, what, file string) error {
 	var failure string
-	return p.await(ctx, what, 60*time.Second, "kube-apiserver", func() string {
+	return p.await(ctx, what, patience, "kube-apiserver", func() string {
 		cmd := exec.CommandContext(ctx, p.Cluster.Bin("kubectl"), "--kubeconfig="+p.Cluster.Kubeconfig(), "apply",
 			"--server-side", "--force-conflicts", "--field-manager=slipway-cluster", "-f", file)
 		out, err := cmd.CombinedOutput()

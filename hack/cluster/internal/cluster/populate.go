@@ -26,7 +26,7 @@ func (p *Program) populate(ctx context.Context, made images, facts config.Facts,
 	work, both := errgroup.WithContext(ctx)
 	work.Go(func() error { return p.loadOwn(both, made) })
 	work.Go(func() error {
-		err := p.await(both, "the API server", 90*time.Second, "kube-apiserver", func() string {
+		err := p.await(both, "the API server", patience, "kube-apiserver", func() string {
 			return notReady(client.Get(both, "/readyz", nil))
 		})
 		if err != nil {
@@ -70,7 +70,7 @@ func (p *Program) loadOwn(ctx context.Context, made images) error {
 	}
 	sort.Strings(files)
 	for _, n := range p.Cluster.Nodes {
-		err := p.await(ctx, "containerd of "+n.Name, 60*time.Second, config.Name(p.Cluster, n, "containerd"), func() string {
+		err := p.await(ctx, "containerd of "+n.Name, patience, config.Name(p.Cluster, n, "containerd"), func() string {
 			if out, err := ctr(ctx, n, "version").CombinedOutput(); err != nil {
 				return lastLine(string(out))
 			}
@@ -88,7 +88,7 @@ func (p *Program) awaitWorkloads(ctx context.Context, client *kube.Client) error
 	for _, n := range p.Cluster.Nodes {
 		kubelet := config.Name(p.Cluster, n, "kubelet")
 		since := p.startOf(kubelet)
-		err := p.await(ctx, "node "+n.Name, 90*time.Second, kubelet, func() string {
+		err := p.await(ctx, "node "+n.Name, patience, kubelet, func() string {
 			var node kube.Node
 			if err := client.Get(ctx, "/api/v1/nodes/"+n.Name, &node); err != nil {
 				return err.Error()
@@ -106,7 +106,7 @@ func (p *Program) awaitWorkloads(ctx context.Context, client *kube.Client) error
 			return err
 		}
 	}
-	err := p.await(ctx, "CoreDNS and Tekton", 180*time.Second, "kubelet", func() string {
+	err := p.await(ctx, "CoreDNS and Tekton", patience, "kubelet", func() string {
 		missing, err := client.WorkloadsReady(ctx)
 		if err != nil {
 			return err.Error()
@@ -116,7 +116,7 @@ func (p *Program) awaitWorkloads(ctx context.Context, client *kube.Client) error
 	if err != nil {
 		return err
 	}
-	return p.await(ctx, "Tekton's admission", 60*time.Second, "kube-apiserver", func() string {
+	return p.await(ctx, "Tekton's admission", patience, "kube-apiserver", func() string {
 		if err := admitted(ctx, client); err != nil {
 			return err.Error()
 		}

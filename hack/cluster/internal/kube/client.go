@@ -37,7 +37,7 @@ func New(c layout.Cluster) (*Client, error) {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(ca)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: pool, MinVersion: tls.VersionTLS12}}
-	return &Client{server: c.Server(), http: &http.Client{Transport: transport, Timeout: 15 * time.Second}}, nil
+	return &Client{server: c.Server(), http: &http.Client{Transport: transport, Timeout: time.Minute}}, nil
 }
 
 // StatusError is an answer that is no success.

@@ -93,7 +93,7 @@ func (c Container) probeURL(ip string) string {
 }
 
 func answers(ctx context.Context, url string) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

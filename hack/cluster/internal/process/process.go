@@ -166,7 +166,7 @@ func (id Identity) Stop(ctx context.Context, grace time.Duration) error {
 	if err := id.Signal(unix.SIGKILL); err != nil {
 		return err
 	}
-	killed, cancelKill := context.WithTimeout(ctx, 10*time.Second)
+	killed, cancelKill := context.WithTimeout(ctx, time.Minute)
 	defer cancelKill()
 	if err := id.Wait(killed); err != nil {
 		return fmt.Errorf("process %d does not end on SIGKILL: %w", id.Pid, err)

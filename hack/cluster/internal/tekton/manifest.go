@@ -29,6 +29,13 @@ type Images struct {
 // containers run, which takes about a second.
 var Flags = map[string]string{"set-security-context": "true", "running-in-environment-with-injected-sidecars": "false"}
 
+// settings are values that further ConfigMaps get: what a resolver fetches may take longer on a busy machine than the minute of
+// the defaults.
+var settings = map[string]map[string]string{
+	"config-defaults":     {"default-maximum-resolution-timeout": "5m"},
+	"git-resolver-config": {"fetch-timeout": "5m"},
+}
+
 // controllerFlags let many runs at a time go on without waiting for the controller's turn at the
 // API, as Tekton's tekton-controller-performance-configuration.md advises.
 var controllerFlags = []any{"-kube-api-qps", "50", "-kube-api-burst", "50", "-threads-per-controller", "32"}
@@ -96,7 +103,11 @@ func fit(object map[string]any, version string, images Images) error {
 	switch object["kind"] {
 	case "ConfigMap":
 		data, _ := object["data"].(map[string]any)
-		switch metadata["name"] {
+		name, _ := metadata["name"].(string)
+		for k, v := range settings[name] {
+			data[k] = v
+		}
+		switch name {
 		case "feature-flags":
 			for k, v := range Flags {
 				data[k] = v
