@@ -52,9 +52,10 @@ const switchOn = "for c in /sys/devices/system/cpu/cpu[0-9]*/online; do [ $(cat 
 
 // answering starts vmi and waits for its agent.
 //
-// QEMU's emulator may abort while a guest of several processors boots: a processor may have looked a device's memory up, waited for
-// another one that changed where that lies, and then use what it found before. It happens to few and only under emulation; such a guest is
-// started again, as a VM is.
+// While a guest of several processors boots, QEMU's emulator may abort: a processor may have looked a device's memory up, waited for
+// another one that changed where that lies, and then use what it found before. Or it may lose the timer of an idle processor, so that
+// the guest waits for ever, of which its kernel tells. Both happen to few and only under emulation, on a busy host; such a guest is started
+// again, as a VM is.
 func answering(t *testing.T, vmi *v1.VirtualMachineInstance) *pod {
 	t.Helper()
 	const aborted = "iotlb_to_section: Assertion"
@@ -65,16 +66,26 @@ func answering(t *testing.T, vmi *v1.VirtualMachineInstance) *pod {
 			t.Fatalf("state %+v, %v", state, err)
 		}
 		state := p.until("the agent's report", func(state protocol.State) bool {
-			return agentUp(state) || state.Phase == protocol.PhaseCrashed
+			return agentUp(state) || state.Phase == protocol.PhaseCrashed || p.lostTimer()
 		})
-		if state.Phase == protocol.PhaseRunning {
+		switch {
+		case agentUp(state):
 			return p
+		case tries > 0 && p.lostTimer():
+			t.Log("starting the guest again: the emulator lost the timer of one of its processors")
+			p.end()
+		case tries > 0 && strings.Contains(state.Message, aborted):
+			t.Logf("starting the guest again: %s", state.Message)
+		default:
+			t.Fatalf("the guest has no agent: %+v; its console ends with %q", state, p.consoleEnd())
 		}
-		if tries == 0 || !strings.Contains(state.Message, aborted) {
-			t.Fatalf("the guest ended: %s", state.Message)
-		}
-		t.Logf("starting the guest again: %s", state.Message)
 	}
+}
+
+// lostTimer says whether the guest's kernel found twice, a minute apart, that the timer of a processor does not run. Once may be the
+// host's doing, which had no time for QEMU.
+func (p *pod) lostTimer() bool {
+	return strings.Count(p.out.String(), "Possible timer handling issue on cpu=") > 1
 }
 
 // TestAGuestSeesItsDevices shows that what the VMI asks for is what the guest finds, and not only what

@@ -152,13 +152,18 @@ func start(t *testing.T, args ...string) *pod {
 	p.run(append([]string{"-p", "--fork", "--kill-child", "unshare", "-m", "-p", "-n", "-i", "--fork", "bash", script, root, p.dir,
 		"/usr/bin/virt-launcher", "--name", "tiny", "--namespace", "default", "--uid", uid}, args...))
 	t.Cleanup(func() {
-		_ = p.cmd.Process.Kill()
-		<-p.exited
+		p.end()
 		if t.Failed() || os.Getenv("LAUNCHER_LOG") != "" {
 			t.Logf("launcher's log:\n%s\nconsole:\n%s", p.log.String(), p.out.String())
 		}
 	})
 	return p
+}
+
+// end kills the launcher with all that it has started.
+func (p *pod) end() {
+	_ = p.cmd.Process.Kill()
+	<-p.exited
 }
 
 // run starts unshare. It dies with this process, even when that is killed: the kernel
@@ -256,7 +261,8 @@ func (p *pod) until(what string, want func(protocol.State) bool) protocol.State 
 	return p.after(what, func(protocol.State) bool { return true }, want)
 }
 
-// after waits for a state that is not earlier than one which comes first.
+// after waits for a state that is not earlier than one which comes first. It asks want about each second again, which may look at
+// other things, too.
 func (p *pod) after(what string, first, want func(protocol.State) bool) protocol.State {
 	p.t.Helper()
 	deadline, exited := time.After(patience), p.exited
@@ -277,6 +283,8 @@ func (p *pod) after(what string, first, want func(protocol.State) bool) protocol
 			select {
 			case <-fresh:
 				continue
+			case <-time.After(time.Second):
+				continue
 			case <-exited: // it has told all by then
 				ended = true
 				continue
@@ -285,10 +293,14 @@ func (p *pod) after(what string, first, want func(protocol.State) bool) protocol
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		console := p.out.String()
-		p.t.Fatalf("no state with %s %s; the guest's console ends with %q; states: %+v",
-			what, why, console[max(0, len(console)-200):], p.states)
+		p.t.Fatalf("no state with %s %s; the guest's console ends with %q; states: %+v", what, why, p.consoleEnd(), p.states)
 	}
+}
+
+// consoleEnd is the last that the guest wrote to its console.
+func (p *pod) consoleEnd() string {
+	console := p.out.String()
+	return console[max(0, len(console)-200):]
 }
 
 func (p *pod) forget() {
