@@ -18,6 +18,8 @@ type Report struct {
 	OS *v1.VirtualMachineInstanceGuestOSInfo
 	// Interfaces are those of the guest with a hardware address, loopback left out.
 	Interfaces []protocol.GuestInterface
+	// Load says whether the agent knows the command that the function Load sends.
+	Load bool
 }
 
 // Ask collects a report. What could be learned is returned even when a part failed:
@@ -26,12 +28,18 @@ func Ask(ctx context.Context, channel Channel) (Report, error) {
 	var report Report
 	var errs []error
 	var info struct {
-		Version string `json:"version"`
+		Version  string `json:"version"`
+		Commands []struct {
+			Name string `json:"name"`
+		} `json:"supported_commands"`
 	}
 	if err := call(ctx, channel, "guest-info", nil, &info); err != nil {
 		return report, err // no agent answers
 	}
 	report.Version = info.Version
+	for _, command := range info.Commands {
+		report.Load = report.Load || command.Name == loadCommand
+	}
 	if os, err := osInfo(ctx, channel); err != nil {
 		errs = append(errs, err)
 	} else {

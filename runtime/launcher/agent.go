@@ -57,6 +57,7 @@ func (m *machine) askAgainFromStart() {
 func (m *machine) agentChanged(connected bool) {
 	m.state.AgentConnected = connected
 	if !connected {
+		m.surveying.load.Store(false)
 		m.agent.timer.Stop()
 		m.state.AgentVersion, m.state.Interfaces = "", nil
 	}
@@ -87,6 +88,7 @@ func (m *machine) learn(report guestagent.Report, err error) {
 	if report.Version == "" || !m.state.AgentConnected {
 		return
 	}
+	m.surveying.load.Store(report.Load)
 	before := m.state
 	m.state.AgentVersion, m.state.GuestOS, m.state.Interfaces = report.Version, report.OS, report.Interfaces
 	if !sameGuest(before, m.state) {
