@@ -52,6 +52,9 @@ var _ = Describe("metrics", func() {
 		Expect(value(after, "kubevirt_vmi_memory_usable_bytes", vmi)).To(And(BeNumerically(">", 0), BeNumerically("<", available)))
 		Expect(value(after, "kubevirt_vmi_storage_read_traffic_bytes_total", vmi, `drive="root"`)).To(BeNumerically(">", 1<<20))
 		Expect(value(after, "kubevirt_vmi_network_receive_bytes_total", vmi)).To(BeNumerically(">", 0))
+		Expect(value(after, "kubevirt_vmi_node_cpu_affinity", vmi)).To(BeNumerically(">=", 1))
+		Eventually(func() float64 { return value(handler(), "kubevirt_vmi_guest_load_1m", vmi) }, 3*time.Minute, time.Second).
+			Should(BeNumerically(">", 0), "the load that the guest's agent tells, which is left alone for a minute when it was slow")
 
 		By("asking virt-controller")
 		Eventually(func() float64 {
