@@ -52,6 +52,7 @@ func TestPagesSayWhatThereIs(t *testing.T) {
 		"/openapi/v2":                     "openapi-v2.json",
 		"/openapi/v3":                     "openapi-v3.json",
 		"/openapi/v3" + groupPath + "/v1": "openapi-v3-v1.json",
+		"/openapi/v3" + uploadVersionPath: "openapi-v3-upload.json",
 	} {
 		t.Run(file, func(t *testing.T) {
 			answer := get(t, http.MethodGet, path)
@@ -137,6 +138,16 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 	for end := range pageDescriptions {
 		if !served[end] {
 			t.Errorf("%s is described, and not served", end)
+		}
+	}
+	served = map[string]bool{}
+	for _, r := range uploadRoutes {
+		served[r.path] = true
+		described(r.path, uploadDescriptions[r.path])
+	}
+	for path := range uploadDescriptions {
+		if !served[path] {
+			t.Errorf("%s is described, and not served", path)
 		}
 	}
 }
