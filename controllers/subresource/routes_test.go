@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -18,9 +17,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
-)
 
-var update = flag.Bool("update", false, "write the golden files")
+	"github.com/slipway-vm/slipway/tests/fixture"
+)
 
 // unconnected is a server that has no API server to ask.
 func unconnected() *Server {
@@ -63,20 +62,7 @@ func TestPagesSayWhatThereIs(t *testing.T) {
 			if err := json.Indent(&got, namesOfDefinitions(t, answer.Body.Bytes()), "", " "); err != nil {
 				t.Fatal(err)
 			}
-			golden := filepath.Join("testdata", file)
-			if *update {
-				if err := os.WriteFile(golden, append(got.Bytes(), '\n'), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if strings.TrimSpace(string(want)) != got.String() {
-				t.Errorf("%s differs; run go test -update and look at the difference in git\n%s", golden, got.String())
-			}
+			fixture.Golden(t, filepath.Join("testdata", file), append(got.Bytes(), '\n'))
 		})
 	}
 }
