@@ -1,10 +1,7 @@
 package dataimportcron
 
 import (
-	"bytes"
 	"errors"
-	"flag"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -15,9 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-vm/slipway/controllers/cdiconfig"
+	"github.com/slipway-vm/slipway/tests/fixture"
 )
-
-var update = flag.Bool("update", false, "write the golden file anew")
 
 func TestThePodThatAsksForAnImage(t *testing.T) {
 	cron := &cdiv1.DataImportCron{ObjectMeta: metav1.ObjectMeta{Namespace: "images", Name: "debian", UID: "0000-cron"}}
@@ -30,19 +26,7 @@ func TestThePodThatAsksForAnImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const path = "testdata/poll-pod.yaml"
-	if *update {
-		if err := os.WriteFile(path, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s differs (go test -update writes it):\n%s", path, got)
-	}
+	fixture.Golden(t, "testdata/poll-pod.yaml", got)
 	long := strings.Repeat("a", 63)
 	if name := pollName(long); len(name) > 63 || name == pollName(long[1:]) {
 		t.Errorf("%q is too long or not unique", name)

@@ -3,7 +3,6 @@ package dataimportcron
 import (
 	"bytes"
 	"context"
-	"os"
 	"testing"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/scheme"
 	"github.com/slipway-vm/slipway/internal/transfer"
+	"github.com/slipway-vm/slipway/tests/fixture"
 )
 
 func TestSecretsThatLetIn(t *testing.T) {
@@ -67,16 +67,7 @@ func TestThePodThatAsksWithSecrets(t *testing.T) {
 			t.Errorf("%s: the proxy's password is in the pod:\n%s", name, got)
 		}
 		got = bytes.ReplaceAll(got, []byte(pod.Annotations[names.Domain+"import-proxy"]), []byte("poll-debian-RANDOM"))
-		path := "testdata/poll-" + name + ".yaml"
-		if *update {
-			if err := os.WriteFile(path, got, 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(path)
-		if err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%s differs (go test -update writes it): %v\n%s", path, err, got)
-		}
+		fixture.Golden(t, "testdata/poll-"+name+".yaml", got)
 	}
 }
 

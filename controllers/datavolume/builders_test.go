@@ -1,8 +1,6 @@
 package datavolume
 
 import (
-	"bytes"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,9 +15,8 @@ import (
 
 	"github.com/slipway-vm/slipway/controllers/cdiconfig"
 	"github.com/slipway-vm/slipway/internal/registries"
+	"github.com/slipway-vm/slipway/tests/fixture"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 // input is a case's file: a DataVolume and what the controller knows beside it.
 type input struct {
@@ -76,19 +73,7 @@ func golden(t *testing.T, kind string, build func(input) (any, error)) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			path := strings.TrimSuffix(name, ".in.yaml") + ".out.yaml"
-			if *update {
-				if err := os.WriteFile(path, got, 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(got, want) {
-				t.Errorf("%s differs (go test -update writes it):\n%s", path, got)
-			}
+			fixture.Golden(t, strings.TrimSuffix(name, ".in.yaml")+".out.yaml", got)
 		})
 	}
 }

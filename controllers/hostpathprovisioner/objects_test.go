@@ -2,7 +2,6 @@ package hostpathprovisioner
 
 import (
 	"bytes"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,9 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	hppv1beta1 "github.com/slipway-vm/slipway/internal/api/hostpathprovisioner/v1beta1"
+	"github.com/slipway-vm/slipway/tests/fixture"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 func TestObjects(t *testing.T) {
 	inputs, err := filepath.Glob("testdata/*.yaml")
@@ -47,15 +45,7 @@ func TestObjects(t *testing.T) {
 				got.WriteString("---\n")
 				got.Write(out)
 			}
-			golden := strings.TrimSuffix(input, ".yaml") + ".out.yaml"
-			if *update {
-				check(t, os.WriteFile(golden, got.Bytes(), 0o644))
-			}
-			want, err := os.ReadFile(golden)
-			check(t, err)
-			if !bytes.Equal(got.Bytes(), want) {
-				t.Errorf("differs from %s (go test -update):\n%s", golden, got.Bytes())
-			}
+			fixture.Golden(t, strings.TrimSuffix(input, ".yaml")+".out.yaml", got.Bytes())
 		})
 	}
 }

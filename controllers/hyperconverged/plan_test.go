@@ -2,8 +2,6 @@ package hyperconverged
 
 import (
 	"bytes"
-	"flag"
-	"os"
 	"path/filepath"
 	"testing"
 	"testing/fstest"
@@ -14,9 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
+	"github.com/slipway-vm/slipway/tests/fixture"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 // testOptions are those of an installation with nothing special.
 func testOptions() Options {
@@ -117,17 +114,5 @@ func compareGolden(t *testing.T, path string, objects []*unstructured.Unstructur
 		got.WriteString("---\n")
 		got.Write(content)
 	}
-	if *update {
-		if err := os.WriteFile(path, got.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(want, got.Bytes()) {
-		t.Errorf("%s differs; run go test -update and look at the difference in git\n%s", path, got.String())
-	}
+	fixture.Golden(t, path, got.Bytes())
 }

@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"errors"
-	"flag"
 	"maps"
 	"net/http/httptest"
 	"os"
@@ -24,9 +23,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-vm/slipway/internal/metric"
+	"github.com/slipway-vm/slipway/tests/fixture"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 // recorded is a world as a file has it.
 type recorded struct {
@@ -134,19 +132,7 @@ func TestVMsAreExposedInTheFieldsWords(t *testing.T) {
 	lead()
 	live(c)
 	got := exposed(t, c)
-	golden := filepath.Join("testdata", "world.out.txt")
-	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(want) != got {
-		t.Errorf("%s differs; run go test -update and look at the difference in git\n%s", golden, got)
-	}
+	fixture.Golden(t, filepath.Join("testdata", "world.out.txt"), got)
 	for _, m := range All() {
 		if !strings.Contains(got, "# TYPE "+m.Name+" "+string(m.Kind)+"\n") {
 			t.Errorf("%s is listed, and the recorded world does not show it", m.Name)

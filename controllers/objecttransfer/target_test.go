@@ -1,7 +1,6 @@
 package objecttransfer
 
 import (
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/yaml"
-)
 
-var update = flag.Bool("update", false, "write the golden files anew")
+	"github.com/slipway-vm/slipway/tests/fixture"
+)
 
 // input is a case: what is moved, and where to.
 type input struct {
@@ -64,18 +63,7 @@ func TestTargets(t *testing.T) {
 				}
 				got.WriteString("---\n" + string(text))
 			}
-			if *update {
-				if err := os.WriteFile(name+".out.yaml", []byte(got.String()), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(name + ".out.yaml")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got.String() != string(want) {
-				t.Errorf("%s differs (go test -update writes it):\n%s", name, got.String())
-			}
+			fixture.Golden(t, name+".out.yaml", got.String())
 		})
 	}
 }

@@ -1,8 +1,6 @@
 package populator
 
 import (
-	"bytes"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,9 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/yaml"
-)
 
-var update = flag.Bool("update", false, "write the golden files anew")
+	"github.com/slipway-vm/slipway/tests/fixture"
+)
 
 // input is a case's file.
 type input struct {
@@ -43,19 +41,7 @@ func TestDataVolumesOfClaims(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			path := strings.TrimSuffix(name, ".in.yaml") + ".out.yaml"
-			if *update {
-				if err := os.WriteFile(path, got, 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(got, want) {
-				t.Errorf("%s differs (go test -update writes it):\n%s", path, got)
-			}
+			fixture.Golden(t, strings.TrimSuffix(name, ".in.yaml")+".out.yaml", got)
 		})
 	}
 }

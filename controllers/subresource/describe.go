@@ -3,8 +3,10 @@ package subresource
 import (
 	"net/http"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/version"
 	virtv1 "kubevirt.io/api/core/v1"
+	cdiupload "kubevirt.io/containerized-data-importer-api/pkg/apis/upload/v1beta1"
 
 	"github.com/slipway-vm/slipway/internal/rename"
 )
@@ -16,7 +18,9 @@ type description struct {
 	// body is a value of the type that a client sends, nil for none; needed says that it must.
 	body   any
 	needed bool
-	query  []parameter
+	// kind is that of the body, where an object is created: clients look for what they create by its kind.
+	kind  metav1.GroupVersionKind
+	query []parameter
 	// answers are values of the types of the answers by their codes, nil for one without content.
 	answers map[int]any
 	// content is the media type of answers that are no JSON.
@@ -116,6 +120,15 @@ var descriptions = map[string]description{
 
 var forwarding = description{
 	does: "Connects with a port of the guest, as a web socket of protocol " + subprotocol + ": TCP where no protocol is named.", answers: streams,
+}
+
+// uploadDescriptions are those of uploadRoutes, by their paths.
+var uploadDescriptions = map[string]description{
+	uploadResource: {
+		does: "Gives out a token for an upload to a claim, in the status of the answer. Nothing is stored.", body: cdiupload.UploadTokenRequest{}, needed: true,
+		kind:    metav1.GroupVersionKind{Group: cdiupload.SchemeGroupVersion.Group, Version: cdiupload.SchemeGroupVersion.Version, Kind: uploadKind},
+		answers: map[int]any{http.StatusOK: cdiupload.UploadTokenRequest{}},
+	},
 }
 
 // pageDescriptions are those of the pages of a version, by the ends of their paths.

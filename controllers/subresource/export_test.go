@@ -1,13 +1,24 @@
 package subresource
 
-import "strings"
+import (
+	"strings"
 
-// Served are the methods of the paths that are served of version, for tests that see the API from outside.
-func Served(version string) map[string][]string {
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	cdiupload "kubevirt.io/containerized-data-importer-api/pkg/apis/upload/v1beta1"
+)
+
+// Served are the methods of the paths that are served of gv, for tests that see the API from outside.
+func Served(gv schema.GroupVersion) map[string][]string {
 	served := map[string][]string{}
 	add := func(r route, path string) {
-		path = strings.ReplaceAll(path, "{version}", version)
+		path = strings.ReplaceAll(path, "{version}", gv.Version)
 		served[path] = append(served[path], strings.ToLower(r.method))
+	}
+	if gv == cdiupload.SchemeGroupVersion {
+		for _, r := range uploadRoutes {
+			add(r, uploadNamespacedPath+r.path)
+		}
+		return served
 	}
 	for _, r := range routes {
 		if r.missing == "" {

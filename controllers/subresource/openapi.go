@@ -12,7 +12,9 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
 	virtv1 "kubevirt.io/api/core/v1"
+	cdiupload "kubevirt.io/containerized-data-importer-api/pkg/apis/upload/v1beta1"
 
 	"github.com/slipway-vm/slipway/controllers/subresource/schema"
 )
@@ -77,20 +79,34 @@ func (third) answer(what string, got schema.Schema, content string) map[string]a
 	return answer
 }
 
+// Titles of documents.
+const (
+	titleSubresources = "Subresources of virtual machines"
+	titleUploads      = "Tokens for uploads"
+)
+
+// groupVersions are those that documents describe.
+func groupVersions() []runtimeschema.GroupVersion {
+	return append(slices.Clone(virtv1.SubresourceGroupVersions), cdiupload.SchemeGroupVersion)
+}
+
 func (s *Server) openAPIv2(w http.ResponseWriter, r *http.Request) error {
 	paths, known := map[string]map[string]any{}, schema.New(definitionsV2)
-	for _, gv := range virtv1.SubresourceGroupVersions {
-		addPaths(paths, gv.Version, second{}, known)
+	known.Beside = true
+	for _, gv := range groupVersions() {
+		addPaths(paths, gv, second{}, known)
 	}
-	write(w, r, http.StatusOK, map[string]any{"swagger": "2.0", "info": s.info(), "paths": paths, "definitions": known.Named()})
+	write(w, r, http.StatusOK, map[string]any{
+		"swagger": "2.0", "info": s.info(titleSubresources + "; " + strings.ToLower(titleUploads)), "paths": paths, "definitions": known.Named(),
+	})
 	return nil
 }
 
 // openAPIv3 lists the documents of the versions, with what changes when they do.
 func (s *Server) openAPIv3(w http.ResponseWriter, r *http.Request) error {
 	paths := map[string]any{}
-	for _, gv := range virtv1.SubresourceGroupVersions {
-		content, err := json.Marshal(s.document(gv.Version))
+	for _, gv := range groupVersions() {
+		content, err := json.Marshal(s.document(gv))
 		if err != nil {
 			return fmt.Errorf("encoding the description of %s: %w", gv, err)
 		}
@@ -104,30 +120,46 @@ func (s *Server) openAPIv3(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) openAPIv3Of(w http.ResponseWriter, r *http.Request) error {
-	write(w, r, http.StatusOK, s.document(r.PathValue("version")))
+	write(w, r, http.StatusOK, s.document(runtimeschema.GroupVersion{Group: virtv1.SubresourceGroupName, Version: r.PathValue("version")}))
 	return nil
 }
 
-func (s *Server) document(version string) map[string]any {
+func (s *Server) openAPIv3OfUploads(w http.ResponseWriter, r *http.Request) error {
+	write(w, r, http.StatusOK, s.document(cdiupload.SchemeGroupVersion))
+	return nil
+}
+
+// document describes gv.
+func (s *Server) document(gv runtimeschema.GroupVersion) map[string]any {
 	paths, known := map[string]map[string]any{}, schema.New(definitionsV3)
-	addPaths(paths, version, third{}, known)
-	return map[string]any{"openapi": "3.0.0", "info": s.info(), "paths": paths, "components": map[string]any{"schemas": known.Named()}}
+	addPaths(paths, gv, third{}, known)
+	title := titleSubresources
+	if gv == cdiupload.SchemeGroupVersion {
+		title = titleUploads
+	}
+	return map[string]any{"openapi": "3.0.0", "info": s.info(title), "paths": paths, "components": map[string]any{"schemas": known.Named()}}
 }
 
-func (s *Server) info() map[string]string {
-	return map[string]string{"title": "Subresources of virtual machines", "version": s.options.Version}
+func (s *Server) info(title string) map[string]string {
+	return map[string]string{"title": title, "version": s.options.Version}
 }
 
-// addPaths adds what is served of version, in the words of in.
-func addPaths(paths map[string]map[string]any, version string, in dialect, known *schema.Definitions) {
+// addPaths adds what is served of gv, in the words of in.
+func addPaths(paths map[string]map[string]any, gv runtimeschema.GroupVersion, in dialect, known *schema.Definitions) {
 	add := func(r route, path, id string, about description) {
-		path = strings.ReplaceAll(path, "{version}", version)
+		path = strings.ReplaceAll(path, "{version}", gv.Version)
 		if paths[path] == nil {
 			paths[path] = map[string]any{}
 		}
 		operation := operationOf(path, about, in, known)
-		operation["operationId"], operation["tags"] = version+id, []string{virtv1.SubresourceGroupName + "_" + version}
+		operation["operationId"], operation["tags"] = gv.Version+id, []string{gv.Group + "_" + gv.Version}
 		paths[path][strings.ToLower(r.method)] = operation
+	}
+	if gv == cdiupload.SchemeGroupVersion {
+		for _, r := range uploadRoutes {
+			add(r, uploadNamespacedPath+r.path, operationID(r.path), uploadDescriptions[r.path])
+		}
+		return
 	}
 	for _, r := range routes {
 		if r.missing == "" {
@@ -163,6 +195,10 @@ func operationOf(path string, about description, in dialect, known *schema.Defin
 	}
 	if len(parameters) > 0 {
 		operation["parameters"] = parameters
+	}
+	if about.kind != (metav1.GroupVersionKind{}) {
+		operation["x-kubernetes-group-version-kind"], operation["x-kubernetes-action"] = about.kind, "post"
+		known.Kind(about.body, about.kind)
 	}
 	if about.body != nil {
 		in.body(operation, known.Of(about.body), about.needed)

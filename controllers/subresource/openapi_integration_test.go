@@ -4,11 +4,20 @@ package subresource_test
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	virtv1 "kubevirt.io/api/core/v1"
+	cdiupload "kubevirt.io/containerized-data-importer-api/pkg/apis/upload/v1beta1"
 
 	"github.com/slipway-vm/slipway/controllers/subresource"
 )
@@ -65,10 +74,12 @@ func (v verb) body() map[string]any {
 // describesVerbs reads the documents that the API server gives out, and compares them with the routes.
 func describesVerbs(t *testing.T, c *cluster) {
 	t.Helper()
-	for _, version := range []string{"v1", "v1alpha3"} {
-		for _, page := range []string{"/openapi/v2", "/openapi/v3" + strings.TrimSuffix(group, "v1") + version} {
+	for _, gv := range []schema.GroupVersion{
+		{Group: virtv1.SubresourceGroupName, Version: "v1"}, {Group: virtv1.SubresourceGroupName, Version: "v1alpha3"}, cdiupload.SchemeGroupVersion,
+	} {
+		for _, page := range []string{"/openapi/v2", "/openapi/v3/apis/" + gv.String()} {
 			var read document
-			served := subresource.Served(version)
+			served := subresource.Served(gv)
 			gomega.NewWithT(t).Eventually(func() int {
 				read = document{}
 				code, said := c.ask(t, c.Config, http.MethodGet, page, "")
@@ -83,13 +94,17 @@ func describesVerbs(t *testing.T, c *cluster) {
 					}
 				}
 				return known
-			}, bound, "500ms").Should(gomega.Equal(len(served)), "paths of "+version+" in "+page)
+			}, bound, "500ms").Should(gomega.Equal(len(served)), "paths of "+gv.String()+" in "+page)
 			for path, methods := range served {
 				for _, method := range methods {
 					checkVerb(t, read, read.verb(t, path, method), page+": "+method+" "+path)
 				}
 			}
-			checkBodies(t, read, version)
+			if gv == cdiupload.SchemeGroupVersion {
+				checkTokenRequest(t, read, page)
+			} else {
+				checkBodies(t, read, gv.Version)
+			}
 		}
 	}
 }
@@ -155,4 +170,55 @@ func checkBodies(t *testing.T, read document, version string) {
 		}
 	}
 	t.Errorf("vsock of %s does not ask for a port: %+v", version, vsock.Parameters)
+}
+
+// checkTokenRequest looks for the request for a token by its kind, as clients do.
+func checkTokenRequest(t *testing.T, read document, page string) {
+	t.Helper()
+	path := "/apis/" + cdiupload.SchemeGroupVersion.String() + "/namespaces/{namespace}/uploadtokenrequests"
+	to, _ := read.verb(t, path, "post").body()["$ref"].(string)
+	definition := read.definition(to)
+	got, err := json.Marshal([]any{definition["x-kubernetes-group-version-kind"], definition["required"]})
+	must(t, err)
+	if want := `[[{"group":"upload.cdi.kubevirt.io","kind":"UploadTokenRequest","version":"v1beta1"}],["spec"]]`; string(got) != want {
+		t.Errorf("%s of %s is told of as %s, want %s", to, page, got, want)
+	}
+}
+
+// explainsTokens asks the real kubectl what it makes of the documents.
+func explainsTokens(t *testing.T, c *cluster) {
+	t.Helper()
+	file := clientcmdapi.NewConfig()
+	file.Clusters["test"] = &clientcmdapi.Cluster{Server: c.Config.Host, CertificateAuthorityData: c.Config.CAData}
+	file.AuthInfos["test"] = &clientcmdapi.AuthInfo{ClientCertificateData: c.Config.CertData, ClientKeyData: c.Config.KeyData}
+	file.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "test", Namespace: "default"}
+	file.CurrentContext = "test"
+	config := filepath.Join(t.TempDir(), "kubeconfig")
+	must(t, clientcmd.WriteToFile(*file, config))
+	request := func(field string) string {
+		return "{apiVersion: upload.cdi.kubevirt.io/v1beta1, kind: UploadTokenRequest, metadata: {name: t}, spec: {" + field + "}}"
+	}
+	for _, one := range []struct {
+		name, line, input, want string
+		fails                   bool
+	}{
+		{"its kind is explained", "explain uploadtokenrequest", "", "spec\t<UploadTokenRequestSpec> -required-", false},
+		{"its field, too", "explain utr.spec.pvcName", "", "PvcName is the name of the PVC to upload to", false},
+		{"a good one is valid", "create --validate=strict --dry-run=client -f -", request("pvcName: disk"), "uploadtokenrequest.upload.cdi.kubevirt.io/t created (dry run)", false},
+		{"a field that there is not is found", "create --validate=strict --dry-run=client -f -", request("pvcName: disk, claim: disk"), `unknown field "claim"`, true},
+		{"so is one that is missing", "create --validate=strict --dry-run=client -f -", request(""), `missing required field "pvcName"`, true},
+	} {
+		t.Run(one.name, func(t *testing.T) {
+			kubectl := exec.CommandContext(t.Context(), filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"),
+				append([]string{"--kubeconfig=" + config, "--cache-dir=" + t.TempDir()}, strings.Fields(one.line)...)...)
+			kubectl.Stdin = strings.NewReader(one.input)
+			said, err := kubectl.CombinedOutput()
+			if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+				t.Fatal(err)
+			}
+			if (err != nil) != one.fails || !strings.Contains(string(said), one.want) {
+				t.Errorf("kubectl %s: %v: %s; want %s", one.line, err, said, one.want)
+			}
+		})
+	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -18,9 +17,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
-)
 
-var update = flag.Bool("update", false, "write the golden files")
+	"github.com/slipway-vm/slipway/tests/fixture"
+)
 
 // unconnected is a server that has no API server to ask.
 func unconnected() *Server {
@@ -52,6 +51,7 @@ func TestPagesSayWhatThereIs(t *testing.T) {
 		"/openapi/v2":                     "openapi-v2.json",
 		"/openapi/v3":                     "openapi-v3.json",
 		"/openapi/v3" + groupPath + "/v1": "openapi-v3-v1.json",
+		"/openapi/v3" + uploadVersionPath: "openapi-v3-upload.json",
 	} {
 		t.Run(file, func(t *testing.T) {
 			answer := get(t, http.MethodGet, path)
@@ -62,20 +62,7 @@ func TestPagesSayWhatThereIs(t *testing.T) {
 			if err := json.Indent(&got, namesOfDefinitions(t, answer.Body.Bytes()), "", " "); err != nil {
 				t.Fatal(err)
 			}
-			golden := filepath.Join("testdata", file)
-			if *update {
-				if err := os.WriteFile(golden, append(got.Bytes(), '\n'), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if strings.TrimSpace(string(want)) != got.String() {
-				t.Errorf("%s differs; run go test -update and look at the difference in git\n%s", golden, got.String())
-			}
+			fixture.Golden(t, filepath.Join("testdata", file), append(got.Bytes(), '\n'))
 		})
 	}
 }
@@ -137,6 +124,16 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 	for end := range pageDescriptions {
 		if !served[end] {
 			t.Errorf("%s is described, and not served", end)
+		}
+	}
+	served = map[string]bool{}
+	for _, r := range uploadRoutes {
+		served[r.path] = true
+		described(r.path, uploadDescriptions[r.path])
+	}
+	for path := range uploadDescriptions {
+		if !served[path] {
+			t.Errorf("%s is described, and not served", path)
 		}
 	}
 }

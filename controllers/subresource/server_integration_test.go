@@ -43,6 +43,7 @@ func TestSubresources(t *testing.T) {
 	}{
 		{"clients discover the group", discovers},
 		{"clients are told of each verb what it takes and gives", describesVerbs},
+		{"kubectl explains and validates requests for tokens", explainsTokens},
 		{"roles say who may", rolesSayWhoMay},
 		{"virt-api asks for itself whether somebody may", asksForItself},
 		{"a VM is started by its spec or by its status", starts},

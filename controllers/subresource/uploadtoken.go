@@ -28,27 +28,40 @@ const (
 )
 
 var (
-	uploadGroupPath   = "/apis/" + cdiupload.SchemeGroupVersion.Group
-	uploadVersionPath = "/apis/" + cdiupload.SchemeGroupVersion.String()
-	uploadTokenPath   = uploadVersionPath + "/namespaces/{namespace}/" + uploadResource
+	uploadGroupPath      = "/apis/" + cdiupload.SchemeGroupVersion.Group
+	uploadVersionPath    = "/apis/" + cdiupload.SchemeGroupVersion.String()
+	uploadNamespacedPath = uploadVersionPath + "/namespaces/{namespace}/"
 )
+
+// uploadRoutes are what is asked of upload.cdi.kubevirt.io in a namespace.
+var uploadRoutes = []route{{method: http.MethodPost, path: uploadResource, serve: (*Server).createUploadToken}}
+
+// uploadPages are what everybody may see of it.
+var uploadPages = []route{
+	{method: http.MethodGet, path: uploadGroupPath, serve: (*Server).uploadGroup},
+	{method: http.MethodGet, path: uploadVersionPath, serve: (*Server).uploadResources},
+	{method: http.MethodGet, path: "/openapi/v3" + uploadVersionPath, serve: (*Server).openAPIv3OfUploads},
+}
 
 // addUploads adds what is served of upload.cdi.kubevirt.io to the multiplexer.
 func (s *Server) addUploads(mux *http.ServeMux) {
-	for path, serve := range map[string]answer{
-		"GET " + uploadGroupPath:   (*Server).uploadGroup,
-		"GET " + uploadVersionPath: (*Server).uploadResources,
-		"POST " + uploadTokenPath:  (*Server).createUploadToken,
-	} {
-		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+	add := func(method, path string, serve answer) {
+		mux.HandleFunc(method+" "+path, func(w http.ResponseWriter, r *http.Request) {
 			if err := serve(s, w, r); err != nil {
 				fail(w, r, err)
 			}
 		})
 	}
-	mux.HandleFunc(uploadTokenPath, func(w http.ResponseWriter, r *http.Request) {
-		fail(w, r, refuse(apierrors.NewMethodNotSupported(cdiupload.Resource(uploadResource), r.Method)))
-	})
+	for _, r := range uploadPages {
+		add(r.method, r.path, r.serve)
+	}
+	for _, r := range uploadRoutes {
+		path := uploadNamespacedPath + r.path
+		add(r.method, path, r.serve)
+		mux.HandleFunc(path, func(w http.ResponseWriter, request *http.Request) {
+			fail(w, request, refuse(apierrors.NewMethodNotSupported(cdiupload.Resource(r.path), request.Method)))
+		})
+	}
 }
 
 func uploadAPIGroup() metav1.APIGroup {

@@ -1,9 +1,7 @@
 package virtualmachineclone
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,8 +20,6 @@ import (
 	"github.com/slipway-vm/slipway/internal/guestid"
 	"github.com/slipway-vm/slipway/tests/fixture"
 )
-
-var update = flag.Bool("update", false, "rewrite golden files")
 
 // uid is of the VM that is cloned in these tests.
 const uid types.UID = "old"
@@ -110,19 +106,7 @@ func TestGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join("testdata", "restore.yaml")
-	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got) != string(want) {
-		t.Errorf("%s differs; run with -update and read the difference. Got:\n%s", path, got)
-	}
+	fixture.Golden(t, filepath.Join("testdata", "restore.yaml"), got)
 }
 
 func TestAMachineOfItsOwn(t *testing.T) {

@@ -1,8 +1,6 @@
 package virtualmachineexport
 
 import (
-	"bytes"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,8 +16,6 @@ import (
 
 	"github.com/slipway-vm/slipway/tests/fixture"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 // input is a case's file: an export, and its volumes.
 type input struct {
@@ -63,7 +59,7 @@ func TestServers(t *testing.T) {
 				}
 				got = append(append(got, "---\n"...), one...)
 			}
-			compare(t, strings.TrimSuffix(name, ".in.yaml")+".out.yaml", got)
+			fixture.Golden(t, strings.TrimSuffix(name, ".in.yaml")+".out.yaml", got)
 		})
 	}
 }
@@ -100,24 +96,8 @@ func TestTheDefinitionImportsTheDisks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	compare(t, filepath.Join("testdata", "definition.out.yaml"), got)
+	fixture.Golden(t, filepath.Join("testdata", "definition.out.yaml"), got)
 	if vm.Spec.Instancetype.Name != "" || len(spec.Volumes) != 5 || vm.Spec.DataVolumeTemplates[0].Spec.Source.HTTP != nil {
 		t.Error("the VM itself was changed")
-	}
-}
-
-func compare(t *testing.T, path string, got []byte) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(path, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s differs (go test -update writes it):\n%s", path, got)
 	}
 }

@@ -1,9 +1,6 @@
 package volumemigration
 
 import (
-	"bytes"
-	"flag"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -13,9 +10,8 @@ import (
 
 	"github.com/slipway-vm/slipway/controllers/cdiconfig"
 	"github.com/slipway-vm/slipway/controllers/datavolume"
+	"github.com/slipway-vm/slipway/tests/fixture"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 func TestPods(t *testing.T) {
 	const file, device = corev1.PersistentVolumeFilesystem, corev1.PersistentVolumeBlock
@@ -45,19 +41,7 @@ func TestPods(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			path := filepath.Join("testdata", name+".yaml")
-			if *update {
-				if err := os.WriteFile(path, got, 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(got, want) {
-				t.Errorf("%s differs (go test -update writes it):\n%s", path, got)
-			}
+			fixture.Golden(t, filepath.Join("testdata", name+".yaml"), got)
 		})
 	}
 }

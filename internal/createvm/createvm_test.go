@@ -2,7 +2,6 @@ package createvm
 
 import (
 	"errors"
-	"flag"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,9 +10,9 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
-)
 
-var update = flag.Bool("update", false, "rewrite golden files")
+	"github.com/slipway-vm/slipway/tests/fixture"
+)
 
 // options returns Options whose generated names count up and whose files are few.
 func options() *Options {
@@ -69,24 +68,8 @@ func TestGolden(t *testing.T) {
 			for _, warning := range warnings {
 				got += "# " + warning + "\n"
 			}
-			golden(t, filepath.Join("testdata", name+".yaml"), got+string(data))
+			fixture.Golden(t, filepath.Join("testdata", name+".yaml"), got+string(data))
 		})
-	}
-}
-
-func golden(t *testing.T, path, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s differs; run with -update and read the difference. Got:\n%s", path, got)
 	}
 }
 

@@ -1,8 +1,6 @@
 package stepcache
 
 import (
-	"flag"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -12,9 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/yaml"
-)
 
-var update = flag.Bool("update", false, "rewrite the golden files")
+	"github.com/slipway-vm/slipway/tests/fixture"
+)
 
 func golden(t *testing.T, name string, object any) {
 	t.Helper()
@@ -22,19 +20,7 @@ func golden(t *testing.T, name string, object any) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join("testdata", name+".yaml")
-	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got) != string(want) {
-		t.Errorf("%s differs; look at the difference and run with -update\n%s", path, got)
-	}
+	fixture.Golden(t, filepath.Join("testdata", name+".yaml"), got)
 }
 
 func TestBuilders(t *testing.T) {

@@ -1,7 +1,6 @@
 package domain_test
 
 import (
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,12 +12,11 @@ import (
 
 	"github.com/slipway-vm/slipway/runtime/domain"
 	"github.com/slipway-vm/slipway/runtime/protocol"
+	"github.com/slipway-vm/slipway/tests/fixture"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
-
-// fixture is a test case's input, in YAML.
-type fixture struct {
+// testCase is a test case's input, in YAML.
+type testCase struct {
 	VMI        *v1.VirtualMachineInstance `json:"vmi"`
 	KVM        bool                       `json:"kvm"`
 	Disks      map[string]domain.Disk     `json:"disks"`
@@ -29,7 +27,7 @@ type fixture struct {
 	WantError string `json:"wantError"`
 }
 
-func (f fixture) input() domain.Input {
+func (f testCase) input() domain.Input {
 	const private = "/var/run/kubevirt-private/uid/"
 	return domain.Input{
 		VMI: f.VMI, KVM: f.KVM, Disks: f.Disks, Interfaces: f.Interfaces, Kernel: f.Kernel, CPUs: f.CPUs,
@@ -53,7 +51,7 @@ func TestBuild(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var in fixture
+			var in testCase
 			if err := yaml.UnmarshalStrict(data, &in); err != nil {
 				t.Fatal(err)
 			}
@@ -71,25 +69,8 @@ func TestBuild(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			compare(t, strings.TrimSuffix(path, ".yaml")+".xml", document+"\n")
+			fixture.Golden(t, strings.TrimSuffix(path, ".yaml")+".xml", document+"\n")
 		})
-	}
-}
-
-func compare(t *testing.T, path, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s differs (run the test with -update and read the diff); got:\n%s", path, got)
 	}
 }
 

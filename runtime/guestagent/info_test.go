@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/slipway-vm/slipway/runtime/guestagent"
+	"github.com/slipway-vm/slipway/runtime/protocol"
 )
 
 // answers are those of qemu-ga in a Debian guest.
@@ -59,6 +60,27 @@ func TestListsWithNothingInThemAreLists(t *testing.T) {
 	filesystems, err := guestagent.Filesystems(t.Context(), a)
 	if err != nil || filesystems.Items == nil {
 		t.Errorf("file systems %+v, %v", filesystems, err)
+	}
+}
+
+func TestTheLoadIsAskedForOfWhoKnowsIt(t *testing.T) {
+	knows := &agent{answers: map[string]string{
+		"guest-info":     `{"return":{"version":"10.0.2","supported_commands":[{"enabled":true,"name":"guest-ping"},{"enabled":true,"name":"guest-get-load"}]}}`,
+		"guest-get-load": `{"return":{"load1m":1.25,"load5m":0.5,"load15m":0}}`,
+	}}
+	if report, _ := guestagent.Ask(t.Context(), knows); !report.Load {
+		t.Errorf("report %+v", report)
+	}
+	load, err := guestagent.Load(t.Context(), knows)
+	if err != nil || load.OneMinute == nil || *load.OneMinute != 1.25 || *load.FiveMinutes != 0.5 || *load.FifteenMinutes != 0 {
+		t.Errorf("load %+v, %v", load, err)
+	}
+	old := &agent{answers: answers}
+	if report, _ := guestagent.Ask(t.Context(), old); report.Load {
+		t.Errorf("report %+v", report)
+	}
+	if load, err := guestagent.Load(t.Context(), old); err == nil || load != (protocol.LoadStats{}) {
+		t.Errorf("load %+v, %v", load, err)
 	}
 }
 

@@ -20,6 +20,8 @@ type Report struct {
 	Interfaces []protocol.GuestInterface
 	// Whole says that the agent answered each question, were it by a refusal.
 	Whole bool
+	// Load says whether the agent knows the command that the function Load sends.
+	Load bool
 }
 
 // Ask collects a report. What could be learned is returned even when a part failed:
@@ -27,13 +29,19 @@ type Report struct {
 func Ask(ctx context.Context, channel Channel) (Report, error) {
 	var report Report
 	var info struct {
-		Version string `json:"version"`
+		Version  string `json:"version"`
+		Commands []struct {
+			Name string `json:"name"`
+		} `json:"supported_commands"`
 	}
 	if err := call(ctx, channel, "guest-info", nil, &info); err != nil {
 		report.Whole = answered(err)
 		return report, err // no agent answers
 	}
 	report.Version = info.Version
+	for _, command := range info.Commands {
+		report.Load = report.Load || command.Name == loadCommand
+	}
 	os, osErr := osInfo(ctx, channel)
 	interfaces, interfacesErr := guestInterfaces(ctx, channel)
 	report.OS, report.Interfaces = os, interfaces

@@ -74,6 +74,7 @@ func (m *machine) askAgainFromStart() {
 func (m *machine) agentChanged(connected bool) {
 	m.state.AgentConnected = connected
 	if !connected {
+		m.surveying.load.Store(false)
 		m.agent.timer.Stop()
 		m.state.AgentVersion, m.state.Interfaces = "", nil
 	}
@@ -104,6 +105,7 @@ func (m *machine) learn(report guestagent.Report, err error) {
 	if report.Version == "" || !m.state.AgentConnected {
 		return
 	}
+	m.surveying.load.Store(report.Load)
 	before := m.state
 	m.state.AgentVersion = report.Version
 	if report.Whole || report.OS != nil { // else what it told before is kept

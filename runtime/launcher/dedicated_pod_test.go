@@ -57,6 +57,7 @@ func TestAGuestHasProcessorsAndMemoryOfItsOwn(t *testing.T) {
 	if got := inHugepages(t, qemu); got != 128<<10 {
 		t.Errorf("%d KiB of the guest's memory are in huge pages, want all 131072", got)
 	}
+	between(t, "processors that the guest may run on", p.stats(t).CPU.Affinity, 1, 1)
 	p.until("the agent's report", agentUp)
 	facts := p.exec("cat /sys/firmware/acpi/tables/MSDM; cat /sys/bus/pci/devices/0000:00:0a.0/virtio*/block/*/size").Stdout
 	for _, want := range []string{"a key of a system", "131072"} {

@@ -59,7 +59,7 @@ type machine struct {
 	health     *health // has its own locks, as what follows
 
 	measuring sync.Mutex // held while the guest is being measured
-	surveying survey     // of its file systems
+	surveying survey     // by its agent
 }
 
 func newMachine(options Options, hv *hypervisor.Hypervisor, endings *endings) *machine {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	v1 "kubevirt.io/api/core/v1"
@@ -14,8 +15,8 @@ import (
 )
 
 const (
-	// filesystemsPatience is how long a measurement waits for the guest's agent.
-	filesystemsPatience = time.Second
+	// surveyPatience is how long a measurement waits for the guest's agent.
+	surveyPatience = time.Second
 	// surveyRest is how long an agent that took longer is left alone, for others want it, too.
 	surveyRest = time.Minute
 	// A guest's agent may say what it likes: at most so many file systems are told of, and none
@@ -23,10 +24,11 @@ const (
 	maxFilesystems, maxName = 64, 256
 )
 
-// survey is the question for the guest's file systems, of which one is asked at a time.
+// survey asks the guest's agent for what it alone knows, one question at a time.
 type survey struct {
-	mu    sync.Mutex // held until the agent has answered, however late
-	after time.Time  // when it may be asked again
+	mu    sync.Mutex  // held until the agent has answered, however late
+	after time.Time   // when it may be asked again
+	load  atomic.Bool // whether it knows the guest's load
 }
 
 var errMeasuring = errors.New("the guest is still being measured for an earlier request")
@@ -42,39 +44,58 @@ func (m *machine) handleStats(ctx context.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	told := make(chan []v1.VirtualMachineInstanceFileSystem, 1)
-	patience := time.NewTimer(filesystemsPatience)
+	told := make(chan answer, answers)
+	patience := time.NewTimer(surveyPatience)
 	defer patience.Stop()
-	go func() { told <- m.guestFilesystems(context.WithoutCancel(ctx), state) }()
+	go func() {
+		defer close(told)
+		m.askForStats(context.WithoutCancel(ctx), state, told)
+	}()
 	stats, err := m.hv.Stats()
-	select {
-	case stats.Filesystems = <-told:
-	case <-patience.C: // libvirt waits longer for an agent that hangs than it is asked to
+	for {
+		select {
+		case add, more := <-told:
+			if !more {
+				return stats, err
+			}
+			add(&stats)
+		case <-patience.C: // libvirt waits longer for an agent that hangs than it is asked to
+			return stats, err
+		}
 	}
-	return stats, err
 }
 
-// guestFilesystems asks the agent, unless the file systems stand still, for then it would not
-// answer, or it was slow the last time.
-func (m *machine) guestFilesystems(ctx context.Context, state protocol.State) []v1.VirtualMachineInstanceFileSystem {
+// answer puts what the agent told into stats.
+type answer func(stats *protocol.Stats)
+
+// answers are as many as askForStats tells at most.
+const answers = 2
+
+// askForStats asks the agent, unless the file systems stand still, for then it would not
+// answer, or it was slow the last time. An agent that is away now is no fault, and the rest is
+// known without it.
+func (m *machine) askForStats(ctx context.Context, state protocol.State, told chan<- answer) {
 	if !state.AgentConnected || state.Frozen || state.Phase != protocol.PhaseRunning || !m.surveying.mu.TryLock() {
-		return nil
+		return
 	}
 	defer m.surveying.mu.Unlock()
 	if time.Now().Before(m.surveying.after) {
-		return nil
+		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, filesystemsPatience)
+	ctx, cancel := context.WithTimeout(ctx, surveyPatience)
 	defer cancel()
 	begun := time.Now()
-	list, err := guestagent.Filesystems(ctx, m.hv)
-	if now := time.Now(); now.Sub(begun) > filesystemsPatience {
+	if m.surveying.load.Load() { // first, for file systems may make the agent wait
+		if load, err := guestagent.Load(ctx, m.hv); err == nil {
+			told <- func(stats *protocol.Stats) { stats.Load = load }
+		}
+	}
+	if list, err := guestagent.Filesystems(ctx, m.hv); err == nil {
+		told <- func(stats *protocol.Stats) { stats.Filesystems = believable(list.Items) }
+	}
+	if now := time.Now(); now.Sub(begun) > surveyPatience {
 		m.surveying.after = now.Add(surveyRest)
 	}
-	if err != nil {
-		return nil // an agent that is away now is no fault, and the rest is known without it
-	}
-	return believable(list.Items)
 }
 
 // believable leaves out what would only fill the memory of who keeps it.

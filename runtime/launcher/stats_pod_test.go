@@ -4,6 +4,7 @@ package launcher_test
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -58,6 +59,10 @@ func (p *pod) measured(t *testing.T) {
 	between(t, "balloon", after.Memory.Balloon, guest/2, guest)
 	between(t, "resident memory", after.Memory.Resident, 16<<20, 4*guest)
 	p.measuredMemory(t)
+	between(t, "processors that the guest may run on", after.CPU.Affinity, uint64(runtime.NumCPU()), 1<<16)
+	if load := after.Load; load.OneMinute == nil || load.FiveMinutes == nil || load.FifteenMinutes == nil || *load.OneMinute <= 0 || *load.OneMinute > 100 {
+		t.Errorf("the guest's load %+v", load)
+	}
 	if len(after.VCPUs) != 1 {
 		t.Errorf("virtual processors %+v", after.VCPUs)
 	}

@@ -1,7 +1,6 @@
 package network
 
 import (
-	"flag"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -10,9 +9,9 @@ import (
 
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/yaml"
-)
 
-var update = flag.Bool("update", false, "rewrite the golden files")
+	"github.com/slipway-vm/slipway/tests/fixture"
+)
 
 // input is a golden test's case.
 type input struct {
@@ -36,19 +35,7 @@ func TestPlansMatchTheirGoldenFiles(t *testing.T) {
 			if err != nil {
 				t.Fatalf("encoding: %v", err)
 			}
-			golden := strings.TrimSuffix(path, ".in.yaml") + ".out.yaml"
-			if *update {
-				if err := os.WriteFile(golden, got, 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if string(got) != string(want) {
-				t.Errorf("plan differs from %s (run with -update to accept):\n%s", golden, got)
-			}
+			fixture.Golden(t, strings.TrimSuffix(path, ".in.yaml")+".out.yaml", got)
 		})
 	}
 }

@@ -2,7 +2,6 @@ package processor
 
 import (
 	"errors"
-	"flag"
 	"io/fs"
 	"maps"
 	"os"
@@ -13,9 +12,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	v1 "kubevirt.io/api/core/v1"
-)
 
-var update = flag.Bool("update", false, "write the golden files")
+	"github.com/slipway-vm/slipway/tests/fixture"
+)
 
 // recorded reads libvirt's answers of a folder below testdata.
 func recorded(t *testing.T, name string) *Processor {
@@ -45,20 +44,7 @@ func TestLabelsOfRecordedProcessors(t *testing.T) {
 					t.Errorf("no node can have %s=%s: %v", key, labels[key], problems)
 				}
 			}
-			golden := filepath.Join("testdata", name, "labels.txt")
-			if *update {
-				if err := os.WriteFile(golden, []byte(lines.String()), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if string(want) != lines.String() {
-				t.Errorf("%s differs; run go test -update and look at the difference in git\n%s", golden, lines.String())
-			}
+			fixture.Golden(t, filepath.Join("testdata", name, "labels.txt"), lines.String())
 		})
 	}
 }

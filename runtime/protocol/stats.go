@@ -12,13 +12,25 @@ type Stats struct {
 	Interfaces []InterfaceStats `json:"interfaces,omitempty"`
 	// Filesystems are what the guest's agent tells; none without one.
 	Filesystems []v1.VirtualMachineInstanceFileSystem `json:"filesystems,omitempty"`
+	// Load is what an agent tells that knows it: QEMU's since 10.0.
+	Load LoadStats `json:"load,omitzero"`
 }
 
-// CPUStats is the time in nanoseconds that all of QEMU ran.
+// LoadStats is how many processes of the guest ran, or waited for a processor or a disk, on average over a time that
+// ends now.
+type LoadStats struct {
+	OneMinute      *float64 `json:"oneMinute,omitempty"`
+	FiveMinutes    *float64 `json:"fiveMinutes,omitempty"`
+	FifteenMinutes *float64 `json:"fifteenMinutes,omitempty"`
+}
+
+// CPUStats is the time in nanoseconds that all of QEMU ran, and where the guest may.
 type CPUStats struct {
 	Total  *uint64 `json:"total,omitempty"`
 	User   *uint64 `json:"user,omitempty"`
 	System *uint64 `json:"system,omitempty"`
+	// Affinity counts the pairs of a virtual processor and one of the node's on which that may run.
+	Affinity *uint64 `json:"affinity,omitempty"`
 }
 
 // VCPUStats is one virtual processor, with times in nanoseconds.

@@ -1,7 +1,6 @@
 package copytemplate
 
 import (
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
-)
 
-var update = flag.Bool("update", false, "rewrite golden files")
+	"github.com/slipway-vm/slipway/tests/fixture"
+)
 
 func load(t *testing.T, path string) *unstructured.Unstructured {
 	t.Helper()
@@ -46,15 +45,7 @@ func TestDuplicate(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			path := filepath.Join("testdata", name+".copy.yaml")
-			if *update {
-				if err := os.WriteFile(path, got, 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if want, err := os.ReadFile(path); err != nil || string(got) != string(want) {
-				t.Errorf("%s differs (%v); run with -update and read the difference. Got:\n%s", path, err, got)
-			}
+			fixture.Golden(t, filepath.Join("testdata", name+".copy.yaml"), got)
 			if left, _ := yaml.Marshal(source.Object); string(left) != string(mustYAML(t, before)) {
 				t.Error("the source was changed")
 			}

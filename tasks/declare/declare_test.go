@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -14,9 +13,9 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-)
 
-var update = flag.Bool("update", false, "rewrite golden files")
+	"github.com/slipway-vm/slipway/tests/fixture"
+)
 
 func sample(run func(context.Context, *Call) error) *Task {
 	return &Task{
@@ -53,19 +52,7 @@ func TestManifestAndREADME(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, got := range map[string]string{"sample.yaml": string(manifest), "sample.md": readme, "sample-pkg.yml": string(hub)} {
-		path := filepath.Join("testdata", name)
-		if *update {
-			if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got != string(want) {
-			t.Errorf("%s differs; run with -update and read the difference. Got:\n%s", path, got)
-		}
+		fixture.Golden(t, filepath.Join("testdata", name), got)
 	}
 }
 

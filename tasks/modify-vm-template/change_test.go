@@ -3,7 +3,6 @@ package modifyvmtemplate
 import (
 	"bytes"
 	"context"
-	"flag"
 	"log/slog"
 	"maps"
 	"os"
@@ -17,9 +16,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-vm/slipway/tasks/declare"
+	"github.com/slipway-vm/slipway/tests/fixture"
 )
-
-var update = flag.Bool("update", false, "rewrite golden files")
 
 // read runs readChange on the parameters, strings or lists of strings.
 func read(t *testing.T, params map[string]any) (*change, error) {
@@ -90,15 +88,7 @@ func TestApply(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			path := filepath.Join("testdata", name+".golden.yaml")
-			if *update {
-				if err := os.WriteFile(path, got, 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if want, err := os.ReadFile(path); err != nil || string(got) != string(want) {
-				t.Errorf("%s differs (%v); run with -update and read the difference. Got:\n%s", path, err, got)
-			}
+			fixture.Golden(t, filepath.Join("testdata", name+".golden.yaml"), got)
 		})
 	}
 }

@@ -2,7 +2,6 @@ package create
 
 import (
 	"bytes"
-	"flag"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,9 +13,8 @@ import (
 
 	"github.com/slipway-vm/slipway/internal/createvm"
 	"github.com/slipway-vm/slipway/internal/scheme"
+	"github.com/slipway-vm/slipway/tests/fixture"
 )
-
-var update = flag.Bool("update", false, "rewrite golden files")
 
 // namespace is what the user wrote after --namespace.
 type namespace string
@@ -75,25 +73,8 @@ func TestGolden(t *testing.T) {
 				t.Fatalf("%v, it told %s", err, told)
 			}
 			decode(t, out)
-			golden(t, name, out)
+			fixture.Golden(t, filepath.Join("testdata", name+".yaml"), out)
 		})
-	}
-}
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name+".yaml")
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s differs; run with -update and read the difference. Got:\n%s", path, got)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	vmtemplatev1beta1 "github.com/slipway-vm/slipway/internal/api/virtualmachinetemplate/v1beta1"
+	"github.com/slipway-vm/slipway/tests/fixture"
 )
 
 // The Template is the same from the cluster, a file and standard input.
@@ -20,7 +21,7 @@ func TestConvert(t *testing.T) {
 		if err != nil || told != "" {
 			t.Fatalf("%s: %v, it told %s", line, err, told)
 		}
-		golden(t, vmTemplate, out)
+		fixture.Golden(t, vmTemplate, out)
 		strictly(t, out, &vmtemplatev1beta1.VirtualMachineTemplate{})
 	}
 	out, _, err := run(t, c, "", "convert debian -o json")
@@ -39,7 +40,7 @@ func TestConvertAndProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "testdata/vm.yaml", out)
+	fixture.Golden(t, "testdata/vm.yaml", out)
 }
 
 func TestConvertRefuses(t *testing.T) {

@@ -6,6 +6,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-vm/slipway/tests/fixture"
 )
 
 func TestCreate(t *testing.T) {
@@ -31,7 +33,7 @@ func TestCreate(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden(t, "testdata/"+name+".yaml", "# virtctl template "+line+"\n"+string(data))
+			fixture.Golden(t, "testdata/"+name+".yaml", "# virtctl template "+line+"\n"+string(data))
 		})
 	}
 }

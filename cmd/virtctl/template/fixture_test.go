@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,8 +19,6 @@ import (
 
 	"github.com/slipway-vm/slipway/internal/scheme"
 )
-
-var update = flag.Bool("update", false, "rewrite golden files")
 
 // cluster is an API in memory.
 type cluster struct {
@@ -97,22 +94,6 @@ func refused(t *testing.T, c Cluster, line, want string) {
 	out, _, err := run(t, c, "", line)
 	if err == nil || !strings.Contains(err.Error(), want) || out != "" {
 		t.Errorf("%s: got %v, want %q; it printed %q", line, err, want, out)
-	}
-}
-
-func golden(t *testing.T, path, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s differs; run with -update and read the difference. Got:\n%s", path, got)
 	}
 }
 

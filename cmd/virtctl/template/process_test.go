@@ -7,6 +7,8 @@ import (
 
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/slipway-vm/slipway/tests/fixture"
 )
 
 const (
@@ -30,7 +32,7 @@ func TestProcess(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", line, err)
 		}
-		golden(t, "testdata/vm.yaml", out)
+		fixture.Golden(t, "testdata/vm.yaml", out)
 		if want := "Warning: nothing in the template refers to the parameter SPARE\nweb is made.\n"; told != want {
 			t.Errorf("it told %q, want %q", told, want)
 		}
@@ -51,7 +53,7 @@ func TestProcessPrintsParameters(t *testing.T) {
 	if err != nil || told != "" {
 		t.Errorf("%v, it told %s", err, told)
 	}
-	golden(t, "testdata/parameters.yaml", out)
+	fixture.Golden(t, "testdata/parameters.yaml", out)
 }
 
 func TestProcessCreates(t *testing.T) {

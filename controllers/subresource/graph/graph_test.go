@@ -1,7 +1,6 @@
 package graph
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"strings"
@@ -10,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/yaml"
-)
 
-var update = flag.Bool("update", false, "write the golden files")
+	"github.com/slipway-vm/slipway/tests/fixture"
+)
 
 func machineOf(t *testing.T) *virtv1.VirtualMachine {
 	t.Helper()
@@ -39,19 +38,7 @@ func TestTheTreeNamesEveryObject(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden := "testdata/" + name + ".golden.yaml"
-			if *update {
-				if err := os.WriteFile(golden, got, 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if string(want) != string(got) {
-				t.Errorf("%s differs; run go test -update and look at the difference in git\n%s", golden, got)
-			}
+			fixture.Golden(t, "testdata/"+name+".golden.yaml", got)
 		})
 	}
 }

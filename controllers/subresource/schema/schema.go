@@ -5,7 +5,10 @@ package schema
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Names of definitions begin with this: others in the API server's document describe the same types as they see them.
@@ -16,6 +19,9 @@ type Schema map[string]any
 
 // Definitions are schemas by name, to which others refer.
 type Definitions struct {
+	// Beside has descriptions stand beside references, as in Kubernetes' own documents of version 2: whose clients read
+	// no lists.
+	Beside bool
 	// root is where the document has them, such as #/definitions/.
 	root  string
 	named map[string]Schema
@@ -23,6 +29,21 @@ type Definitions struct {
 
 // New returns definitions of a document that has them at root, such as #/definitions/.
 func New(root string) *Definitions { return &Definitions{root: root, named: map[string]Schema{}} }
+
+// kindKey is by what clients find the definition of a kind.
+const kindKey = "x-kubernetes-group-version-kind"
+
+// Kind is Of value, an object of a kind: clients find its definition by that, and may send it without metadata, and
+// without a status, which is for the server to write.
+func (d *Definitions) Kind(value any, kind metav1.GroupVersionKind) Schema {
+	reference := d.Of(value)
+	definition := d.named[nameOf(reflect.TypeOf(value))]
+	definition[kindKey] = []metav1.GroupVersionKind{kind}
+	if required, some := definition["required"].([]string); some {
+		definition["required"] = slices.DeleteFunc(required, func(name string) bool { return name == "metadata" || name == "status" })
+	}
+	return reference
+}
 
 // Named are all schemas that those of Of refer to, by name.
 func (d *Definitions) Named() map[string]Schema { return d.named }
@@ -131,7 +152,7 @@ func (d *Definitions) fields(t reflect.Type, words map[string]string, properties
 				required = append(required, d.fields(inner, wordsOf(inner), properties)...)
 			}
 		case name != "":
-			properties[name] = explained(d.of(f.Type), words[name])
+			properties[name] = d.explained(d.of(f.Type), words[name])
 			if !strings.Contains(options, "omitempty") && f.Type.Kind() != reflect.Pointer {
 				required = append(required, name)
 			}
@@ -140,23 +161,31 @@ func (d *Definitions) fields(t reflect.Type, words map[string]string, properties
 	return required
 }
 
-// explained is schema with a description. Beside a reference nothing may stand, so that goes into a list of one.
-func explained(schema Schema, words string) Schema {
+// explained is schema with a description. Beside a reference nothing may stand, so that goes into a list of one, but
+// where clients read none.
+func (d *Definitions) explained(schema Schema, words string) Schema {
 	if words == "" {
 		return schema
 	}
-	if _, refers := schema["$ref"]; refers {
+	if _, refers := schema["$ref"]; refers && !d.Beside {
 		return Schema{"description": words, "allOf": []Schema{schema}}
 	}
 	schema["description"] = words
 	return schema
 }
 
+// wordsOf is what t says of itself, by "", and of its fields by their names. What is for generators of code is left out.
 func wordsOf(t reflect.Type) map[string]string {
-	if own, says := reflect.TypeAssert[documented](reflect.New(t)); says {
-		return own.SwaggerDoc()
+	own, says := reflect.TypeAssert[documented](reflect.New(t))
+	if !says {
+		return nil
 	}
-	return nil
+	words := map[string]string{}
+	for name, text := range own.SwaggerDoc() {
+		lines := slices.DeleteFunc(strings.Split(text, "\n"), func(line string) bool { return strings.HasPrefix(line, "+") })
+		words[name] = strings.Join(lines, "\n")
+	}
+	return words
 }
 
 // ofPart says whether about is said of a struct that t embeds: t has that one's method when it has none of its own.

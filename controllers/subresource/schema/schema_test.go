@@ -32,6 +32,36 @@ func (example) SwaggerDoc() map[string]string {
 	return map[string]string{"": "An example.", "name": "Its name.", "again": "Another one."}
 }
 
+// object is as types of kinds are.
+type object struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              inner  `json:"spec"`
+	Status            inner  `json:"status"`
+	Kept              string `json:"kept"`
+}
+
+func (object) SwaggerDoc() map[string]string {
+	return map[string]string{"": "An object.\n+genclient\n\nOf two paragraphs.", "spec": "What is wanted."}
+}
+
+func TestAKindIsFoundAndHasWhatItsServerDemands(t *testing.T) {
+	d := New("#/here/")
+	d.Beside = true
+	d.Kind(object{}, metav1.GroupVersionKind{Group: "g", Version: "v1", Kind: "Object"})
+	const at = "io.kubevirt.subresources.github.com.slipway-vm.slipway.controllers.subresource.schema."
+	definition := d.Named()[at+"object"]
+	properties, _ := definition["properties"].(map[string]Schema)
+	got, err := json.Marshal([]any{definition["description"], definition["required"], definition["x-kubernetes-group-version-kind"], properties["spec"]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `["An object.\n\nOf two paragraphs.",["spec","kept"],[{"group":"g","version":"v1","kind":"Object"}],` +
+		`{"$ref":"#/here/` + at + `inner","description":"What is wanted."}]`; string(got) != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
 func TestATypeIsDescribed(t *testing.T) {
 	d := New("#/here/")
 	const at = "io.kubevirt.subresources.github.com.slipway-vm.slipway.controllers.subresource.schema."

@@ -1,7 +1,6 @@
 package pod
 
 import (
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,9 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/yaml"
-)
 
-var update = flag.Bool("update", false, "write the golden files")
+	"github.com/slipway-vm/slipway/tests/fixture"
+)
 
 // options are the facts of a case that are not in its VMI, in the VMI's annotations.
 func inputOf(t *testing.T, data []byte) Input {
@@ -76,19 +75,7 @@ func TestGolden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden := strings.TrimSuffix(file, ".in.yaml") + ".out.yaml"
-			if *update {
-				if err := os.WriteFile(golden, got, 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if string(got) != string(want) {
-				t.Errorf("the pod differs from %s; run with -update and look at the difference:\n%s", golden, got)
-			}
+			fixture.Golden(t, strings.TrimSuffix(file, ".in.yaml")+".out.yaml", got)
 		})
 	}
 }

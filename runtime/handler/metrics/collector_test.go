@@ -1,11 +1,9 @@
 package metrics
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"net/http/httptest"
 	"os"
@@ -23,9 +21,8 @@ import (
 
 	"github.com/slipway-vm/slipway/runtime/handler/session"
 	"github.com/slipway-vm/slipway/runtime/protocol"
+	"github.com/slipway-vm/slipway/tests/fixture"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 // launcher answers with what it is.
 type launcher func(context.Context) (protocol.Stats, error)
@@ -86,18 +83,7 @@ func TestWhatALauncherTellsIsExposedInTheFieldsWords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // where no launcher is late
 		got = exposed(t, collector(t.Context(), map[types.UID]Launcher{"web": launcher(tells)}, web))
 	})
-	if *update {
-		if err := os.WriteFile("testdata/guest.out.txt", []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile("testdata/guest.out.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(want, []byte(got)) {
-		t.Errorf("testdata/guest.out.txt differs; run go test -update and look at the difference in git\n%s", got)
-	}
+	fixture.Golden(t, "testdata/guest.out.txt", got)
 	for _, m := range All() {
 		if !strings.Contains(got, "# TYPE "+m.Name+" "+string(m.Kind)+"\n") {
 			t.Errorf("%s is listed, and the recorded guest does not show it", m.Name)

@@ -67,6 +67,11 @@ func (s *series) addStats(stats *protocol.Stats) {
 		s.addInterface(&stats.Interfaces[i])
 	}
 	s.addFilesystems(stats.Filesystems)
+	for _, one := range loads {
+		if value := one.value(&stats.Load); value != nil {
+			s.add(one.Metric, *value)
+		}
+	}
 }
 
 func (s *series) addInterface(nic *protocol.InterfaceStats) {

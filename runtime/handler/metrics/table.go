@@ -42,6 +42,8 @@ var cpuFields = []field[protocol.CPUStats]{
 		func(s *protocol.CPUStats) *uint64 { return s.User }),
 	seconds("kubevirt_vmi_cpu_system_usage_seconds_total", "Processor time that QEMU used in the node's kernel.",
 		func(s *protocol.CPUStats) *uint64 { return s.System }),
+	gauge("kubevirt_vmi_node_cpu_affinity", "Pairs of a virtual processor and one of the node's on which that may run. Of a guest that is bound to none, each may run on all.",
+		func(s *protocol.CPUStats) *uint64 { return s.Affinity }),
 }
 
 // vcpuTime has a label more than the others: what the processor does now.
@@ -143,9 +145,29 @@ var (
 	}
 )
 
+// load is an average over a time that ends now, and where its value is.
+type load struct {
+	metric.Metric
+	value func(*protocol.LoadStats) *float64
+}
+
+func loadOver(name, minutes string, value func(*protocol.LoadStats) *float64) load {
+	help := "How many processes of the guest ran or waited to, for a processor or a disk, on average over " + minutes + ", as its agent tells (QEMU's since 10.0)."
+	return load{metric.Metric{Name: name, Kind: metric.Gauge, Help: help, Labels: labels(nil)}, value}
+}
+
+var loads = []load{
+	loadOver("kubevirt_vmi_guest_load_1m", "a minute", func(s *protocol.LoadStats) *float64 { return s.OneMinute }),
+	loadOver("kubevirt_vmi_guest_load_5m", "five minutes", func(s *protocol.LoadStats) *float64 { return s.FiveMinutes }),
+	loadOver("kubevirt_vmi_guest_load_15m", "fifteen minutes", func(s *protocol.LoadStats) *float64 { return s.FifteenMinutes }),
+}
+
 // All lists what the handler exports of guests.
 func All() []metric.Metric {
 	all := []metric.Metric{measured, vcpuTime.Metric, traffic, capacity, used}
+	for _, one := range loads {
+		all = append(all, one.Metric)
+	}
 	all = appendFields(all, cpuFields)
 	all = appendFields(all, vcpuFields)
 	all = appendFields(all, memoryFields)

@@ -2,7 +2,6 @@ package vmi
 
 import (
 	"errors"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,9 +16,8 @@ import (
 
 	"github.com/slipway-vm/slipway/runtime/handler/session"
 	"github.com/slipway-vm/slipway/runtime/protocol"
+	"github.com/slipway-vm/slipway/tests/fixture"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // passFile is a golden test's case: what a pass has seen.
 type passFile struct {
@@ -62,19 +60,7 @@ func TestStatusMatchesItsGoldenFiles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden := strings.TrimSuffix(path, ".in.yaml") + ".out.yaml"
-			if *update {
-				if err := os.WriteFile(golden, got, 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if string(got) != string(want) {
-				t.Errorf("status differs from %s (run with -update to accept):\n%s", golden, got)
-			}
+			fixture.Golden(t, strings.TrimSuffix(path, ".in.yaml")+".out.yaml", got)
 		})
 	}
 }

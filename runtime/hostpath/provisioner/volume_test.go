@@ -2,7 +2,6 @@ package provisioner
 
 import (
 	"bytes"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,9 +12,9 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 	"sigs.k8s.io/yaml"
-)
 
-var update = flag.Bool("update", false, "write the golden files anew")
+	"github.com/slipway-vm/slipway/tests/fixture"
+)
 
 // TestVolumes shows for a claim what the driver is asked for, and the PersistentVolume of its answer.
 func TestVolumes(t *testing.T) {
@@ -45,15 +44,7 @@ func TestVolumes(t *testing.T) {
 						AccessibleTopology: []*csi.Topology{{Segments: map[string]string{"topology.hostpath.csi/node": "node-1"}}},
 					})))
 			}
-			golden := strings.TrimSuffix(input, ".yaml") + ".out.yaml"
-			if *update {
-				check(t, os.WriteFile(golden, got.Bytes(), 0o644))
-			}
-			want, err := os.ReadFile(golden)
-			check(t, err)
-			if !bytes.Equal(got.Bytes(), want) {
-				t.Errorf("differs from %s (go test -update):\n%s", golden, got.Bytes())
-			}
+			fixture.Golden(t, strings.TrimSuffix(input, ".yaml")+".out.yaml", got.Bytes())
 		})
 	}
 }

@@ -43,7 +43,24 @@ func (h *Hypervisor) Stats() (protocol.Stats, error) {
 	if err != nil {
 		return protocol.Stats{}, err
 	}
-	return statsOf(&records[0], names), nil
+	stats := statsOf(&records[0], names)
+	if allowed, err := guest.GetVcpuPinInfo(libvirt.DOMAIN_AFFECT_CURRENT); err == nil { // the rest is known without it
+		stats.CPU.Affinity = new(pairs(allowed))
+	}
+	return stats, nil
+}
+
+// pairs counts on how many of the node's processors each virtual one may run, and adds that up.
+func pairs(allowed [][]bool) uint64 {
+	var count uint64
+	for _, ofOne := range allowed {
+		for _, may := range ofOne {
+			if may {
+				count++
+			}
+		}
+	}
+	return count
 }
 
 // deviceNames are the names that disks and interfaces have in the VMI, by those that libvirt

@@ -13,6 +13,12 @@ const devices = `<domain><devices>
 <interface type="ethernet"><target dev="tap0" managed="no"/><alias name="ua-default"/></interface>
 </devices></domain>`
 
+func TestEachPairOfProcessorsCounts(t *testing.T) {
+	if got := pairs([][]bool{{true, false, true}, {false, true, false}}); got != 3 {
+		t.Errorf("got %d, want 3", got)
+	}
+}
+
 func TestStatsAreNamedAsInTheVMIAndInBytes(t *testing.T) {
 	names, err := deviceNames(devices)
 	if err != nil {

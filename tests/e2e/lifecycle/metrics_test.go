@@ -59,6 +59,9 @@ var _ = Describe("metrics", func() {
 			g.Expect(value(after, "kubevirt_vmi_memory_usable_bytes", vmi)).To(And(BeNumerically(">", 0), BeNumerically("<", available)))
 			g.Expect(value(after, "kubevirt_vmi_storage_read_traffic_bytes_total", vmi, `drive="root"`)).To(BeNumerically(">", 1<<20))
 			g.Expect(value(after, "kubevirt_vmi_network_receive_bytes_total", vmi)).To(BeNumerically(">", 0))
+			g.Expect(value(after, "kubevirt_vmi_node_cpu_affinity", vmi)).To(BeNumerically(">=", 1))
+			// It is left alone for a minute when it was slow.
+			g.Expect(value(after, "kubevirt_vmi_guest_load_1m", vmi)).To(BeNumerically(">", 0), "the load that the guest's agent tells")
 		}, suite.BoundEnd, time.Second).Should(Succeed())
 
 		By("asking virt-controller")
