@@ -78,7 +78,7 @@ func trusted(image string) fixture.VMOption {
 				// With ticks that go on by themselves: QEMU's emulator may lose the timer of an idle processor that sets it each time.
 				KernelArgs: "console=ttyS0,115200 quiet nokaslr mitigations=off random.trust_cpu=on no_timer_check tsc=reliable nohz=off highres=off " +
 					"cryptomgr.notests slipway=yes",
-				Container:  &virtv1.KernelBootContainer{Image: image, KernelPath: "/boot/vmlinuz", InitrdPath: "/boot/initrd"},
+				Container: &virtv1.KernelBootContainer{Image: image, KernelPath: "/boot/vmlinuz", InitrdPath: "/boot/initrd"},
 			},
 		}
 		domain.Devices.TPM = &virtv1.TPMDevice{Persistent: new(true)}
