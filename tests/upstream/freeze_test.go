@@ -3,7 +3,6 @@
 package upstream
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -12,26 +11,32 @@ import (
 
 // freeze holds the guest's file systems still, until the time is over that the client gave.
 func (w *world) freeze(t *testing.T) {
-	must(t, w.client.VirtualMachineInstance(w.ns).Freeze(t.Context(), name, 10*time.Second))
-	w.frozen(t, "frozen")
-	w.frozen(t, "")
-}
-
-// frozen waits until the VMI says that its guest's file systems are so.
-func (w *world) frozen(t *testing.T, want string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), boundChange)
-	defer cancel()
-	for {
-		vmi, err := w.client.VirtualMachineInstance(w.ns).Get(ctx, name, metav1.GetOptions{})
-		must(t, err)
-		if vmi.Status.FSFreezeStatus == want {
+	for limit := 10 * time.Second; ; limit *= 2 { // until it is enough for a busy machine to say so
+		must(t, w.client.VirtualMachineInstance(w.ns).Freeze(t.Context(), name, limit))
+		seen := w.frozen(t, "frozen", limit)
+		if !w.frozen(t, "", limit+boundChange) {
+			t.Fatalf("the file systems are still frozen, which were to be so for %s", limit)
+		}
+		if seen {
 			return
 		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("the file systems are %q, want %q", vmi.Status.FSFreezeStatus, want)
-		case <-time.After(time.Second):
+		if limit > boundChange {
+			t.Fatalf("the file systems are not frozen, which were to be so for %s", limit)
+		}
+	}
+}
+
+// frozen waits until the VMI says that its guest's file systems are so, and reports whether it does within bound.
+func (w *world) frozen(t *testing.T, want string, bound time.Duration) bool {
+	t.Helper()
+	for deadline := time.Now().Add(bound); ; time.Sleep(time.Second) {
+		vmi, err := w.client.VirtualMachineInstance(w.ns).Get(t.Context(), name, metav1.GetOptions{})
+		must(t, err)
+		if vmi.Status.FSFreezeStatus == want {
+			return true
+		}
+		if time.Now().After(deadline) {
+			return false
 		}
 	}
 }

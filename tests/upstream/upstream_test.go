@@ -25,7 +25,7 @@ import (
 // Bounds of waits, generous: the guest runs under emulation on a busy machine.
 const (
 	boundBoot   = 5 * time.Minute
-	boundChange = 2 * time.Minute
+	boundChange = 5 * time.Minute
 )
 
 // world is a namespace with a VM, seen through KubeVirt's client.
@@ -208,12 +208,16 @@ func (w *world) portForward(t *testing.T) {
 }
 
 func (w *world) agent(t *testing.T) {
-	info, err := w.client.VirtualMachineInstance(w.ns).GuestOsInfo(t.Context(), name)
-	must(t, err)
-	if info.OS.KernelRelease == "" || info.GAVersion == "" {
-		t.Errorf("the agent says %+v", info)
+	for deadline := time.Now().Add(boundChange); ; time.Sleep(time.Second) { // it says one thing after the other
+		info, err := w.client.VirtualMachineInstance(w.ns).GuestOsInfo(t.Context(), name)
+		if err == nil && info.OS.KernelRelease != "" && info.GAVersion != "" {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the agent says %+v, %v", info, err)
+		}
 	}
-	_, err = w.client.VirtualMachineInstance(w.ns).UserList(t.Context(), name)
+	_, err := w.client.VirtualMachineInstance(w.ns).UserList(t.Context(), name)
 	must(t, err)
 	_, err = w.client.VirtualMachineInstance(w.ns).FilesystemList(t.Context(), name)
 	must(t, err)
