@@ -120,7 +120,7 @@ func doUnpack(t *testing.T, url string, change func(*importer.Options)) imported
 	dir := t.TempDir()
 	t.Cleanup(func() { open(dir) })
 	options := importer.Options{
-		Source:  &source.Options{URL: url, RetryFor: 30 * time.Second, IdleTimeout: time.Minute},
+		Source:  &source.Options{URL: url, RetryFor: 5 * time.Minute, IdleTimeout: 5 * time.Minute},
 		Archive: true, Target: target.Options{Path: dir},
 	}
 	if change != nil {

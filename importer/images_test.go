@@ -152,12 +152,13 @@ type imported struct {
 	path   string
 }
 
-// doImport imports url into a new file. Change may change the options.
+// doImport imports url into a new file. Change may change the options. A server that is away is tried again for long, as a
+// busy machine may need to come back to it.
 func doImport(t *testing.T, url string, change func(*importer.Options)) imported {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "disk.img")
 	options := importer.Options{
-		Source: &source.Options{URL: url, RetryFor: 3 * time.Second, IdleTimeout: time.Minute},
+		Source: &source.Options{URL: url, RetryFor: 5 * time.Minute, IdleTimeout: 5 * time.Minute},
 		Target: target.Options{Path: path},
 	}
 	if change != nil {

@@ -86,7 +86,7 @@ func (s *registryServer) pull(t *testing.T, image string, change func(*importer.
 	dir := filepath.Dir(writeFile(t, "authority", certificate))
 	return doImport(t, "", func(o *importer.Options) {
 		o.Source = nil
-		o.Registry = &source.RegistryOptions{URL: s.url(image), CertDir: dir, RetryFor: 2 * time.Second, IdleTimeout: time.Minute}
+		o.Registry = &source.RegistryOptions{URL: s.url(image), CertDir: dir, RetryFor: 5 * time.Minute, IdleTimeout: 5 * time.Minute}
 		if change != nil {
 			change(o)
 		}

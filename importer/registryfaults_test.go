@@ -172,16 +172,10 @@ func TestARegistryThatStalls(t *testing.T) {
 	s.fail(ofLayer(t, layer, func(w http.ResponseWriter, answer *httptest.ResponseRecorder) {
 		_, _ = w.Write(answer.Body.Bytes()[:3<<20])
 		_ = http.NewResponseController(w).Flush()
-		select { // as long as the importer may wait
-		case <-t.Context().Done():
-		case <-time.After(5 * time.Second):
-		}
+		<-t.Context().Done()
 	}))
 	s.pull(t, "team/disk:v1", short).wantFailure(t, transfer.ConnectionLost, "nothing for too long")
-	s.fail(func(http.ResponseWriter, *http.Request, http.Handler) bool {
-		<-time.After(time.Second)
-		return false
-	})
+	s.fail(silent(t))
 	s.pull(t, "team/disk:v1", short).wantFailure(t, transfer.ConnectionLost, "nothing for too long")
 }
 
@@ -207,7 +201,7 @@ func TestARegistryThatRefuses(t *testing.T) {
 			}
 			return false
 		})
-		s.pull(t, "team/disk:v1", nil).wantFailure(t, want.reason, want.words)
+		s.pull(t, "team/disk:v1", soonGivenUp).wantFailure(t, want.reason, want.words)
 	}
 	var refusals atomic.Int64
 	s.fail(func(w http.ResponseWriter, r *http.Request, _ http.Handler) bool {
@@ -219,7 +213,7 @@ func TestARegistryThatRefuses(t *testing.T) {
 	})
 	s.pull(t, "team/disk:v1", nil).wantDisk(t, newDisk(), diskSize)
 	s.Close()
-	s.pull(t, "team/disk:v1", nil).wantFailure(t, transfer.ConnectionLost, "tried again")
+	s.pull(t, "team/disk:v1", soonGivenUp).wantFailure(t, transfer.ConnectionLost, "tried again")
 }
 
 func TestCredentialsOfARegistry(t *testing.T) {
@@ -272,7 +266,7 @@ func TestAddressesThatARegistryRedirectsToAreNotTold(t *testing.T) {
 		w.Header().Set("Location", "https://127.0.0.1:1/layer?signature=hidden")
 		w.WriteHeader(http.StatusTemporaryRedirect)
 	}))
-	got := s.pull(t, "team/disk:v1", nil)
+	got := s.pull(t, "team/disk:v1", soonGivenUp)
 	got.wantFailure(t, transfer.ConnectionLost)
 	if strings.Contains(got.err.Error(), "hidden") {
 		t.Errorf("the signature is in %v", got.err)
@@ -288,6 +282,7 @@ func TestTLSOfARegistry(t *testing.T) {
 	plain := httptest.NewServer(s.real)
 	t.Cleanup(plain.Close)
 	at := func(o *importer.Options) {
+		soonGivenUp(o)
 		o.Registry.URL = strings.Replace(plain.URL, "http:", "docker:", 1) + "/team/disk:v1"
 	}
 	s.pull(t, "", at).wantFailure(t, transfer.TLSFailure, "has no TLS")

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -104,7 +105,7 @@ func TestAFailedUploadIsToldAndMayBeTriedAgain(t *testing.T) {
 		t.Errorf("an upload that broke off was answered: %d %s", code, said)
 	}
 	// The server may still be letting go of it.
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
 		if code, said, _ = s.send(t, http.MethodPost, "/v1beta1/upload", s.token(t, debian), bytes.NewReader(qcow2), nil); code != http.StatusServiceUnavailable {
 			break
 		}
@@ -159,7 +160,7 @@ func TestBadTokensAreRefusedUnheard(t *testing.T) {
 		func() (string, int) { return "", 400 },
 		func() (string, int) { return "two words", 400 },
 	}
-	begin := time.Now()
+	begin := worked(t)
 	const tokens = 10_000
 	for n := range tokens {
 		token, want := kinds[n%len(kinds)]()
@@ -176,14 +177,22 @@ func TestBadTokensAreRefusedUnheard(t *testing.T) {
 			t.Fatalf("token %d: %v %s", n, answer.Header(), answer.Body)
 		}
 	}
-	took := time.Since(begin)
-	t.Logf("%d tokens were refused in %s", tokens, took)
-	if took > time.Minute { // about 2 s on an idle machine
-		t.Errorf("%d tokens took %s", tokens, took)
+	took := worked(t) - begin
+	t.Logf("%d tokens were refused in %s of a processor", tokens, took)
+	if took > time.Minute { // about 2 s
+		t.Errorf("%d tokens took %s of a processor", tokens, took)
 	}
 	if code, said, _ := s.send(t, http.MethodHead, "/v1beta1/upload-async", good, nil, nil); code != http.StatusOK {
 		t.Errorf("the good one is refused too: %d %s", code, said)
 	}
+}
+
+// worked is for how long this process has had a processor, whatever else the machine does.
+func worked(t *testing.T) time.Duration {
+	t.Helper()
+	var usage syscall.Rusage
+	must(t, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 // A sender that wants to be asked first sends nothing.

@@ -28,7 +28,7 @@ func TestAnUploadIsResumedThroughTheProxy(t *testing.T) {
 		t.Errorf("an upload that broke off was answered: %s", response.Status)
 	}
 	came := 0
-	for deadline := time.Now().Add(time.Minute); came == 0 && time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); came == 0 && time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
 		code, _, header := s.send(t, http.MethodHead, "/v1beta1/upload", s.token(t, debian), nil, part(0))
 		if code == http.StatusOK {
 			came, err = strconv.Atoi(header.Get(upload.HeaderOffset))

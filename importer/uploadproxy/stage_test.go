@@ -119,7 +119,7 @@ func (s *stage) startServer(t *testing.T) {
 		})
 	}()
 	t.Cleanup(stop)
-	for deadline := time.Now().Add(time.Minute); ; {
+	for deadline := time.Now().Add(3 * time.Minute); ; {
 		connection, err := net.Dial("tcp", s.address)
 		if err == nil {
 			connection.Close()
@@ -179,7 +179,7 @@ func (s *stage) wantDisk(t *testing.T, want []byte, format string) {
 	select {
 	case err := <-s.ended:
 		must(t, err)
-	case <-time.After(time.Minute):
+	case <-time.After(3 * time.Minute):
 		t.Fatal("the server does not end")
 	}
 	message, err := os.ReadFile(s.messages)

@@ -37,7 +37,7 @@ func TestWhyAnImageIsOfNoUseIsTold(t *testing.T) {
 			if answer := s.post("/v1beta1/upload-async", "", id, bytes.NewReader(half), int64(len(half))); answer.Code != http.StatusOK && answer.Code != http.StatusBadRequest {
 				t.Fatalf("%d %s", answer.Code, answer.Body)
 			}
-			for deadline := time.Now().Add(time.Minute); s.Progress.Now().Reason == ""; <-time.After(10 * time.Millisecond) {
+			for deadline := time.Now().Add(3 * time.Minute); s.Progress.Now().Reason == ""; <-time.After(10 * time.Millisecond) {
 				if time.Now().After(deadline) {
 					t.Fatal("nobody says that the image is of no use")
 				}
@@ -46,7 +46,7 @@ func TestWhyAnImageIsOfNoUseIsTold(t *testing.T) {
 				t.Errorf("%+v", now)
 			}
 			s.bring(ramp, 0, 1<<20, broken(image()[:1<<10]))
-			for deadline := time.Now().Add(time.Minute); s.Progress.Now().Done == 0; <-time.After(10 * time.Millisecond) {
+			for deadline := time.Now().Add(3 * time.Minute); s.Progress.Now().Done == 0; <-time.After(10 * time.Millisecond) {
 				if time.Now().After(deadline) {
 					t.Fatalf("nothing of the next one comes: %+v", s.Progress.Now())
 				}
@@ -91,7 +91,7 @@ func TestAFormIsAnsweredWhenItHasCome(t *testing.T) {
 		}()
 		select {
 		case <-answered:
-		case <-time.After(time.Minute):
+		case <-time.After(3 * time.Minute):
 			t.Error("it is answered when the disk is whole")
 		}
 		if now := s.Progress.Now(); now.Total != int64(len(whole)) && now.Total != now.Done {
@@ -140,7 +140,7 @@ func TestTheProgressOfAFormHasATotal(t *testing.T) {
 		s.post("/v1beta1/upload-form", <-kind, "", from, 3<<20)
 		close(ended)
 	}()
-	for deadline := time.Now().Add(time.Minute); progress.Now().Done < 1<<19; <-time.After(10 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); progress.Now().Done < 1<<19; <-time.After(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%+v", progress.Now())
 		}

@@ -54,22 +54,22 @@ func serve(ctx context.Context, server *Server, options Options) (transfer.Resul
 		server.leave()
 		select {
 		case result := <-server.Finished():
-			shut(ctx, web)
+			shut(ctx, web, server.farewell)
 			return result, nil
 		default:
 		}
 		_ = web.Close()
 		return transfer.Result{}, fmt.Errorf("serving uploads: %w", ctx.Err())
 	case result := <-server.Finished():
-		shut(ctx, web)
+		shut(ctx, web, server.farewell)
 		return result, nil
 	}
 }
 
-// shut ends web once its requests are answered, or the time for that is over, which is short once ctx has ended: the pod is
-// killed then, and a program that is killed has said nothing. However it goes, the disk is whole, and its sender may have
-// heard so.
-func shut(ctx context.Context, web *http.Server) {
+// shut ends web once its requests are answered, or the time for that, farewell, is over, which is short once ctx has ended:
+// the pod is killed then, and a program that is killed has said nothing. However it goes, the disk is whole, and its sender
+// may have heard so.
+func shut(ctx context.Context, web *http.Server, farewell time.Duration) {
 	patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() {

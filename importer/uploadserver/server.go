@@ -40,7 +40,9 @@ type Server struct {
 	// Record writes the result of an image that is whole, before its sender is told.
 	Record func(transfer.Result) error
 
-	keepFor time.Duration // for how long an upload is kept whose sender went away
+	keepFor     time.Duration // for how long an upload is kept whose sender went away
+	farewell    time.Duration // as the constant of the name says, and the next one
+	leaveWithin time.Duration
 
 	mu       sync.Mutex
 	state    state
@@ -62,7 +64,10 @@ type incoming interface {
 
 // New returns a server that writes to where options say, for the client of that name.
 func New(options importer.Options, client string, progress *importer.Progress, record func(transfer.Result) error) *Server {
-	return &Server{Import: options, Client: client, Progress: progress, Record: record, keepFor: keepFor, finished: make(chan transfer.Result, 1)}
+	return &Server{
+		Import: options, Client: client, Progress: progress, Record: record,
+		keepFor: keepFor, farewell: farewell, leaveWithin: leaveWithin, finished: make(chan transfer.Result, 1),
+	}
 }
 
 // Finished gives the result of the image that is whole.
@@ -216,7 +221,7 @@ func (s *Server) leave() {
 	select {
 	case <-over:
 		return
-	case <-time.After(leaveWithin / 2):
+	case <-time.After(s.leaveWithin / 2):
 	}
 	s.mu.Lock()
 	if s.abandon != nil {
@@ -225,7 +230,7 @@ func (s *Server) leave() {
 	s.mu.Unlock()
 	select {
 	case <-over:
-	case <-time.After(leaveWithin / 2):
+	case <-time.After(s.leaveWithin / 2):
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/slipway-vm/slipway/importer"
 	"github.com/slipway-vm/slipway/importer/target"
@@ -51,6 +52,9 @@ func TestOneImageIsTaken(t *testing.T) {
 	}
 	if second := s.answer(bytes.NewReader(image), int64(len(image))); second.Code != http.StatusServiceUnavailable {
 		t.Errorf("another one meanwhile: %d %s", second.Code, second.Body)
+	}
+	for deadline := time.Now().Add(3 * time.Minute); s.Progress.Now().Done == 0 && time.Now().Before(deadline); {
+		<-time.After(10 * time.Millisecond) // what has come is counted after it was taken
 	}
 	if now := s.Progress.Now(); now.Done == 0 || now.Total != int64(len(image)) {
 		t.Errorf("the progress is %+v", now)

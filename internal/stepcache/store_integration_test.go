@@ -19,8 +19,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/slipway-vm/slipway/internal/await"
 	"github.com/slipway-vm/slipway/internal/names"
@@ -587,6 +589,7 @@ func refusingStorage(t *testing.T, w *world) {
 		}
 	}()
 	s := w.run("run")
+	s.Client = losing(w.WithWatch)
 	_, lock := w.takes(s, Query{Key: w.key})
 	begun := time.Now()
 	_, err = s.Save(t.Context(), lock, Result{Claim: "disk", Digest: base})
@@ -597,6 +600,21 @@ func refusingStorage(t *testing.T, w *world) {
 		t.Errorf("it left %+v", left[0].ObjectMeta)
 	}
 	w.must(lock.Release(t.Context()))
+}
+
+// losing is a client that loses its first watch for Events at once.
+func losing(c client.WithWatch) client.WithWatch {
+	var lost atomic.Bool
+	return interceptor.NewClient(c, interceptor.Funcs{
+		Watch: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
+			if _, events := list.(*corev1.EventList); events && lost.CompareAndSwap(false, true) {
+				ended := watch.NewFake()
+				ended.Stop()
+				return ended, nil
+			}
+			return c.Watch(ctx, list, options...)
+		},
+	})
 }
 
 // provisionerSays is the event of a provisioner on the claim of a DataVolume.

@@ -58,7 +58,7 @@ func TestAComponentFollowsTheObject(t *testing.T) {
 	}
 	logs := func(want int) {
 		t.Helper()
-		for deadline := time.Now().Add(time.Minute); !logger.V(want).Enabled() || logger.V(want+1).Enabled(); time.Sleep(10 * time.Millisecond) {
+		for deadline := time.Now().Add(3 * time.Minute); !logger.V(want).Enabled() || logger.V(want+1).Enabled(); time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("the level does not become %d", want)
 			}

@@ -208,18 +208,13 @@ func (w *world) portForward(t *testing.T) {
 }
 
 func (w *world) agent(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), boundChange)
-	defer cancel()
-	for { // it is connected before it has been asked everything
-		info, err := w.client.VirtualMachineInstance(w.ns).GuestOsInfo(ctx, name)
-		must(t, err)
-		if info.OS.KernelRelease != "" && info.GAVersion != "" {
+	for deadline := time.Now().Add(boundChange); ; time.Sleep(time.Second) { // it says one thing after the other
+		info, err := w.client.VirtualMachineInstance(w.ns).GuestOsInfo(t.Context(), name)
+		if err == nil && info.OS.KernelRelease != "" && info.GAVersion != "" {
 			break
 		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("the agent says %+v", info)
-		case <-time.After(time.Second):
+		if time.Now().After(deadline) {
+			t.Fatalf("the agent says %+v, %v", info, err)
 		}
 	}
 	_, err := w.client.VirtualMachineInstance(w.ns).UserList(t.Context(), name)

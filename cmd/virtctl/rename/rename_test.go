@@ -123,7 +123,7 @@ func TestTheVerbWaits(t *testing.T) {
 				server.On(objects+"/web", standin.JSON(machine("web", "5", leaving)))
 				server.On(objects, lists(slices.DeleteFunc([]*virtv1.VirtualMachine{c.old, c.next}, func(vm *virtv1.VirtualMachine) bool { return vm == nil })...))
 			}
-			bound := "30s"
+			bound := "5m"
 			if strings.Contains(c.wantError, "not done") {
 				bound = "1s"
 			}

@@ -26,6 +26,11 @@ type Asked interface {
 // WarnWhereVerbsFail makes the verbs below root tell, when they fail, that the cluster's API is of another version than
 // the program, as KubeVirt's virtctl does: that may be why.
 func WarnWhereVerbsFail(root *cobra.Command, cluster Asked, program string) {
+	warnWithin(patience, root, cluster, program)
+}
+
+// warnWithin is WarnWhereVerbsFail with another patience.
+func warnWithin(patience time.Duration, root *cobra.Command, cluster Asked, program string) {
 	if run := root.RunE; run != nil {
 		root.RunE = func(cmd *cobra.Command, args []string) error {
 			err := run(cmd, args)
@@ -33,14 +38,16 @@ func WarnWhereVerbsFail(root *cobra.Command, cluster Asked, program string) {
 			if err == nil || errors.As(err, &ended) || !cluster.Asked() {
 				return err
 			}
-			if warning := mismatch(cmd.Context(), cluster, program); warning != "" {
+			ctx, cancel := context.WithTimeout(cmd.Context(), patience)
+			defer cancel()
+			if warning := mismatch(ctx, cluster, program); warning != "" {
 				fmt.Fprintln(cmd.ErrOrStderr(), warning)
 			}
 			return err
 		}
 	}
 	for _, verb := range root.Commands() {
-		WarnWhereVerbsFail(verb, cluster, program)
+		warnWithin(patience, verb, cluster, program)
 	}
 }
 
@@ -51,8 +58,6 @@ func mismatch(ctx context.Context, cluster subresource.Cluster, program string) 
 	if err != nil {
 		return "" // one that was built by hand
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	info, err := ofServer(ctx, cluster)
 	if err != nil {
 		return ""

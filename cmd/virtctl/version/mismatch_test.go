@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,7 +51,7 @@ func TestAVerbThatFailsTellsOfAnotherVersion(t *testing.T) {
 			group := &cobra.Command{Use: "group"}
 			group.AddCommand(&cobra.Command{Use: "verb", RunE: func(*cobra.Command, []string) error { return c.err }})
 			root.AddCommand(group)
-			WarnWhereVerbsFail(root, asked{server, !c.idle}, c.program)
+			warnWithin(5*time.Minute, root, asked{server, !c.idle}, c.program)
 			var out, said bytes.Buffer
 			root.SetOut(&out)
 			root.SetErr(&said)

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
+	"strconv"
 	"time"
 
 	"github.com/slipway-vm/slipway/cmd/virtctl/subresource"
@@ -47,7 +47,7 @@ func (s *session) run(ctx context.Context, stream *subresource.Stream) error {
 		if err != nil {
 			return err
 		}
-		if err := s.dismiss(); err != nil && ctx.Err() == nil {
+		if err := s.dismiss(ctx); err != nil && ctx.Err() == nil {
 			return errors.Join(err, stream.Close())
 		}
 		if s.view == nil {
@@ -58,25 +58,41 @@ func (s *session) run(ctx context.Context, stream *subresource.Stream) error {
 	}
 }
 
-// queue is how long viewers are looked for that came meanwhile.
-const queue = 50 * time.Millisecond
-
 // dismiss hangs up on viewers that came while there was no screen to show: they may have given up since, and then the screen would
-// be taken for closed.
-func (s *session) dismiss() error {
-	if err := s.listener.SetDeadline(time.Now().Add(queue)); err != nil {
+// be taken for closed. It queues behind them to know the last one.
+func (s *session) dismiss(ctx context.Context) error {
+	own, err := (&net.Dialer{Timeout: patience}).DialContext(ctx, "tcp", reached(s.listener.Addr()))
+	if err != nil {
+		return fmt.Errorf("sending viewers away: %w", err)
+	}
+	defer own.Close()
+	if err := s.listener.SetDeadline(time.Now().Add(patience)); err != nil {
 		return fmt.Errorf("sending viewers away: %w", err)
 	}
 	for {
 		viewer, err := s.listener.Accept()
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return nil
-		}
 		if err != nil {
 			return fmt.Errorf("sending viewers away: %w", err)
 		}
+		last := viewer.RemoteAddr().String() == own.LocalAddr().String()
 		_ = viewer.Close()
+		if last {
+			return nil
+		}
 	}
+}
+
+// reached is the address by which this machine reaches its listener at address.
+func reached(address net.Addr) string {
+	tcp, ok := address.(*net.TCPAddr)
+	if !ok || !tcp.IP.IsUnspecified() {
+		return address.String()
+	}
+	loopback := net.IPv6loopback
+	if tcp.IP.To4() != nil {
+		loopback = net.IPv4(127, 0, 0, 1)
+	}
+	return net.JoinHostPort(loopback.String(), strconv.Itoa(tcp.Port))
 }
 
 func (s *session) tell(format string, args ...any) { fmt.Fprintf(s.say, format+"\n", args...) }
