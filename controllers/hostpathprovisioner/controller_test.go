@@ -4,6 +4,7 @@ package hostpathprovisioner_test
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -129,6 +130,7 @@ func anotherDefault(t *testing.T, c client.Client) {
 	other := &storagev1.StorageClass{Provisioner: "example.com/other"}
 	other.Name, other.Annotations = "other", map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}
 	check(t, c.Create(t.Context(), other))
+	known(t, other)
 	create(t, c, "hpp", pool("fast"))
 	if class(t, c, "hostpath-csi").Annotations["storageclass.kubernetes.io/is-default-class"] != "" {
 		t.Error("there are two defaults")
@@ -218,6 +220,7 @@ func anotherDefaultSnapshotClass(t *testing.T, c client.Client) {
 	other := &snapshotv1.VolumeSnapshotClass{Driver: names.HostPathDriver, DeletionPolicy: snapshotv1.VolumeSnapshotContentRetain}
 	other.Name, other.Annotations = "mine", map[string]string{defaultSnapshotClass: "true"}
 	check(t, c.Create(t.Context(), other))
+	known(t, other)
 	create(t, c, "hpp", pool("fast"))
 	class := &snapshotv1.VolumeSnapshotClass{}
 	eventually(t, "the class of snapshots exists", func() bool { return c.Get(t.Context(), client.ObjectKey{Name: "hostpath-csi"}, class) == nil })
@@ -268,6 +271,9 @@ func staysWithSnapshots(t *testing.T, c client.Client) {
 	check(t, c.Delete(t.Context(), content))
 }
 
+// cached is what the controller reads by.
+var cached client.Reader
+
 func start(t *testing.T) client.Client {
 	t.Helper()
 	need.APIServer(t)
@@ -276,13 +282,16 @@ func start(t *testing.T) client.Client {
 		CRDDirectoryPaths:     definitions(),
 		ErrorIfCRDPathMissing: true,
 	}
-	config, err := server.Start()
+	config, err := apiserver.Begin(server)
 	check(t, err)
 	t.Cleanup(func() { check(t, server.Stop()) })
-	manager, err := ctrl.NewManager(config, ctrl.Options{Scheme: server.Scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
+	manager, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme: server.Scheme, Metrics: metricsserver.Options{BindAddress: "0"}, GracefulShutdownTimeout: new(time.Duration(-1)),
+	})
 	check(t, err)
 	check(t, hostpathprovisioner.SetupWithManager(manager, hostpathprovisioner.Options{Version: "v0.1.0", Namespace: namespace, Image: "slipway"}))
 	check(t, hostpathprovisioner.SetupSnapshotClass(manager))
+	cached = manager.GetClient()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- manager.Start(ctx) }()
@@ -302,6 +311,26 @@ func definitions() []string {
 	return paths
 }
 
+// known waits until the controller knows that object was made.
+func known(t *testing.T, object client.Object) {
+	t.Helper()
+	found := object.DeepCopyObject().(client.Object)
+	eventually(t, "the controller knows "+object.GetName(), func() bool {
+		return cached.Get(t.Context(), client.ObjectKeyFromObject(object), found) == nil && found.GetUID() == object.GetUID()
+	})
+}
+
+// forgotten waits until the controller knows that nothing is left of what is listed, so that the next case begins anew.
+func forgotten(t *testing.T, lists ...client.ObjectList) {
+	t.Helper()
+	for _, list := range lists {
+		eventually(t, fmt.Sprintf("the controller knows of no %T any more", list), func() bool {
+			check(t, cached.List(t.Context(), list))
+			return meta.LenList(list) == 0
+		})
+	}
+}
+
 func cleanUp(t *testing.T, c client.Client) {
 	t.Helper()
 	check(t, c.DeleteAllOf(t.Context(), &hppv1beta1.HostPathProvisioner{}))
@@ -312,6 +341,7 @@ func cleanUp(t *testing.T, c client.Client) {
 	})
 	check(t, c.DeleteAllOf(t.Context(), &storagev1.StorageClass{}))
 	check(t, c.DeleteAllOf(t.Context(), &snapshotv1.VolumeSnapshotClass{}))
+	forgotten(t, &hppv1beta1.HostPathProvisionerList{}, &storagev1.StorageClassList{}, &snapshotv1.VolumeSnapshotClassList{})
 }
 
 func object(name string, pools ...hppv1beta1.StoragePool) *hppv1beta1.HostPathProvisioner {
@@ -372,7 +402,7 @@ func resourceVersions(t *testing.T, c client.Client, _ *hppv1beta1.HostPathProvi
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.After(2 * time.Minute)
+	deadline := time.After(5 * time.Minute)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for !holds() {

@@ -111,9 +111,7 @@ func directoryIsForgotten(t *testing.T, c client.Client) {
 	removed(t, c, volume)
 	nudge(t, c)
 	condition(t, c, object, hppv1beta1.ConditionAvailable, "PoolsReady")
-	if pools := read(t, c, object).Status.StoragePoolStatuses; len(pools) != 1 {
-		t.Errorf("the pools are %v", pools)
-	}
+	eventually(t, "one pool is left", func() bool { return len(read(t, c, object).Status.StoragePoolStatuses) == 1 })
 }
 
 // nodeLeaves shows what becomes of a claim on a node that is deselected, with a snapshot in it, and of one whose node is gone.

@@ -136,9 +136,7 @@ func poolOnClaimsGoes(t *testing.T, c client.Client) {
 	removed(t, c, volume)
 	nudge(t, c)
 	condition(t, c, object, hppv1beta1.ConditionAvailable, "PoolsReady")
-	if deployments(t, c) != 0 {
-		t.Error("a Deployment is left")
-	}
+	eventually(t, "no Deployment is left", func() bool { return deployments(t, c) == 0 })
 	if check(t, c.Get(t.Context(), client.ObjectKeyFromObject(claim), claim)); claim.DeletionTimestamp != nil {
 		t.Error("the claim goes with its data")
 	}

@@ -28,13 +28,15 @@ import (
 )
 
 // bound is how long a sweep may take on a busy machine.
-const bound = 3 * time.Minute
+const bound = 5 * time.Minute
 
 // TestSweep runs the controller against a real API server; the test plays Tekton and the tasks.
 func TestSweep(t *testing.T) {
 	config := apiserver.Start(t, "../hyperconverged/components/crds", "testdata")
 	c := apiserver.Player(t, config)
-	mgr, err := ctrl.NewManager(config, ctrl.Options{Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"}})
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"}, GracefulShutdownTimeout: new(time.Duration(-1)),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

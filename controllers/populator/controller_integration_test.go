@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -342,6 +343,10 @@ func refusedByQuota(t *testing.T, w *world) {
 	w.must(w.Create(t.Context(), quota))
 	quota.Status.Hard, quota.Status.Used = quota.Spec.Hard, corev1.ResourceList{"count/datavolumes.cdi.kubevirt.io": resource.MustParse("0")}
 	w.must(w.Status().Update(t.Context(), quota))
+	w.until("the quota counts", func() bool {
+		probe := &cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Name: "probe", Namespace: w.namespace}}
+		return apierrors.IsForbidden(w.Create(t.Context(), probe, client.DryRunAll))
+	})
 	claim := w.create("fast", imports, nil)
 	if text := w.event(claim, "ErrCreatingPVCPrime"); !strings.Contains(text, "exceeded quota") {
 		t.Errorf("the event says %q", text)

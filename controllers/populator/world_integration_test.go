@@ -34,12 +34,28 @@ func start(t *testing.T) client.Client {
 	t.Helper()
 	config := apiserver.Start(t, apiserver.Only(t, "../hyperconverged/components/crds", "cdi.kubevirt.io", "snapshot.storage.k8s.io")...)
 	c := apiserver.Player(t, config)
-	// Before the controllers: the authority of upload servers is in there.
-	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "slipway"}}); err != nil {
-		t.Fatal(err)
+	// Before the controllers, which decide by what there is: how claims of a class are filled, and the authority of upload servers, which is in
+	// the namespace.
+	objects := []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "slipway"}},
+		&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "csi.example.com"}},
+	}
+	for name, class := range map[string]storagev1.StorageClass{
+		"fast":  {Provisioner: "csi.example.com", VolumeBindingMode: new(storagev1.VolumeBindingImmediate)},
+		"local": {Provisioner: "csi.example.com", VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer)},
+		"nfs":   {Provisioner: "example.com/nfs", VolumeBindingMode: new(storagev1.VolumeBindingImmediate)},
+		"path":  {Provisioner: "example.com/path", VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer)},
+	} {
+		class.Name = name
+		objects = append(objects, &class)
+	}
+	for _, object := range objects {
+		if err := c.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
 	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"},
+		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"}, GracefulShutdownTimeout: new(time.Duration(-1)),
 		Controller: controllerconfig.Controller{SkipNameValidation: new(true)},
 	})
 	if err != nil {
@@ -60,21 +76,6 @@ func start(t *testing.T) client.Client {
 			t.Error(err)
 		}
 	})
-	objects := []client.Object{&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "csi.example.com"}}}
-	for name, class := range map[string]storagev1.StorageClass{
-		"fast":  {Provisioner: "csi.example.com", VolumeBindingMode: new(storagev1.VolumeBindingImmediate)},
-		"local": {Provisioner: "csi.example.com", VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer)},
-		"nfs":   {Provisioner: "example.com/nfs", VolumeBindingMode: new(storagev1.VolumeBindingImmediate)},
-		"path":  {Provisioner: "example.com/path", VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer)},
-	} {
-		class.Name = name
-		objects = append(objects, &class)
-	}
-	for _, object := range objects {
-		if err := c.Create(ctx, object); err != nil {
-			t.Fatal(err)
-		}
-	}
 	return c
 }
 
@@ -104,7 +105,7 @@ func (w *world) must(err error) {
 // until waits for what must come soon, and shows what is there when it does not.
 func (w *world) until(what string, check func() bool) {
 	w.t.Helper()
-	deadline := time.After(2 * time.Minute)
+	deadline := time.After(5 * time.Minute)
 	for !check() {
 		select {
 		case <-deadline:

@@ -38,7 +38,7 @@ func start(t *testing.T) *world {
 	t.Helper()
 	config := apiserver.Start(t, apiserver.Only(t, "../hyperconverged/components/crds", "cdi.kubevirt.io", "snapshot.storage.k8s.io")...)
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"},
+		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"}, GracefulShutdownTimeout: new(time.Duration(-1)),
 		Controller: controllerconfig.Controller{SkipNameValidation: new(true)},
 	})
 	w := &world{t: t}
@@ -69,7 +69,7 @@ func (w *world) must(err error) {
 // until waits for what must come soon; check returns what there is while it has not.
 func (w *world) until(what string, check func() (string, bool)) {
 	w.t.Helper()
-	deadline := time.After(time.Minute)
+	deadline := time.After(5 * time.Minute)
 	for {
 		there, ok := check()
 		if ok {
@@ -120,7 +120,9 @@ func TestProfilesFollowClassesSpecsAndSnapshots(t *testing.T) {
 	cdi := &cdiv1.CDI{ObjectMeta: metav1.ObjectMeta{Name: names.CDIName}}
 	w.must(w.Create(t.Context(), cdi))
 
-	profile := w.profile("a known class has its sets", "rbd", func(p *cdiv1.StorageProfile) bool { return len(p.Status.ClaimPropertySets) == 3 })
+	profile := w.profile("a known class has its sets, and goes with the CDI object", "rbd", func(p *cdiv1.StorageProfile) bool {
+		return len(p.Status.ClaimPropertySets) == 3 && len(p.OwnerReferences) > 0
+	})
 	if profile.Status.ClaimPropertySets[0].AccessModes[0] != corev1.ReadWriteMany || *profile.Status.CloneStrategy != cdiv1.CloneStrategyHostAssisted || *profile.Status.StorageClass != "rbd" {
 		t.Errorf("the profile is %+v", profile.Status)
 	}

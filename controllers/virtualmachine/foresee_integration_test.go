@@ -5,6 +5,7 @@ package virtualmachine
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,6 +44,7 @@ func (w *world) wantWords(word virtv1.VirtualMachinePrintableStatus, kind virtv1
 
 // A halted VM says what becomes of its disks, from the pass on that makes them, and makes no instance.
 func haltedWhileFilled(_ *testing.T, w *world) {
+	w.clock = time.Now().Truncate(time.Second) // which stands still: what is told depends on how old the words are
 	w.halt(func(*virtv1.VirtualMachineSpec) {})
 	w.wantWords(virtv1.VirtualMachineStatusProvisioning, conditionProvisioning, "True ImportInProgress DataVolume data is pending")
 	dv := &cdiv1.DataVolume{}

@@ -68,6 +68,15 @@ type world struct {
 	t        *testing.T
 	vm       *virtv1.VirtualMachine
 	recorder *events.FakeRecorder
+	// clock is the time of passes; the machine's when it is left out.
+	clock time.Time
+}
+
+func (w *world) now() time.Time {
+	if w.clock.IsZero() {
+		return time.Now()
+	}
+	return w.clock
 }
 
 func (w *world) must(err error) {
@@ -81,7 +90,7 @@ func (w *world) must(err error) {
 func (w *world) pass(cache *lagging.Client) ctrl.Result {
 	w.t.Helper()
 	cache.Client = w.Client
-	r := &Reconciler{Client: cache, live: w.Client, resolver: instancetype.Resolver{Reader: w.Client}, events: w.recorder, now: time.Now}
+	r := &Reconciler{Client: cache, live: w.Client, resolver: instancetype.Resolver{Reader: w.Client}, events: w.recorder, now: w.now}
 	result, err := r.Reconcile(w.t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.vm)})
 	w.must(err)
 	return result

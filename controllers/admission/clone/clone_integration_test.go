@@ -6,7 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/onsi/gomega"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,6 +58,16 @@ func world(t *testing.T) (client.Client, clone.Judge) {
 		if err := c.Create(t.Context(), object); err != nil {
 			t.Fatal(err)
 		}
+	}
+	for user, asked := range map[string]authorizationv1.ResourceAttributes{
+		"jane":     {Namespace: "golden", Verb: "create", Group: "cdi.kubevirt.io", Resource: "datavolumes", Subresource: "source"},
+		controller: {Namespace: "golden", Verb: "create", Resource: "pods"},
+	} {
+		gomega.NewWithT(t).Eventually(func() (bool, error) {
+			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &asked}}
+			err := c.Create(t.Context(), review)
+			return review.Status.Allowed, err
+		}, "5m", "50ms").Should(gomega.BeTrue(), "the API server knows the rights of %s", user)
 	}
 	return c, clone.Judge{Reader: c, Reviews: c, Controller: controller}
 }

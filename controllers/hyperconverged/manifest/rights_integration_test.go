@@ -3,6 +3,7 @@
 package manifest
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -64,9 +65,9 @@ func TestTheOperatorMayDeployBootSources(t *testing.T) {
 		if object.GetNamespace() != "kubevirt-os-images" {
 			continue
 		}
-		if err := apply.Object(t.Context(), operator, object, names.ManagerOperator); err != nil {
-			t.Error(err)
-		}
+		eventually(t, "making "+object.GetKind()+" "+object.GetName(), func() error {
+			return apply.Object(t.Context(), operator, object, names.ManagerOperator)
+		})
 		if object.GetKind() == "DataImportCron" {
 			crons++
 		}
@@ -102,9 +103,15 @@ func everyoneMay(t *testing.T, config *rest.Config) {
 	clone := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
 		Namespace: "kubevirt-os-images", Verb: "create", Group: cdiv1.SchemeGroupVersion.Group, Resource: "datavolumes", Subresource: "source",
 	}}}
-	if err := jane.Create(t.Context(), clone); err != nil || !clone.Status.Allowed {
-		t.Errorf("she may not clone: %v, %s", err, clone.Status.Reason)
-	}
+	eventually(t, "cloning a boot source", func() error {
+		if err := jane.Create(t.Context(), clone); err != nil {
+			return err
+		}
+		if !clone.Status.Allowed {
+			return fmt.Errorf("she may not: %s", clone.Status.Reason)
+		}
+		return nil
+	})
 }
 
 // as returns a client of somebody.
@@ -122,7 +129,7 @@ func as(t *testing.T, config *rest.Config, user string, groups ...string) client
 // eventually waits until rights that were just given are known.
 func eventually(t *testing.T, what string, do func() error) {
 	t.Helper()
-	deadline := time.After(time.Minute)
+	deadline := time.After(5 * time.Minute)
 	for err := do(); err != nil; err = do() {
 		select {
 		case <-deadline:
