@@ -307,7 +307,7 @@ func volumeName(claim *corev1.PersistentVolumeClaim) string { return "pvc-" + st
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.After(2 * time.Minute)
+	deadline := time.After(5 * time.Minute)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for !holds() {

@@ -210,8 +210,16 @@ func (p *pod) serve() {
 			if err != nil {
 				return
 			}
-			conn := wire.NewConn(socket, p.handle)
-			p.conns <- conn
+			// A launcher that was greeted too late comes again: it is connected once it has told its state.
+			var conn *wire.Conn
+			var connected sync.Once
+			conn = wire.NewConn(socket, func(ctx context.Context, request wire.Request) (any, error) {
+				answer, err := p.handle(ctx, request)
+				if request.Type == protocol.TypeState {
+					connected.Do(func() { p.conns <- conn })
+				}
+				return answer, err
+			})
 			go func() { _ = conn.Serve(context.Background()) }()
 		}
 	}()

@@ -26,13 +26,35 @@ var ErrSilent = errors.New("does not answer")
 func (s *Session) watch(ctx context.Context) {
 	ticker := time.NewTicker(beat)
 	defer ticker.Stop()
-	for {
+	for last := time.Now(); ; {
 		select {
 		case <-ctx.Done():
 			return
 		case now := <-ticker.C:
+			s.forgive(now, now.Sub(last)-beat)
+			last = now
 			s.look(ctx, now)
 		}
+	}
+}
+
+// forgive leaves out a time until now for which this process itself had no processor: an answer may be waiting to be read. What was
+// found silent before stays so.
+func (s *Session) forgive(now time.Time, stood time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if stood < beat || s.silence != nil {
+		return
+	}
+	later := func(since time.Time) time.Time {
+		if since = since.Add(stood); since.After(now) {
+			return now
+		}
+		return since
+	}
+	s.absent = later(s.absent)
+	if s.launcher != nil && !s.launcher.asked.IsZero() {
+		s.launcher.asked = later(s.launcher.asked)
 	}
 }
 

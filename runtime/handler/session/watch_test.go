@@ -69,3 +69,22 @@ func TestWhatNeedsASilentPartIsRefused(t *testing.T) {
 		t.Errorf("what needs libvirt: %v", err)
 	}
 }
+
+func TestATimeInWhichTheHandlerStoodStillIsNobodysSilence(t *testing.T) {
+	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	for stood, silent := range map[time.Duration]bool{0: true, beat / 2: true, 30 * time.Second: false} {
+		for name, launcher := range map[string]*client{"that was asked": {asked: now.Add(-30 * time.Second)}, "that is away": nil} {
+			s := newSession(Pod{}, func() {})
+			s.launcher, s.absent = launcher, now.Add(-30*time.Second)
+			s.forgive(now, stood)
+			if s.judge(now); (s.View().Silence != nil) != silent {
+				t.Errorf("a launcher %s, after the handler stood still for %s: %+v", name, stood, s.View().Silence)
+			}
+			before := s.View().Silence
+			s.forgive(now, time.Minute)
+			if s.judge(now); silent && (s.View().Silence == nil || *s.View().Silence != *before) {
+				t.Errorf("a silence of a launcher %s that was known became %+v", name, s.View().Silence)
+			}
+		}
+	}
+}

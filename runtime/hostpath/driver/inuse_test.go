@@ -45,7 +45,7 @@ func TestASnapshotOfWhatIsWrittenIsRefusedForAllToSee(t *testing.T) {
 		}
 	}()
 	request := &csi.CreateSnapshotRequest{Name: "snapshot-1", SourceVolumeId: "pvc-1"}
-	for range 200 { // a copy that came while the writer had no processor is a good one
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); { // a copy that came while the writer had no processor is a good one
 		taken, failure := n.CreateSnapshot(t.Context(), request)
 		if err = failure; err != nil {
 			break

@@ -168,7 +168,7 @@ func TestPort(t *testing.T) {
 	go func() {
 		ended <- Serve(ctx, port, func(context.Context) ([]byte, error) { return []byte("<metrics>\n</metrics>"), failure })
 	}()
-	must(t, guest.SetDeadline(time.Now().Add(time.Minute)))
+	must(t, guest.SetDeadline(time.Now().Add(5*time.Minute)))
 	answers := bufio.NewReader(guest)
 	ask := func(sent, want string) {
 		t.Helper()

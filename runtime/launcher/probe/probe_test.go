@@ -43,12 +43,12 @@ func TestAQuestionIsAnswered(t *testing.T) {
 		got = question
 		return probe.Answer{Why: "the disk is full"}
 	})
-	want := probe.Question{Kind: probe.Liveness, Command: []string{"cat", "/tmp/healthy"}, TimeoutSeconds: 3}
+	want := probe.Question{Kind: probe.Liveness, Command: []string{"cat", "/tmp/healthy"}, TimeoutSeconds: 300}
 	answer, err := probe.Ask(t.Context(), path, want)
 	if err != nil || answer.Healthy || answer.Why != "the disk is full" {
 		t.Errorf("got %+v, %v", answer, err)
 	}
-	if got.Kind != want.Kind || strings.Join(got.Command, " ") != "cat /tmp/healthy" || got.TimeoutSeconds != 3 {
+	if got.Kind != want.Kind || strings.Join(got.Command, " ") != "cat /tmp/healthy" || got.TimeoutSeconds != 300 {
 		t.Errorf("asked %+v", got)
 	}
 }
