@@ -104,8 +104,11 @@ func deletePart(part string) blow {
 			var pods corev1.PodList
 			g.Expect(suite.World.Client.List(ctx, &pods, inInstall(), client.MatchingLabels{"kubevirt.io": part})).To(Succeed())
 			g.Expect(pods.Items).NotTo(BeEmpty(), "pods of %s", part)
+			for i := range pods.Items {
+				err := suite.World.Client.Delete(ctx, &pods.Items[i], &client.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
+				g.Expect(client.IgnoreNotFound(err)).To(Succeed())
+			}
 		}).WithContext(ctx).WithTimeout(suite.BoundEnd).WithPolling(100 * time.Millisecond).Should(Succeed())
-		killPods(ctx, part)
 	}}
 }
 

@@ -208,8 +208,8 @@ func checkFileSystem(ctx context.Context, disk string) {
 	Expect(err).NotTo(HaveOccurred(), "checking the file system on %s: %s", disk, out)
 }
 
-// doublesPatience is how long a QEMU may have a disk open that it is being refused.
-const doublesPatience = 5 * time.Second
+// doublesPatience is how long a QEMU may have a disk open that it is being refused, where it has to wait for a processor to be told so.
+const doublesPatience = 30 * time.Second
 
 // doubles are pairs of QEMUs with the same disk open for writing.
 type doubles struct {

@@ -165,8 +165,8 @@ func podsIn(ctx context.Context, ns string) ([]string, error) {
 	return all, nil
 }
 
-// heldImage serves one image at every path. At some it comes slowly, and one piece of it not at all until they are released: no
-// importer is through before.
+// heldImage serves one image at every path. At some it comes slowly, and one piece of it so slowly that no importer is through
+// before they are released, nor gives the server up.
 type heldImage struct {
 	content []byte
 	held    map[string]chan struct{} // closed when it is released
@@ -193,28 +193,29 @@ func (h *heldImage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "disk.raw", time.Time{}, content)
 }
 
-// heldReader reads a piece at each tick, and nothing from the middle of the image's second half on, but its end, where importers look first.
+// heldReader reads a piece at each tick, and next to nothing from the middle of the image's second half on, but its end, where
+// importers look first.
 type heldReader struct {
 	io.ReadSeeker
 	released, gone <-chan struct{}
 }
 
 func (h *heldReader) Read(p []byte) (int, error) {
-	const piece, from, end = 32 << 10, killedSize / 4 * 3, killedSize - 1<<20
+	const piece, trickle, from, end = 32 << 10, 8 << 10, killedSize / 4 * 3, killedSize - 1<<20
 	at, err := h.Seek(0, io.SeekCurrent)
 	if err != nil {
 		return 0, err
 	}
-	tick := time.After(time.Second * piece / killedRate)
+	pause, most := time.Second*piece/killedRate, piece
 	if at >= from && at < end {
-		tick = nil
+		pause, most = 10*time.Second, trickle // sooner than importers take a connection for broken
 	}
 	select {
 	case <-h.gone:
 		return 0, context.Canceled
 	case <-h.released:
 		return h.ReadSeeker.Read(p)
-	case <-tick:
-		return h.ReadSeeker.Read(p[:min(len(p), piece)])
+	case <-time.After(pause):
+		return h.ReadSeeker.Read(p[:min(len(p), most)])
 	}
 }

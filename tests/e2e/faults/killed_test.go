@@ -19,8 +19,9 @@ import (
 	"github.com/slipway-vm/slipway/tests/fixture"
 )
 
-// told bounds the time from a kill to the phase that follows from it, by the instance's own times: seconds, with room for a busy machine.
-const told = 30 * time.Second
+// told bounds the time from a kill to the phase that follows from it, by the instance's own times: seconds, with room for a busy machine,
+// on which each of those who tell the next may have to wait for a processor. Who were not told of it would not look for hours.
+const told = 3 * time.Minute
 
 var _ = Describe("a part of a VM that is killed", Label("killed"), func() {
 	BeforeEach(func() {

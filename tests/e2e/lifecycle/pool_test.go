@@ -30,7 +30,7 @@ var _ = Describe("a pool of VMs", func() {
 		suite.Create(ctx, pool)
 		poolStands(ctx, pool, 2)
 		Expect(machinesOf(ctx, pool)).To(Equal([]string{"crew-0", "crew-1"}))
-		expectNoWarnings(ctx, ns, "FailedScheduling") // the scheduler may see a pod before the claim that was made a moment earlier
+		expectNoWarnings(ctx, ns)
 		disks := disksOf(ctx, pool)
 		Expect(disks).To(HaveLen(2))
 		Expect([]string{disks["data-0"].owner, disks["data-1"].owner}).To(Equal([]string{"crew-0", "crew-1"}))
