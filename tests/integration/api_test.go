@@ -51,7 +51,7 @@ func run(m *testing.M) int {
 		BinaryAssetsDirectory:    assets,
 		CRDDirectoryPaths:        []string{"../../controllers/hyperconverged/components/crds"},
 		ErrorIfCRDPathMissing:    true,
-		ControlPlaneStartTimeout: 5 * time.Minute,
+		ControlPlaneStartTimeout: 10 * time.Minute,
 		ControlPlaneStopTimeout:  3 * time.Minute,
 		CRDInstallOptions:        envtest.CRDInstallOptions{MaxTime: 5 * time.Minute},
 	}
