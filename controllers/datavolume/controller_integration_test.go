@@ -151,9 +151,12 @@ type world struct {
 	namespace string
 }
 
-// seen waits until the controllers know object as it is, or a later state of it.
+// seen waits until the controllers, where some run, know object as it is, or a later state of it.
 func (w *world) seen(object client.Object) {
 	w.t.Helper()
+	if w.cached == nil {
+		return
+	}
 	version := func(of client.Object) uint64 {
 		n, err := strconv.ParseUint(of.GetResourceVersion(), 10, 64)
 		w.must(err)
@@ -167,10 +170,13 @@ func (w *world) seen(object client.Object) {
 	})
 }
 
-// deleted deletes what holds for all cases, and waits until the controllers know that it is gone.
+// deleted deletes what holds for all cases, and waits until the controllers, where some run, know that it is gone.
 func (w *world) deleted(object client.Object) {
 	w.t.Helper()
 	w.must(client.IgnoreNotFound(w.Delete(context.Background(), object)))
+	if w.cached == nil {
+		return
+	}
 	w.until(fmt.Sprintf("the controllers know that %T %s is gone", object, object.GetName()), func() bool {
 		err := w.cached.Get(context.Background(), client.ObjectKeyFromObject(object), object)
 		w.must(client.IgnoreNotFound(err))

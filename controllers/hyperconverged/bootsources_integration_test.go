@@ -3,10 +3,10 @@
 package hyperconverged
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -22,6 +22,7 @@ import (
 
 	"github.com/slipway-vm/slipway/catalog"
 	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
+	"github.com/slipway-vm/slipway/tests/fixture/apiserver"
 )
 
 // TestBootSources walks through the life of boot sources. Nobody admits here what virt-api would.
@@ -269,13 +270,7 @@ func sourceIsReplaced(t *testing.T, c client.WithWatch, options Options) {
 	if err := c.List(t.Context(), seen); err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithTimeout(t.Context(), patience)
-	defer stop()
-	events, err := c.Watch(ctx, seen, client.InNamespace("golden"), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: seen.ResourceVersion}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer events.Stop()
+	events := apiserver.Watch(t, c, seen, client.InNamespace("golden"))
 	rename := func(name string) {
 		setSources(t, c, options, func(w *hcov1.WorkloadSources) {
 			w.DataImportCronTemplates[len(w.DataImportCronTemplates)-1].Name = name
@@ -283,12 +278,14 @@ func sourceIsReplaced(t *testing.T, c client.WithWatch, options Options) {
 	}
 	rename("instead")
 	var order []string
-	for event := range events.ResultChan() {
-		if object, is := event.Object.(client.Object); is && (event.Type == watch.Added || event.Type == watch.Deleted) {
-			order = append(order, string(event.Type)+" "+object.GetName())
-		}
-		if len(order) == 2 {
-			break
+	for end := time.After(patience); len(order) < 2; {
+		select {
+		case event := <-events.ResultChan():
+			if object, is := event.Object.(client.Object); is && (event.Type == watch.Added || event.Type == watch.Deleted) {
+				order = append(order, string(event.Type)+" "+object.GetName())
+			}
+		case <-end:
+			t.Fatalf("nothing more than %v", order)
 		}
 	}
 	if want := []string{"DELETED added", "ADDED instead"}; !slices.Equal(order, want) {

@@ -196,7 +196,7 @@ func run(t *testing.T, config *rest.Config, user string) {
 	config = rest.CopyConfig(config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"},
+		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"}, GracefulShutdownTimeout: new(time.Duration(-1)),
 		Controller: controllerconfig.Controller{SkipNameValidation: new(true)}, Cache: cached.Options(testOptions().Namespace),
 	})
 	if err != nil {
@@ -237,7 +237,7 @@ func asUser(t *testing.T, config *rest.Config, name string) client.Client {
 // until waits for what must come soon.
 func until(t *testing.T, what string, check func() bool) {
 	t.Helper()
-	deadline := time.After(2 * time.Minute)
+	deadline := time.After(patience)
 	for !check() {
 		select {
 		case <-deadline:

@@ -32,15 +32,14 @@ import (
 	"github.com/slipway-vm/slipway/internal/scheme"
 )
 
-// Leases renew slowly: an idle installation writes little, and a leader that ends in order gives its lease back.
-const (
-	leaseDuration = 60 * time.Second
-	renewDeadline = 40 * time.Second
-	retryPeriod   = 20 * time.Second
-)
+// lead is how the lease is kept, and how long what runs may take to end.
+type lead struct{ duration, deadline, retry, grace time.Duration }
+
+// slowLead renews slowly: an idle installation writes little, and a leader that ends in order gives its lease back.
+var slowLead = lead{duration: 60 * time.Second, deadline: 40 * time.Second, retry: 20 * time.Second, grace: 30 * time.Second}
 
 // establishTimeout bounds the wait for the API server to serve a new definition.
-const establishTimeout = time.Minute
+const establishTimeout = 5 * time.Minute
 
 // Run is the operator until ctx ends.
 func Run(ctx context.Context, config *rest.Config, options Options) error {
@@ -210,7 +209,9 @@ func newManager(config *rest.Config, options Options, hooks *webhooks, known ser
 		byObject[&v1beta1.VirtualMachineClusterInstancetype{}] = everything
 		byObject[&v1beta1.VirtualMachineClusterPreference{}] = everything
 	}
-	lease, renew, retry := leaseDuration, renewDeadline, retryPeriod
+	if options.lead == (lead{}) {
+		options.lead = slowLead
+	}
 	mgr, err := manager.New(config, manager.Options{
 		Scheme: scheme.New(), WebhookServer: hooks.server(),
 		Cache: cache.Options{
@@ -219,9 +220,10 @@ func newManager(config *rest.Config, options Options, hooks *webhooks, known ser
 			ByObject:             byObject,
 		},
 		LeaderElection: true, LeaderElectionID: "virt-operator", LeaderElectionNamespace: options.Namespace,
-		LeaderElectionReleaseOnCancel: true, LeaseDuration: &lease, RenewDeadline: &renew, RetryPeriod: &retry,
-		HealthProbeBindAddress: options.HealthAddress,
-		Metrics:                metric.Server(options.MetricsAddress),
+		LeaderElectionReleaseOnCancel: true, LeaseDuration: &options.lead.duration, RenewDeadline: &options.lead.deadline, RetryPeriod: &options.lead.retry,
+		GracefulShutdownTimeout: &options.lead.grace,
+		HealthProbeBindAddress:  options.HealthAddress,
+		Metrics:                 metric.Server(options.MetricsAddress),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the manager: %w", err)

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -40,7 +39,7 @@ import (
 )
 
 // patience bounds every wait of the test, also on a machine that is busy with other things.
-const patience = 3 * time.Minute
+const patience = 5 * time.Minute
 
 // TestOperator walks through the life of one installation on a real API server, which has
 // no nodes: the test plays the part of the controllers that roll pods out.
@@ -346,11 +345,11 @@ func startOperator(t *testing.T) (client.WithWatch, Options) {
 func startAPIServer(t *testing.T, prepare ...func(*envtest.Environment)) (client.WithWatch, *rest.Config, Options) {
 	t.Helper()
 	need.APIServer(t)
-	server := &envtest.Environment{ControlPlaneStartTimeout: 3 * time.Minute, ControlPlaneStopTimeout: time.Minute}
+	server := &envtest.Environment{}
 	for _, change := range prepare {
 		change(server)
 	}
-	config, err := server.Start()
+	config, err := apiserver.Begin(server)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -380,16 +379,6 @@ func announced(t *testing.T, c client.WithWatch, url string) {
 		func(v *admissionregistrationv1.ValidatingWebhookConfiguration) bool {
 			return at(v.Webhooks[0].ClientConfig.URL)
 		})
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().(*net.TCPAddr).Port
 }
 
 func theObject(options Options) *hcov1.HyperConverged {

@@ -43,6 +43,8 @@ type Options struct {
 	HealthAddress, MetricsAddress string
 	// Extend adds what else the operator does to its manager, before that starts; nil for nothing.
 	Extend func(ctrl.Manager) error
+	// lead is how the lease is kept; slowLead when left out.
+	lead lead
 }
 
 // Validate says what is missing.

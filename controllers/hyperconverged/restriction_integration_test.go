@@ -305,7 +305,7 @@ func awaitRestriction(t *testing.T, handler client.Client) {
 	objects := []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b"}}, claimOn("b")}
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()
-	for end := time.Now().Add(time.Minute); ; <-ticker.C {
+	for end := time.Now().Add(patience); ; <-ticker.C {
 		counting := 0
 		for _, object := range objects {
 			if refusedByPolicy(touch(t, handler, object)) {
@@ -320,7 +320,7 @@ func awaitRestriction(t *testing.T, handler client.Client) {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("%d of %d policies count after a minute", counting, len(objects)+1)
+			t.Fatalf("%d of %d policies count after %s", counting, len(objects)+1, patience)
 		}
 	}
 }

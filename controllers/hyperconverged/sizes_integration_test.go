@@ -174,11 +174,10 @@ func sizesAreSwitchedOff(t *testing.T, c client.WithWatch, options Options) {
 	for _, name := range []string{"team.small", "team.copy", "o1.nano"} {
 		read(t, c, name)
 	}
-	kubevirt := &virtv1.KubeVirt{}
-	get(t, c, client.ObjectKey{Namespace: options.Namespace, Name: names.KubeVirtName}, kubevirt)
-	if said := kubevirt.Spec.Configuration.CommonInstancetypesDeployment; said == nil || said.Enabled == nil || *said.Enabled {
-		t.Errorf("KubeVirt says %+v", said)
-	}
+	wait(t, c, &virtv1.KubeVirtList{}, client.ObjectKey{Namespace: options.Namespace, Name: names.KubeVirtName}, "KubeVirt says so", func(k *virtv1.KubeVirt) bool {
+		said := k.Spec.Configuration.CommonInstancetypesDeployment
+		return said != nil && said.Enabled != nil && !*said.Enabled
+	})
 }
 
 func sizesAreSwitchedOn(t *testing.T, c client.WithWatch, options Options) {
@@ -234,7 +233,11 @@ spec: {cpu: {guest: 1}, memory: {guest: 640Mi}}
 	stop := startRun(t, c, config, options)
 	defer stop()
 	sizesBecome(t, c, 1, 0)
-	after := read(t, c, "u1.nano")
+	var after *v1beta1.VirtualMachineClusterInstancetype
+	eventually(t, "u1.nano is of the later version", func() bool {
+		after = read(t, c, "u1.nano")
+		return after.Labels[names.LabelVersion] == "v2"
+	})
 	if after.UID != before.UID || after.Spec.Memory.Guest.String() != "640Mi" || after.Labels[names.LabelVersion] != "v2" {
 		t.Errorf("u1.nano is %+v", after)
 	}

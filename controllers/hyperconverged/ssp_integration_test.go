@@ -22,6 +22,7 @@ import (
 	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
 	sspv1beta3 "github.com/slipway-vm/slipway/internal/api/ssp/v1beta3"
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/tests/fixture/freeport"
 )
 
 // taskFiles is a bundle with a task, its account and role, for each name. What they say tells the release.
@@ -320,8 +321,9 @@ func sspUpgrades(t *testing.T, c client.WithWatch, config *rest.Config, options 
 // startRun runs the operator and returns what stops it, and waits until it has.
 func startRun(t *testing.T, c client.WithWatch, config *rest.Config, options Options) func() {
 	t.Helper()
-	options.WebhookPort = freePort(t)
+	options.WebhookPort = freeport.TCP(t)
 	options.WebhookURL = fmt.Sprintf("https://localhost:%d", options.WebhookPort)
+	options.lead = lead{duration: 10 * time.Minute, deadline: patience, retry: 2 * time.Second, grace: patience} // nobody else leads meanwhile
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- Run(ctx, config, options) }()

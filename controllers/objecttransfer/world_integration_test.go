@@ -51,7 +51,7 @@ func start(t *testing.T, setup ...func(ctrl.Manager) error) (client.WithWatch, *
 		}
 	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"}, Cache: cached.Options("slipway"),
+		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"}, Cache: cached.Options("slipway"), GracefulShutdownTimeout: new(time.Duration(-1)),
 		Controller: controllerconfig.Controller{SkipNameValidation: new(true)},
 	})
 	if err != nil {
@@ -150,13 +150,14 @@ func (w *world) fill() {
 // play does what Kubernetes does. A volume that is released and not kept is lost: that is an error.
 func (w *world) play() {
 	w.Helper()
-	w.must(w.Get(w.Context(), client.ObjectKeyFromObject(w.volume), w.volume))
 	var claims corev1.PersistentVolumeClaimList
 	for _, namespace := range w.both() {
 		var those corev1.PersistentVolumeClaimList
 		w.must(w.List(w.Context(), &those, client.InNamespace(namespace)))
 		claims.Items = append(claims.Items, those.Items...)
 	}
+	// After the claims: one that is gone was let go after its volume was to be kept.
+	w.must(w.Get(w.Context(), client.ObjectKeyFromObject(w.volume), w.volume))
 	phase := corev1.VolumeReleased
 	for i := range claims.Items {
 		claim := &claims.Items[i]
@@ -215,7 +216,7 @@ func (w *world) must(err error) {
 // until plays and waits for what must come soon, and shows what is there when it does not.
 func (w *world) until(what string, check func() bool) {
 	w.Helper()
-	for deadline := time.After(time.Minute); !check(); w.play() {
+	for deadline := time.After(5 * time.Minute); !check(); w.play() {
 		select {
 		case <-deadline:
 			w.Fatalf("it did not happen that %s; there is\n%s", what, w.all())

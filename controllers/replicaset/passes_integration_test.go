@@ -166,12 +166,18 @@ func wakes(t *testing.T, w *world) {
 }
 
 func meetsAQuota(t *testing.T, w *world) {
-	const counted = "count/virtualmachineinstances.kubevirt.io"
-	limit := func(n string) corev1.ResourceList { return corev1.ResourceList{counted: resource.MustParse(n)} }
+	const counted, probed = "count/virtualmachineinstances.kubevirt.io", "count/configmaps"
+	limit := func(n string) corev1.ResourceList {
+		return corev1.ResourceList{counted: resource.MustParse(n), probed: resource.MustParse("0")}
+	}
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: w.set.Namespace, Name: "few"}, Spec: corev1.ResourceQuotaSpec{Hard: limit("2")}}
 	w.must(w.Create(t.Context(), quota))
 	quota.Status = corev1.ResourceQuotaStatus{Hard: limit("2"), Used: limit("0")}
 	w.must(w.Status().Update(t.Context(), quota)) // the quota controller's work
+	gomega.NewWithT(t).Eventually(func() error {
+		probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.set.Namespace, Name: "probe"}}
+		return w.Create(t.Context(), probe, client.DryRunAll)
+	}, "5m", "50ms").Should(gomega.MatchError(gomega.ContainSubstring("exceeded quota")), "the API server knows the quota")
 	w.refusedByQuota(1)
 	w.count(2, "as many as the quota allows")
 	w.wantStatus("0/2 app=web ReplicaFailure=True:FailedCreate")
@@ -189,11 +195,11 @@ func meetsAQuota(t *testing.T, w *world) {
 	gomega.NewWithT(t).Eventually(func() error {
 		_, err := w.tryPass(&lagging.Client{})
 		return err
-	}, "1m", "100ms").Should(gomega.Succeed(), "the API server forgets the quota")
+	}, "5m", "100ms").Should(gomega.Succeed(), "the API server forgets the quota")
 	w.wantStatus("0/3 app=web")
 }
 
-// refusedByQuota makes a pass that fails, once the API server knows the quota.
+// refusedByQuota makes a pass that fails.
 func (w *world) refusedByQuota(pass int) {
 	w.t.Helper()
 	if _, err := w.tryPass(&lagging.Client{}); err == nil || !strings.Contains(err.Error(), "exceeded quota") {
