@@ -194,6 +194,7 @@ func newWorld(t *testing.T) *world {
 	const crds = "../../controllers/hyperconverged/components/crds/kubevirt.io_"
 	server := &envtest.Environment{
 		Scheme: scheme.New(), CRDDirectoryPaths: []string{crds + "virtualmachineinstances.yaml", crds + "kubevirts.yaml"}, ErrorIfCRDPathMissing: true,
+		ControlPlaneStartTimeout: patience, ControlPlaneStopTimeout: time.Minute, CRDInstallOptions: envtest.CRDInstallOptions{MaxTime: patience},
 	}
 	config, err := server.Start()
 	must(t, err)

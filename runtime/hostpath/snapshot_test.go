@@ -30,7 +30,7 @@ const labelManagedBy = "snapshot.storage.kubernetes.io/managed-by"
 func TestSnapshots(t *testing.T) {
 	n := start(t)
 	n.volumeOf(t, n.claim(t, "before", nil)) // node storage works without the kinds
-	_, err := envtest.InstallCRDs(n.config, envtest.CRDInstallOptions{Paths: []string{snapshotDefinition("classes"), snapshotDefinition("contents"), snapshotDefinition("s")}})
+	_, err := envtest.InstallCRDs(n.config, envtest.CRDInstallOptions{Paths: []string{snapshotDefinition("classes"), snapshotDefinition("contents"), snapshotDefinition("s")}, MaxTime: 5 * time.Minute})
 	check(t, err)
 	for _, test := range []struct {
 		name string
