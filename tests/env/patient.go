@@ -42,7 +42,7 @@ func (p patient) RoundTrip(request *http.Request) (*http.Response, error) {
 		}
 		if request = request.Clone(request.Context()); request.Body != nil {
 			if request.Body, err = request.GetBody(); err != nil {
-				return response, nil //nolint:nilerr // it has an answer
+				return response, nil // which has an answer
 			}
 		}
 	}

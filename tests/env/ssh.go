@@ -107,7 +107,7 @@ func logIn(ctx context.Context, target string, config *ssh.ClientConfig, connect
 	dialer := net.Dialer{Timeout: connect, KeepAliveConfig: guestAlive}
 	socket, err := dialer.DialContext(ctx, "tcp", target)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // the caller says what for
+		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = socket.Close() })
 	defer stop()
@@ -115,7 +115,7 @@ func logIn(ctx context.Context, target string, config *ssh.ClientConfig, connect
 	conn, channels, requests, err := ssh.NewClientConn(socket, target, config)
 	if err != nil {
 		_ = socket.Close()
-		return nil, err //nolint:wrapcheck // the caller says what for
+		return nil, err
 	}
 	_ = socket.SetDeadline(time.Time{})
 	return ssh.NewClient(conn, channels, requests), nil
