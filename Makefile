@@ -51,7 +51,7 @@ integrated      := $(integrated-api) $(integrated-node)
 
 # Each package of the API's has a server of its own, so that two run side by side; a node there is one of.
 integration: deps ## Tests against a real API server and etcd, network namespaces and devices, no node
-	$(call quiet,KUBEBUILDER_ASSETS=$$($(GO) run -C hack/cluster . build | tail -1) $(gotest) -v -tags=integration$(comma)$(TAGS) -timeout 30m -p $(if $(filter api,$(PART)),2,1) \
+	$(call quiet,KUBEBUILDER_ASSETS=$$($(GO) run -C hack/cluster . build | tail -1) $(gotest) -v -tags=integration$(comma)$(TAGS) -timeout 60m -p $(if $(filter api,$(PART)),2,1) \
 		$(if $(PART),$(integrated-$(PART)),$(integrated)) $(INTEGRATION_ARGS))
 
 e2e: cluster images e2e-suite ## Tests on a real cluster with real guests (E2E=lifecycle for one suite)

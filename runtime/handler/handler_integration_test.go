@@ -194,9 +194,8 @@ func newWorld(t *testing.T) *world {
 	const crds = "../../controllers/hyperconverged/components/crds/kubevirt.io_"
 	server := &envtest.Environment{
 		Scheme: scheme.New(), CRDDirectoryPaths: []string{crds + "virtualmachineinstances.yaml", crds + "kubevirts.yaml"}, ErrorIfCRDPathMissing: true,
-		ControlPlaneStartTimeout: patience, ControlPlaneStopTimeout: time.Minute, CRDInstallOptions: envtest.CRDInstallOptions{MaxTime: patience},
 	}
-	config, err := server.Start()
+	config, err := apiserver.Begin(server)
 	must(t, err)
 	t.Cleanup(func() { must(t, server.Stop()) })
 	root, err := os.MkdirTemp("", "kubelet")

@@ -187,11 +187,8 @@ func start(t *testing.T) node {
 		Scheme:                scheme.New(),
 		CRDDirectoryPaths:     []string{filepath.Join("..", "..", "controllers", "hyperconverged", "components", "crds", "hostpathprovisioner.kubevirt.io_hostpathprovisioners.yaml")},
 		ErrorIfCRDPathMissing: true,
-		// A busy machine takes minutes for what else takes seconds.
-		ControlPlaneStartTimeout: 5 * time.Minute, ControlPlaneStopTimeout: time.Minute,
-		CRDInstallOptions: envtest.CRDInstallOptions{MaxTime: 5 * time.Minute},
 	}
-	config, err := server.Start()
+	config, err := apiserver.Begin(server)
 	check(t, err)
 	t.Cleanup(func() { check(t, server.Stop()) })
 	c := apiserver.Player(t, config)

@@ -47,16 +47,12 @@ func run(m *testing.M) int {
 		return 1
 	}
 	server := &envtest.Environment{
-		Scheme:                   scheme.New(), // kinds of several versions get the conversion webhook below
-		BinaryAssetsDirectory:    assets,
-		CRDDirectoryPaths:        []string{"../../controllers/hyperconverged/components/crds"},
-		ErrorIfCRDPathMissing:    true,
-		ControlPlaneStartTimeout: 10 * time.Minute,
-		ControlPlaneStopTimeout:  3 * time.Minute,
-		CRDInstallOptions:        envtest.CRDInstallOptions{MaxTime: 5 * time.Minute},
+		Scheme:                scheme.New(), // kinds of several versions get the conversion webhook below
+		BinaryAssetsDirectory: assets,
+		CRDDirectoryPaths:     []string{"../../controllers/hyperconverged/components/crds"},
+		ErrorIfCRDPathMissing: true,
 	}
-	apiserver.Patient()
-	config, err := server.Start()
+	config, err := apiserver.Begin(server)
 	if err == nil {
 		api, err = client.NewWithWatch(config, client.Options{Scheme: scheme.New()})
 	}

@@ -30,6 +30,7 @@ import (
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/scheme"
 	"github.com/slipway-vm/slipway/tests/fixture"
+	"github.com/slipway-vm/slipway/tests/fixture/apiserver"
 )
 
 // nodes is how many simulated nodes there are.
@@ -61,10 +62,9 @@ func start(b *testing.B) *world {
 	assets := output(b, root, "run", "-C", "hack/cluster", ".", "build")
 	server := &envtest.Environment{
 		Scheme: scheme.New(), BinaryAssetsDirectory: assets, ErrorIfCRDPathMissing: true,
-		CRDDirectoryPaths:        []string{filepath.Join(root, "controllers/hyperconverged/components/crds")},
-		ControlPlaneStartTimeout: 3 * time.Minute, ControlPlaneStopTimeout: time.Minute,
+		CRDDirectoryPaths: []string{filepath.Join(root, "controllers/hyperconverged/components/crds")},
 	}
-	config, err := server.Start()
+	config, err := apiserver.Begin(server)
 	b.Cleanup(func() { _ = server.Stop() })
 	must(b, err)
 	config.QPS, config.Burst = 1000, 2000
