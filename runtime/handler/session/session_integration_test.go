@@ -407,7 +407,7 @@ func converseAs(role wire.Role, socket *net.UnixConn) (bool, error) {
 		return true, nil
 	}
 	if err := conn.Notify(protocol.TypeState, protocol.State{}); err == nil {
-		<-served // however it ends: something may have been on its way
+		_ = <-served // however it ends: something may have been on its way
 	}
 	return false, nil
 }

@@ -37,7 +37,8 @@ func (h *Hypervisor) AgentCommand(ctx context.Context, command string) (string, 
 		if err == nil {
 			return answer, nil
 		}
-		if !(unsettled(err) && time.Now().Add(pause).Before(settled)) && !(bounded && unsent(err)) {
+		again := unsettled(err) && time.Now().Add(pause).Before(settled) || bounded && unsent(err)
+		if !again {
 			return "", fmt.Errorf("speaking to the guest agent: %w", agentError(err))
 		}
 		select {
