@@ -407,7 +407,7 @@ func converseAs(role wire.Role, socket *net.UnixConn) (bool, error) {
 		return true, nil
 	}
 	if err := conn.Notify(protocol.TypeState, protocol.State{}); err == nil {
-		_ = <-served // however it ends: something may have been on its way
+		<-served //nolint:errcheck // however it ends: something may have been on its way
 	}
 	return false, nil
 }
