@@ -45,7 +45,7 @@ unit: deps ## Tests beside the code, golden files included (no cluster)
 
 # The packages with integration tests: of the API, and of what a node has one of, its networks, devices and
 # libvirt. `make integration` runs all their tests, PART=api or PART=node some; `make unit UNIT=rest` runs those of the others.
-integrated-api  := ./tests/integration/... ./internal/stepcache ./controllers/... ./tasks/... ./cmd/virtctl/...
+integrated-api  := ./tests/integration/... ./tests/fixture/apiserver ./internal/stepcache ./internal/verbosity ./controllers/... ./tasks/... ./pipelines/... ./cmd/virtctl/...
 integrated-node := ./runtime/handler/... ./runtime/launcher ./runtime/network/... ./runtime/hostpath ./tests/fuzz
 integrated      := $(integrated-api) $(integrated-node)
 
