@@ -40,15 +40,6 @@ func (r *Reconciler) patch(ctx context.Context, changed, from *virtv1.VirtualMac
 	return nil
 }
 
-// findInstance looks past the cache for an instance that the cache does not show: the last
-// pass may have made it from a VM that was being deleted already.
-func (r *Reconciler) findInstance(ctx context.Context, s *scope) error {
-	if s.vmi != nil {
-		return nil
-	}
-	return r.readInstance(ctx, s)
-}
-
 // readInstance reads the VM's instance past the cache.
 func (r *Reconciler) readInstance(ctx context.Context, s *scope) error {
 	vmi := &virtv1.VirtualMachineInstance{}
@@ -64,13 +55,15 @@ func (r *Reconciler) readInstance(ctx context.Context, s *scope) error {
 }
 
 // finalize stops a deleted VM and lets it go once its VMI has gone. A VM that is deleted
-// as an orphaning parent leaves its VMI running.
+// as an orphaning parent leaves its VMI running. The instance is read past the cache, which may lack one that the last pass
+// made from a VM that was being deleted already, and may have one as it was before the garbage collector took its owner away
+// and then, of which the cache may know, the VM's mark that its dependents stay.
 func (r *Reconciler) finalize(ctx context.Context, s *scope) error {
 	if !controllerutil.ContainsFinalizer(s.vm, virtv1.VirtualMachineControllerFinalizer) {
 		return nil
 	}
 	if !controllerutil.ContainsFinalizer(s.vm, metav1.FinalizerOrphanDependents) {
-		if err := r.findInstance(ctx, s); err != nil {
+		if err := r.readInstance(ctx, s); err != nil {
 			return err
 		}
 		switch {

@@ -3,6 +3,7 @@
 package virtualmachine
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +34,7 @@ func TestAPass(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *world){
 		"a namespace that is being deleted":          endingNamespace,
 		"a deleted VM whose VMI the cache lacks":     unseenInstance,
+		"a deleted VM that leaves its VMI running":   orphanedInstance,
 		"a VM that went since it was read":           goneVM,
 		"a VMI of the VM's own that the cache lacks": ownInstance,
 		"a VMI that an earlier VM left":              leftInstance,
@@ -147,6 +149,27 @@ func unseenInstance(t *testing.T, w *world) {
 	w.pass(&lagging.Client{})
 	if err := w.Get(t.Context(), client.ObjectKeyFromObject(w.vm), w.vm); !apierrors.IsNotFound(err) {
 		t.Errorf("the VM stays after its instance: %v", err)
+	}
+}
+
+// An instance that its VM leaves running goes on, though the cache still has it as the VM's while it knows already that the garbage
+// collector is done.
+func orphanedInstance(t *testing.T, w *world) {
+	w.pass(&lagging.Client{})
+	past := w.vmi()
+	w.must(w.Delete(t.Context(), w.vm, client.PropagationPolicy(metav1.DeletePropagationOrphan)))
+	free := past.DeepCopy()
+	free.OwnerReferences = nil
+	w.must(w.Update(t.Context(), free))
+	w.must(w.Get(t.Context(), client.ObjectKeyFromObject(w.vm), w.vm))
+	w.vm.Finalizers = slices.DeleteFunc(w.vm.Finalizers, func(finalizer string) bool { return finalizer == metav1.FinalizerOrphanDependents })
+	w.must(w.Update(t.Context(), w.vm))
+	w.pass(&lagging.Client{Past: []client.Object{past}})
+	if vmi := w.vmi(); vmi.UID != past.UID || vmi.DeletionTimestamp != nil {
+		t.Errorf("the instance that was to be left running is %q, being deleted since %v", vmi.UID, vmi.DeletionTimestamp)
+	}
+	if err := w.Get(t.Context(), client.ObjectKeyFromObject(w.vm), w.vm); !apierrors.IsNotFound(err) {
+		t.Errorf("the deleted VM stays: %v", err)
 	}
 }
 
