@@ -110,10 +110,10 @@ func patchStrategy(ctx context.Context, vm *virtv1.VirtualMachine, strategy virt
 }
 
 // Words of those who try again: of a kubelet that had no time to fetch something, and of the scheduler, which may see a pod before the
-// claim that was made a moment earlier, or for which suites beside this one have left no room just now.
+// claim that was made a moment earlier, or changed between its look and its write, or for which suites beside this one have left no room just now.
 var (
 	outOfTime = regexp.MustCompile(`timed out|context deadline exceeded|i/o timeout|failed to sync`)
-	noRoom    = regexp.MustCompile(`persistentvolumeclaim "[^"]*" not found|Insufficient |Too many pods`)
+	noRoom    = regexp.MustCompile(`persistentvolumeclaim "[^"]*" not found|persistentvolumeclaims "[^"]*": the object has been modified|Insufficient |Too many pods`)
 )
 
 // passing says whether a Warning event tells of what a busy machine brings about, and no fault of a start.
