@@ -92,7 +92,7 @@ func expectFailed(ctx context.Context, vmi *virtv1.VirtualMachineInstance, kille
 func expectSoon(vmi *virtv1.VirtualMachineInstance, what string, killed, came time.Time) {
 	GinkgoHelper()
 	took := came.Sub(killed)
-	By(fmt.Sprintf("%s came %s after the kill", what, took.Round(time.Second)))
+	AddReportEntry(fmt.Sprintf("%s came %s after the kill", what, took.Round(time.Second)))
 	Expect(took).To(And(BeNumerically(">", -2*time.Second), BeNumerically("<", told)), "%s after the kill at %s: %s", what, killed.UTC().Format(time.RFC3339), summary(vmi))
 }
 
