@@ -120,17 +120,20 @@ func makeFor(t *testing.T, dir string, after time.Duration, steps int) (through 
 	t.Helper()
 	program, err := os.Executable()
 	check(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), after)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, program)
+	var out bytes.Buffer
+	cmd := exec.Command(program)
+	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.Env = append(os.Environ(), makeInProcess+"="+dir)
 	if steps > 0 {
 		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%d", stopAfter, steps))
 	}
-	out, err := cmd.CombinedOutput()
+	check(t, cmd.Start())
+	timer := time.AfterFunc(after, func() { _ = cmd.Process.Kill() }) // it may be through
+	defer timer.Stop()
+	err = cmd.Wait()
 	exit, _ := errors.AsType[*exec.ExitError](err)
 	if err != nil && (exit == nil || exit.ExitCode() >= 0) {
-		t.Fatalf("the process failed: %v\n%s", err, out)
+		t.Fatalf("the process failed: %v\n%s", err, &out)
 	}
 	return err == nil
 }
