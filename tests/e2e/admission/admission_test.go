@@ -11,6 +11,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-vm/slipway/internal/clonesource"
+	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/tests/e2e/suite"
 	"github.com/slipway-vm/slipway/tests/fixture"
 )
@@ -57,6 +59,25 @@ var _ = Describe("admission", func() {
 		err = suite.World.Client.Create(ctx, vm, client.FieldValidation(metav1.FieldValidationStrict))
 		Expect(err).To(MatchError(ContainSubstring(`unknown field "spec.template.spec.domain.cpu.coers"`)))
 	}, SpecTimeout(15*time.Minute))
+
+	DescribeTable("refuses a KubeVirt object that is not acted on, and names the field",
+		func(ctx context.Context, change, want string) {
+			kubevirt := &virtv1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: names.InstallNamespace, Name: names.KubeVirtName}}
+			err := suite.World.Client.Patch(ctx, kubevirt, client.RawPatch(types.MergePatchType, []byte(change)), client.DryRunAll)
+			if want == "" {
+				Expect(err).NotTo(HaveOccurred())
+				return
+			}
+			Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
+			Expect(err).To(MatchError(ContainSubstring(want + ": ")))
+		},
+		Entry("a field", SpecTimeout(15*time.Minute), `{"spec":{"configuration":{"cpuModel":"Penryn"}}}`, "spec.configuration.cpuModel"),
+		Entry("a field of a list", SpecTimeout(15*time.Minute),
+			`{"spec":{"configuration":{"supportContainerResources":[{"type":"sidecar","resources":{"requests":{"cpu":"1"}}}]}}}`,
+			"spec.configuration.supportContainerResources[0].resources.requests.cpu"),
+		Entry("a value", SpecTimeout(15*time.Minute), `{"spec":{"uninstallStrategy":"RemoveWorkloads"}}`, "spec.uninstallStrategy"),
+		Entry("but none that is", SpecTimeout(15*time.Minute), `{"spec":{"configuration":{"obsoleteCPUModels":{"Conroe":true}}}}`, ""),
+	)
 
 	It("lets nobody write down what a DataVolume may clone, nor change it later", func(ctx context.Context) {
 		ns := suite.Namespace(ctx)

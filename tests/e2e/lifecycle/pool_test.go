@@ -108,11 +108,7 @@ var _ = Describe("a pool that keeps the disks of VMs that are deleted", func() {
 
 		By("deleting its VM")
 		Expect(suite.World.Client.Delete(ctx, vm)).To(Succeed())
-		Eventually(func(ctx context.Context) (types.UID, error) {
-			found := &virtv1.VirtualMachine{}
-			err := suite.World.Client.Get(ctx, client.ObjectKeyFromObject(vm), found)
-			return found.UID, client.IgnoreNotFound(err)
-		}).WithContext(ctx).WithTimeout(suite.BoundEnd).WithPolling(time.Second).Should(And(Not(BeEmpty()), Not(Equal(vm.UID))), "another VM of the name")
+		madeAnew(ctx, vm)
 		suite.VMStatus(ctx, ns, "crew-0", virtv1.VirtualMachineStatusStopped)
 		Expect(suite.DataVolume(ctx, ns, "data-0", cdiv1.Succeeded).UID).To(Equal(disk.UID), "the disk that there was")
 
@@ -122,6 +118,80 @@ var _ = Describe("a pool that keeps the disks of VMs that are deleted", func() {
 		Expect(machinesOf(ctx, pool)).To(BeEmpty())
 	}, SpecTimeout(20*time.Minute))
 })
+
+var _ = Describe("a pool with autohealing", func() {
+	It("makes a VM anew that does not start, and leaves it alone once it does", func(ctx context.Context) {
+		ns := suite.Namespace(ctx)
+		pool := newPool(ns)
+		pool.Spec.Replicas = new(int32(1))
+		pool.Spec.Autohealing = &poolv1.VirtualMachinePoolAutohealingStrategy{MinFailingToStartDuration: &metav1.Duration{Duration: 10 * time.Second}}
+		pool.Spec.VirtualMachineTemplate.Spec = fixture.VM(ns, "crew", fixture.Claim("data", "shared")).Spec // without a system, so that nothing boots
+		suite.Create(ctx, pool)
+		vm := suite.VMStatus(ctx, ns, "crew-0", virtv1.VirtualMachineStatusPvcNotFound)
+		madeAnew(ctx, vm)
+		Eventually(func(g Gomega) {
+			var events corev1.EventList
+			g.Expect(suite.World.Client.List(ctx, &events, client.InNamespace(ns))).To(Succeed())
+			g.Expect(events.Items).To(ContainElement(And(
+				HaveField("InvolvedObject.Name", "crew"), HaveField("Reason", "Autohealing"), HaveField("Message", ContainSubstring("it is ErrorPvcNotFound since")))))
+		}).WithContext(ctx).WithTimeout(suite.BoundEnd).WithPolling(time.Second).Should(Succeed())
+
+		By("making what it lacks")
+		suite.Create(ctx, fixture.DataVolume(ns, "shared", "16Mi"))
+		started := suite.VMStatus(ctx, ns, "crew-0", virtv1.VirtualMachineStatusRunning)
+		poolStands(ctx, pool, 1)
+		Consistently(func(g Gomega) {
+			g.Expect(suite.World.Client.Get(ctx, client.ObjectKeyFromObject(started), vm)).To(Succeed())
+			g.Expect(vm.UID).To(Equal(started.UID))
+		}).WithContext(ctx).WithTimeout(15*time.Second).WithPolling(time.Second).Should(Succeed(), "a VM that has started is not replaced")
+	}, SpecTimeout(20*time.Minute))
+})
+
+var _ = Describe("a pool that takes VMs by the nodes that they ask for", func() {
+	It("loses no other ones when it is scaled in", func(ctx context.Context) {
+		ns := suite.Namespace(ctx)
+		pool := newPool(ns)
+		pool.Spec.Replicas = new(int32(1))
+		pool.Spec.UpdateStrategy = &poolv1.VirtualMachinePoolUpdateStrategy{Unmanaged: &poolv1.VirtualMachinePoolUnmanagedStrategy{}} // VMs keep what they ask for
+		pool.Spec.ScaleInStrategy.Proactive.SelectionPolicy.Selectors = &poolv1.VirtualMachinePoolSelectors{
+			NodeSelectorRequirementMatcher: &[]corev1.NodeSelectorRequirement{{Key: "disk", Operator: corev1.NodeSelectorOpNotIn, Values: []string{"fast"}}},
+		}
+		pool.Spec.VirtualMachineTemplate.Spec = fixture.VM(ns, "crew", fixture.Strategy(virtv1.RunStrategyHalted), fixture.ContainerDisk(suite.TinyImage())).Spec
+		pool.Spec.VirtualMachineTemplate.Spec.Template.Spec.NodeSelector = map[string]string{"disk": "slow"}
+		suite.Create(ctx, pool)
+		has := func(names ...string) {
+			GinkgoHelper()
+			Eventually(machinesOf).WithArguments(ctx, pool).WithContext(ctx).WithTimeout(suite.BoundEnd).WithPolling(time.Second).Should(Equal(names))
+		}
+		has("crew-0")
+
+		By("adding VMs that ask for other nodes")
+		patchPool(ctx, pool, `{"spec":{"virtualMachineTemplate":{"spec":{"template":{"spec":{"nodeSelector":{"disk":"fast"}}}}}}}`)
+		scalePool(ctx, pool, 3)
+		has("crew-0", "crew-1", "crew-2")
+
+		By("scaling it in, for which the highest number would come first")
+		scalePool(ctx, pool, 2)
+		has("crew-1", "crew-2")
+		scalePool(ctx, pool, 1)
+		Consistently(machinesOf).WithArguments(ctx, pool).WithContext(ctx).WithTimeout(10*time.Second).WithPolling(time.Second).
+			Should(Equal([]string{"crew-1", "crew-2"}), "none is left that the policy lets be taken")
+
+		By("taking those of other nodes, too")
+		patchPool(ctx, pool, `{"spec":{"scaleInStrategy":{"proactive":{"selectionPolicy":{"selectors":{"nodeSelectorRequirementMatcher":[{"key":"disk","operator":"Exists"}]}}}}}}`)
+		has("crew-1")
+	}, SpecTimeout(15*time.Minute))
+})
+
+// madeAnew waits until another VM has the name of vm.
+func madeAnew(ctx context.Context, vm *virtv1.VirtualMachine) {
+	GinkgoHelper()
+	Eventually(func(ctx context.Context) (types.UID, error) {
+		found := &virtv1.VirtualMachine{}
+		err := suite.World.Client.Get(ctx, client.ObjectKeyFromObject(vm), found)
+		return found.UID, client.IgnoreNotFound(err)
+	}).WithContext(ctx).WithTimeout(suite.BoundEnd).WithPolling(time.Second).Should(And(Not(BeEmpty()), Not(Equal(vm.UID))), "another VM of the name")
+}
 
 // newPool is a pool of two tiny guests, each with a disk of its own, of which the one with the highest number goes first and leaves its disk.
 func newPool(namespace string) *poolv1.VirtualMachinePool {

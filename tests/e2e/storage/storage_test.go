@@ -9,6 +9,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"os/exec"
@@ -80,6 +81,15 @@ func makeDisks(ctx context.Context, tiny string) {
 	write(at("page.html"), []byte("<!DOCTYPE html>\n<html><body>Not the image you look for</body></html>\n"))
 	qemuImg("create", "-f", "qcow2", at("huge.qcow2"), "1T")
 	qemuImg("create", "-f", "qcow2", "-F", "qcow2", "-b", "disk.qcow2", at("backed.qcow2"))
+}
+
+// scattered serves a disk of 4 MiB without a system, other than that of every other seed, and returns its address and what is on it.
+func scattered(name string, seed byte) (address string, content []byte) {
+	GinkgoHelper()
+	content = make([]byte, 4<<20)
+	_, _ = rand.NewChaCha8([32]byte{seed}).Read(content) // never fails
+	write(filepath.Join(dir, name), content)
+	return root + "/" + name, content
 }
 
 func write(path string, data []byte) {

@@ -3,8 +3,11 @@
 package storage
 
 import (
+	"bytes"
 	"context"
-	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -12,12 +15,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	virtv1 "kubevirt.io/api/core/v1"
 	vmsnapshotv1 "kubevirt.io/api/snapshot/v1beta1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/tests/e2e/suite"
 	"github.com/slipway-vm/slipway/tests/fixture"
 )
@@ -31,17 +34,7 @@ var _ = Describe("a virtual machine", func() {
 		suite.Shell(ctx, vmi, "set -e; mkfs.ext2 /dev/vdb; mkdir -p /mnt; mount /dev/vdb /mnt; echo before > /mnt/file; umount /mnt; sync")
 
 		By("taking a snapshot while it runs")
-		of := corev1.TypedLocalObjectReference{APIGroup: new("kubevirt.io"), Kind: "VirtualMachine", Name: "web"}
-		snapshot := &vmsnapshotv1.VirtualMachineSnapshot{
-			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "before"}, Spec: vmsnapshotv1.VirtualMachineSnapshotSpec{Source: of},
-		}
-		suite.Create(ctx, snapshot)
-		err := suite.World.Await(ctx, GinkgoWriter, snapshot.DeepCopy(), suite.BoundImport, func(object client.Object) (string, bool, error) {
-			object.(*vmsnapshotv1.VirtualMachineSnapshot).DeepCopyInto(snapshot)
-			status := ptr.Deref(snapshot.Status, vmsnapshotv1.VirtualMachineSnapshotStatus{})
-			return fmt.Sprintf("%s %v", status.Phase, status.Conditions), ptr.Deref(status.ReadyToUse, false), nil
-		})
-		Expect(err).NotTo(HaveOccurred())
+		snapshot := suite.Snapshot(ctx, ns, "before", "web")
 		Expect(snapshot.Status.Phase).To(Equal(vmsnapshotv1.Succeeded))
 		Expect(snapshot.Status.SourceIndications).To(ConsistOf(
 			HaveField("Indication", vmsnapshotv1.VMSnapshotOnlineSnapshotIndication), HaveField("Indication", vmsnapshotv1.VMSnapshotGuestAgentIndication)))
@@ -49,21 +42,12 @@ var _ = Describe("a virtual machine", func() {
 		suite.Shell(ctx, vmi, "set -e; mount /dev/vdb /mnt; echo after > /mnt/file; umount /mnt; sync")
 
 		// restored has the VM be what the snapshot has, and waits until it stands still as that.
-		restored := func(name string, names *vmsnapshotv1.VolumeRestorePolicy) (*virtv1.VirtualMachine, vmsnapshotv1.VolumeRestore) {
+		restored := func(name string, policy *vmsnapshotv1.VolumeRestorePolicy) (*virtv1.VirtualMachine, vmsnapshotv1.VolumeRestore) {
 			GinkgoHelper()
-			restore := &vmsnapshotv1.VirtualMachineRestore{
-				ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
-				Spec: vmsnapshotv1.VirtualMachineRestoreSpec{
-					Target: of, VirtualMachineSnapshotName: "before", TargetReadinessPolicy: new(vmsnapshotv1.VirtualMachineRestoreStopTarget), VolumeRestorePolicy: names,
-				},
-			}
+			restore := suite.Restore(ns, name, "web", "before")
+			restore.Spec.TargetReadinessPolicy, restore.Spec.VolumeRestorePolicy = new(vmsnapshotv1.VirtualMachineRestoreStopTarget), policy
 			suite.Create(ctx, restore)
-			err := suite.World.Await(ctx, GinkgoWriter, restore.DeepCopy(), suite.BoundImport, func(object client.Object) (string, bool, error) {
-				object.(*vmsnapshotv1.VirtualMachineRestore).DeepCopyInto(restore)
-				status := ptr.Deref(restore.Status, vmsnapshotv1.VirtualMachineRestoreStatus{})
-				return fmt.Sprint(status.Conditions), ptr.Deref(status.Complete, false), nil
-			})
-			Expect(err).NotTo(HaveOccurred())
+			restore = suite.Restored(ctx, restore)
 			stopped := suite.VMStatus(ctx, ns, "web", virtv1.VirtualMachineStatusStopped)
 			Expect(stopped.Status.RestoreInProgress).To(BeNil(), "a restore is complete once it has let go of its VM")
 			Expect(stopped.Spec.Template.Spec.Volumes[1].DataVolume.Name).To(Equal(restore.Status.Restores[0].PersistentVolumeClaimName))
@@ -98,4 +82,57 @@ var _ = Describe("a virtual machine", func() {
 		Expect(suite.Shell(ctx, vmi, "mkdir -p /mnt; mount /dev/vdb /mnt; cat /mnt/file; umount /mnt")).To(Equal("before"))
 		suite.DataVolume(ctx, ns, volume.PersistentVolumeClaimName, cdiv1.Succeeded)
 	}, SpecTimeout(25*time.Minute))
+
+	It("leaves disks that were restored to be nobody's when it goes", func(ctx context.Context) {
+		ns := suite.Namespace(ctx)
+		address, content := scattered("nobodys", 1)
+		vm := fixture.VM(ns, "web", fixture.Strategy(virtv1.RunStrategyHalted),
+			fixture.Template("data", fixture.DataVolume(ns, "data", "64Mi", fixture.HTTP(address))))
+		vm.Spec.DataVolumeTemplates[0].Annotations = map[string]string{names.AnnotationBind: "true"} // no guest does it
+		suite.Create(ctx, vm)
+		own := suite.DataVolume(ctx, ns, "data", cdiv1.Succeeded)
+		suite.Snapshot(ctx, ns, "before", "web")
+
+		By("restoring it, which takes its own disk away")
+		restore := suite.Restore(ns, "nobodys", "web", "before")
+		restore.Spec.VolumeOwnershipPolicy = new(vmsnapshotv1.VolumeOwnershipPolicyNone)
+		suite.Create(ctx, restore)
+		restore = suite.Restored(ctx, restore)
+		Expect(restore.Status.DeletedDataVolumes).To(Equal([]string{"data"}))
+		Expect(restore.Status.Restores).To(HaveLen(1))
+		Expect(restore.Status.Restores[0].DataVolumeName).To(BeNil())
+		key := client.ObjectKey{Namespace: ns, Name: restore.Status.Restores[0].PersistentVolumeClaimName}
+		Expect(suite.World.Client.Get(ctx, client.ObjectKeyFromObject(vm), vm)).To(Succeed())
+		Expect(vm.Spec.DataVolumeTemplates).To(BeEmpty())
+		Expect(vm.Spec.Template.Spec.Volumes[0].PersistentVolumeClaim.ClaimName).To(Equal(key.Name))
+		Expect(suite.World.Gone(ctx, GinkgoWriter, own, suite.BoundEnd)).To(Succeed())
+		made := &corev1.PersistentVolumeClaim{}
+		Expect(suite.World.Client.Get(ctx, key, made)).To(Succeed())
+
+		By("deleting it, with which the restore goes")
+		Expect(suite.World.Client.Delete(ctx, vm)).To(Succeed())
+		for _, gone := range []client.Object{vm, restore} {
+			Expect(suite.World.Gone(ctx, GinkgoWriter, gone, suite.BoundEnd)).To(Succeed())
+		}
+		claim := &corev1.PersistentVolumeClaim{}
+		Expect(suite.World.Client.Get(ctx, key, claim)).To(Succeed())
+		Expect(claim.UID).To(Equal(made.UID))
+		Expect(claim.DeletionTimestamp).To(BeNil())
+		Expect(claim.OwnerReferences).To(BeEmpty())
+
+		By("using the disk by another VM, whose firmware finds no system on it")
+		suite.Create(ctx, fixture.VM(ns, "other", fixture.Claim("data", key.Name)))
+		suite.VMStatus(ctx, ns, "other", virtv1.VirtualMachineStatusRunning)
+		if suite.World.Existing {
+			return // its disk is elsewhere
+		}
+		Expect(suite.World.Client.Get(ctx, key, claim)).To(Succeed())
+		disk, err := os.Open(filepath.Join(suite.World.Local.PoolPath, claim.Spec.VolumeName, names.DiskFile))
+		Expect(err).NotTo(HaveOccurred())
+		defer disk.Close()
+		has := make([]byte, len(content))
+		_, err = io.ReadFull(disk, has)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(bytes.Equal(has, content)).To(BeTrue(), "the disk has what it had when the snapshot was taken")
+	}, SpecTimeout(20*time.Minute))
 })

@@ -44,6 +44,13 @@ var _ = Describe("virtctl image-upload", func() {
 		dv := suite.DataVolume(ctx, ns, "tiny", cdiv1.Succeeded)
 		Expect(dv.Annotations).To(HaveKeyWithValue(names.AnnotationDigest, sum))
 		Expect(refused(ctx, ns, "image-upload", "dv", "tiny", "--no-create", "--image-path="+image)).To(ContainSubstring("already successfully"))
+
+		By("sending the same disk in a container image that was saved as a file")
+		images, err := suite.World.Images()
+		Expect(err).NotTo(HaveOccurred())
+		virtctl(ctx, ns, "image-upload", "dv", "archived", "--size=256Mi", "--force-bind", "--image-path="+images["guest-tiny"].Archive)
+		archived := suite.DataVolume(ctx, ns, "archived", cdiv1.Succeeded)
+		Expect(archived.Annotations).To(HaveKeyWithValue(names.AnnotationDigest, sum))
 	})
 
 	It("unpacks an archive onto a new claim, without a DataVolume", SpecTimeout(15*time.Minute), func(ctx context.Context) {
