@@ -21,6 +21,7 @@ const (
 	ReasonImportFailed     = "DataVolumeFailed"     // Synchronized: a disk could not be filled
 	ReasonUnbound          = "PVCNotBound"          // Synchronized or Provisioning: a claim has no volume
 	ReasonClaimInUse       = "PVCInUse"             // Synchronized: another VMI uses a claim
+	ReasonClaimIsBlock     = "PVCIsBlock"           // Synchronized: a claim is a block device, and the guest is to mount it
 	ReasonErrImagePull     = "ErrImagePull"         // Synchronized: an image cannot be pulled
 	ReasonImagePullBackOff = "ImagePullBackOff"     // Synchronized: it will be tried again
 	ReasonFailedMount      = "FailedMount"          // Synchronized: a volume of the pod, such as a ConfigMap, cannot be mounted

@@ -3,6 +3,7 @@ package virtualmachineinstance
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"k8s.io/utils/ptr"
 	virtv1 "kubevirt.io/api/core/v1"
@@ -62,8 +63,17 @@ func useOf(vmi *virtv1.VirtualMachineInstance, claim string) use {
 			found.writes = found.writes || !reads
 			found.shares = ptr.Deref(disk.Shareable, false)
 		}
+		if mounted(vmi, volume.Name) { // guests that mount a claim share it as pods do, but none bears that another has a disk there
+			found.attached, found.shares = true, true
+			found.writes = found.writes || source == nil || !source.ReadOnly
+		}
 	}
 	return found
+}
+
+// mounted says whether the guest of vmi mounts the volume called name.
+func mounted(vmi *virtv1.VirtualMachineInstance, name string) bool {
+	return slices.ContainsFunc(vmi.Spec.Domain.Devices.Filesystems, func(filesystem virtv1.Filesystem) bool { return filesystem.Name == name })
 }
 
 // rivalsOf are the VMIs that may have waited for obj, which ends, to let go of its claims.

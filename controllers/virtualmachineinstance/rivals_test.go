@@ -41,6 +41,8 @@ func TestWhoExcludesWhomFromAClaim(t *testing.T) {
 	elsewhere := onClaim(func(_ *virtv1.Disk, source *virtv1.PersistentVolumeClaimVolumeSource) { source.ClaimName = "other" })
 	fromDataVolume := onClaim(nil)
 	fromDataVolume.Spec.Volumes[0].VolumeSource = virtv1.VolumeSource{DataVolume: &virtv1.DataVolumeSource{Name: "shop"}}
+	mounting := onClaim(func(disk *virtv1.Disk, _ *virtv1.PersistentVolumeClaimVolumeSource) { disk.Name = "other" })
+	mounting.Spec.Domain.Devices.Filesystems = []virtv1.Filesystem{{Name: "data", Virtiofs: &virtv1.FilesystemVirtiofs{}}}
 	for name, c := range map[string]struct {
 		a, b *virtv1.VirtualMachineInstance
 		want bool
@@ -56,6 +58,9 @@ func TestWhoExcludesWhomFromAClaim(t *testing.T) {
 		"two who share":              {shared, shared, false},
 		"one who shares, one not":    {shared, writer, true},
 		"a volume without a disk":    {writer, unattached, false},
+		"two who mount it":           {mounting, mounting, false},
+		"one who mounts, one writes": {mounting, writer, true},
+		"one who mounts, one reads":  {mounting, reader, true},
 		"another claim":              {writer, elsewhere, false},
 	} {
 		t.Run(name, func(t *testing.T) {

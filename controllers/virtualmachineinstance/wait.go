@@ -35,7 +35,7 @@ func (r *Reconciler) waitForVolumes(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
-	missing := slices.Concat(lacks(states), rivals, migrations)
+	missing := slices.Concat(lacks(states), withoutFolder(s.vmi, states), rivals, migrations)
 	if s.state != nil {
 		missing = append(missing, lacks([]volumeState{*s.state})...)
 	}
@@ -54,6 +54,19 @@ func lacks(states []volumeState) []lack {
 	for _, v := range states {
 		if l := judge(v); l.need != needNothing {
 			missing = append(missing, l)
+		}
+	}
+	return missing
+}
+
+// withoutFolder says which claims the guest of vmi cannot mount, for they are block devices.
+func withoutFolder(vmi *virtv1.VirtualMachineInstance, states []volumeState) []lack {
+	var missing []lack
+	all := claims(states)
+	for _, state := range states {
+		if all[state.name].Block && mounted(vmi, state.name) {
+			missing = append(missing, lack{needHelp, ReasonClaimIsBlock, fmt.Sprintf(
+				"PVC %s has the volume mode Block, and the guest mounts it as filesystem %s; use a PVC of the mode Filesystem", state.claim, state.name)})
 		}
 	}
 	return missing

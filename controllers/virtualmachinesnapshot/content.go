@@ -72,6 +72,7 @@ func (r *Reconciler) running(ctx context.Context, s *scope) (*virtv1.VirtualMach
 	// Disks come and go while a guest runs, and are taken as they are.
 	started.Spec.Template.Spec.Volumes = spec.Template.Spec.Volumes
 	started.Spec.Template.Spec.Domain.Devices.Disks = spec.Template.Spec.Domain.Devices.Disks
+	started.Spec.Template.Spec.Domain.Devices.Filesystems = spec.Template.Spec.Domain.Devices.Filesystems // each is of a volume
 	started.Spec.DataVolumeTemplates = spec.DataVolumeTemplates
 	return &started.Spec, nil
 }

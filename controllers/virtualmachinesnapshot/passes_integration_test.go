@@ -455,12 +455,18 @@ func ofOlderSpec(t *testing.T, c client.WithWatch) {
 	revision := revisionOf(t, started)
 	w.must(c.Create(t.Context(), revision))
 	w.change(func(vmi *virtv1.VirtualMachineInstance) { vmi.Status.VirtualMachineRevisionName = revision.Name })
-	started.Spec.Template.Spec.Domain.Memory.Guest = new(resource.MustParse("1Gi"))
+	spec := &started.Spec.Template.Spec
+	spec.Domain.Memory.Guest = new(resource.MustParse("1Gi"))
+	spec.Domain.Devices.Filesystems = []virtv1.Filesystem{{Name: "data", Virtiofs: &virtv1.FilesystemVirtiofs{}}}
+	spec.Domain.Devices.Disks = slices.DeleteFunc(spec.Domain.Devices.Disks, func(disk virtv1.Disk) bool { return disk.Name == "data" })
 	w.must(c.Update(t.Context(), started))
 	w.settle("s")
 	content := w.taken("s", snapshotv1.VMSnapshotGuestAgentIndication, snapshotv1.VMSnapshotOnlineSnapshotIndication)
 	if got := content.Spec.Source.VirtualMachine.Spec.Template.Spec.Domain.Memory.Guest.String(); got != "128Mi" {
 		t.Errorf("the guest runs with 128Mi, and the snapshot has %s", got)
+	}
+	if got := content.Spec.Source.VirtualMachine.Spec.Template.Spec.Domain.Devices.Filesystems; len(got) != 1 {
+		t.Errorf("what volumes are for is taken as it is, and the snapshot has the filesystems %+v", got)
 	}
 }
 

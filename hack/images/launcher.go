@@ -10,8 +10,8 @@ import (
 	"github.com/slipway-vm/slipway/hack/images/tree"
 )
 
-// launcherRecipe is the image of the pod that holds a VM: libvirt's daemon with its QEMU driver, QEMU for x86, firmware, qemu-img, swtpm
-// and passt, our virt-launcher, container-disk and virt-probe.
+// launcherRecipe is the image of the pod that holds a VM: libvirt's daemon with its QEMU driver, QEMU for x86, firmware, qemu-img, swtpm,
+// passt and virtiofsd, our virt-launcher, container-disk and virt-probe.
 func launcherRecipe() recipe {
 	return recipe{
 		name: "slipway-launcher",
@@ -21,7 +21,7 @@ func launcherRecipe() recipe {
 				Suite: "trixie", Essential: true,
 				Include: []string{
 					"libvirt-daemon", "libvirt-daemon-driver-qemu", "libvirt-clients", "qemu-system-x86", "seabios", "ovmf", "qemu-utils",
-					"swtpm", "swtpm-tools", "passt",
+					"swtpm", "swtpm-tools", "passt", "virtiofsd",
 				},
 			},
 			drop: launcherDrop, skip: launcherSkip, files: launcherFiles(),
@@ -91,7 +91,7 @@ var launcherDrop = []string{
 	"polkitd", "dbus", "dbus-daemon", "dbus-bin", "dbus-system-bus-common", "dbus-session-bus-common", "libpam-systemd", "logrotate",
 	"libpam-modules", "libpam-modules-bin", "libpam-runtime", "libasound2t64", "libasound2-data", "libbrlapi0.8", "libcacard0", "libnss3", "libnspr4",
 	"libdb5.3t64", "tar", "gzip", "findutils", "diffutils", "sensible-utils", "gettext-base", "ncurses-bin", "init-system-helpers",
-	"libsemanage2", "libsemanage-common", "mount", "bsdutils", "util-linux", "login.defs",
+	"libsemanage2", "libsemanage-common", "uidmap", "libsubid5", "mount", "bsdutils", "util-linux", "login.defs",
 }
 
 // qemuSkip are firmware of other machines, other emulators, and modules for screens and sound.

@@ -21,6 +21,9 @@ const (
 	AgentProbe = 16 << 20
 	// TPM is an emulated TPM's process: 8 MiB were measured.
 	TPM = 12 << 20
+	// Filesystem is the process that serves one of the guest's filesystems: 2 MiB were
+	// measured; it grows with the number of files that the guest knows.
+	Filesystem = 12 << 20
 	// Limited is for a pod that is held to what it requests: there the kernel's own memory and the
 	// page cache in use, which are the pod's too, have no other room.
 	Limited = 100 << 20
@@ -55,6 +58,8 @@ type Machine struct {
 	Graphics, TPM, KVM, Limited bool
 	// AgentProbes is the number of probes through the guest's agent.
 	AgentProbes int64
+	// Filesystems is the number of folders that the guest mounts.
+	Filesystems int64
 }
 
 // Bytes is the overhead of all processes of the machine's pod.
@@ -68,7 +73,7 @@ func (m Machine) Bytes() int64 {
 
 // BesideQEMUBytes is what the pod's processes need that are not QEMU.
 func (m Machine) BesideQEMUBytes() int64 {
-	bytes := Launcher + AgentProbe*m.AgentProbes
+	bytes := Launcher + AgentProbe*m.AgentProbes + Filesystem*m.Filesystems
 	if m.TPM {
 		bytes += TPM
 	}

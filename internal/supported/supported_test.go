@@ -113,7 +113,7 @@ func TestValuesThatSayNothingPass(t *testing.T) {
 		"an empty list":                          {domain(map[string]any{"gpus": []any{}}), nil},
 		"a null":                                 {domain(map[string]any{"gpus": nil}), nil},
 		"an empty struct above supported fields": {domain(map[string]any{"watchdog": map[string]any{}}), nil},
-		"an empty struct that is a wish":         {domain(map[string]any{"filesystems": []any{map[string]any{"virtiofs": map[string]any{}}}}), []string{"spec.domain.devices.filesystems[0].virtiofs"}},
+		"an empty struct that is a wish":         {domain(map[string]any{"interfaces": []any{map[string]any{"sriov": map[string]any{}}}}), []string{"spec.domain.devices.interfaces[0].sriov"}},
 		"an optional flag whose false differs from nil": {
 			domain(map[string]any{"disks": []any{map[string]any{"changedBlockTracking": false}}}), []string{"spec.domain.devices.disks[0].changedBlockTracking"},
 		},

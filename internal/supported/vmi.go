@@ -130,6 +130,8 @@ var deviceFields = join(
 		{Path: "domain.ioThreadsPolicy", Only: []string{"shared", "auto", "supplementalPool"}},
 		{Path: "domain.ioThreads.supplementalPoolThreadCount", Note: "Each virtio disk without a thread of its own has all these threads, and at least as many queues."},
 		{Path: "domain.devices.tpm", Note: "An emulated TPM 2.0. With persistent, what the guest leaves in it stays over restarts, on a claim of the VM's own."},
+		{Path: "domain.devices.filesystems[].name", Note: "That of a volume, by which the guest mounts it, at most 36 bytes; see [folders in the guest](virtualmachineinstance.md#folders-in-the-guest)."},
+		{Path: "domain.devices.filesystems[].virtiofs", Note: "Of a configMap, secret, serviceAccount or downwardAPI, which are only read, or of a persistentVolumeClaim or dataVolume with volumeMode Filesystem."},
 		{Path: "domain.devices.sound.name"},
 		{Path: "domain.devices.sound.model", Only: []string{"ich9", "ac97"}, Note: "ich9 when left out. What it plays is not heard anywhere."},
 	},

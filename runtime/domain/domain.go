@@ -30,6 +30,8 @@ type Input struct {
 	VNCSocket string
 	// USBSockets begins the names of the unix sockets of the guest's slots for USB devices of clients.
 	USBSockets string
+	// FilesystemSockets begins the names of the unix sockets of what serves the guest's filesystems: see FilesystemSocket.
+	FilesystemSockets string
 	// MetricsSocket is the unix socket of the port where the guest asks for metrics.
 	MetricsSocket string
 	// Firmware names the UEFI images of the launcher image.
@@ -83,8 +85,8 @@ type part func(Input, *libvirtxml.Domain) error
 
 // parts in the order in which a domain is read.
 var parts = []part{
-	identity, memory, hugepages, cpu, growth, firmware, acpiTables, features, clock, lifecycle,
-	controllers, disks, pinning, interfaces, console, graphics, inputs, usbSlots,
+	identity, memory, hugepages, sharedMemory, cpu, growth, firmware, acpiTables, features, clock, lifecycle,
+	controllers, disks, filesystems, pinning, interfaces, console, graphics, inputs, usbSlots,
 	agentChannel, metricsPort, vsock, rng, balloon, watchdog, panicDevices, tpm, sound, ports,
 }
 

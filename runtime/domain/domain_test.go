@@ -31,9 +31,9 @@ func (f testCase) input() domain.Input {
 	const private = "/var/run/kubevirt-private/uid/"
 	return domain.Input{
 		VMI: f.VMI, KVM: f.KVM, Disks: f.Disks, Interfaces: f.Interfaces, Kernel: f.Kernel, CPUs: f.CPUs,
-		SecretsDir: "/var/run/kubevirt-private/secret",
-		Console:    domain.Console{Socket: private + "virt-serial0", Log: private + "virt-serial0-pipe"},
-		VNCSocket:  private + "virt-vnc", USBSockets: private + "virt-usbredir-", MetricsSocket: private + "virt-downwardmetrics",
+		SecretsDir: "/var/run/kubevirt-private/secret", FilesystemSockets: private + "virt-fs-",
+		Console:   domain.Console{Socket: private + "virt-serial0", Log: private + "virt-serial0-pipe"},
+		VNCSocket: private + "virt-vnc", USBSockets: private + "virt-usbredir-", MetricsSocket: private + "virt-downwardmetrics",
 		Firmware: domain.DebianFirmware(private + "nvram.fd"),
 		StateDir: "/var/run/kubevirt-private/vm-state",
 		Now:      time.Date(2026, time.January, 15, 12, 0, 0, 0, time.UTC),

@@ -59,6 +59,9 @@ func pciModels(devices *libvirtxml.DomainDeviceList) []string {
 			models = append(models, devices.Disks[i].Model)
 		}
 	}
+	for range devices.Filesystems {
+		models = append(models, "virtio")
+	}
 	for i := range devices.Interfaces {
 		models = append(models, devices.Interfaces[i].Model.Type)
 	}

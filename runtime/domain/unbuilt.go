@@ -19,7 +19,6 @@ func refuseUnbuilt(vmi *v1.VirtualMachineInstance) error {
 		{"launchSecurity", spec.LaunchSecurity != nil},
 		{"devices.gpus", len(devices.GPUs) > 0},
 		{"devices.hostDevices", len(devices.HostDevices) > 0},
-		{"devices.filesystems", len(devices.Filesystems) > 0},
 	}
 	for _, field := range unbuilt {
 		if field.set {

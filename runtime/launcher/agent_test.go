@@ -85,7 +85,7 @@ func TestAnAgentThatHasNotToldAllIsAskedOn(t *testing.T) {
 }
 
 func TestWhatTheAgentToldBeforeIsKeptWhereItDoesNotAnswer(t *testing.T) {
-	m := newMachine(Options{Log: slog.New(slog.DiscardHandler)}, hypervisor.New(hypervisor.Options{}), newEndings())
+	m := newMachine(Options{Log: slog.New(slog.DiscardHandler)}, hypervisor.New(hypervisor.Options{}), nil, newEndings())
 	m.link = link.New(link.Options{})
 	defer m.agent.stop()
 	m.state.AgentConnected = true

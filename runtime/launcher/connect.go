@@ -33,6 +33,8 @@ const (
 	socketVNC     = "virt-vnc"
 	socketMetrics = "virt-downwardmetrics"
 	socketsUSB    = "virt-usbredir-"
+	// socketsFilesystem begins the names of the sockets of filesystems.
+	socketsFilesystem = "virt-fs-"
 )
 
 // connect joins the stream that came with the request with QEMU's socket. ctx ends with

@@ -131,7 +131,7 @@ func Run(ctx context.Context, options Options, terminate <-chan os.Signal) error
 	running.Go(func() { children.Reap(ctx, endings.note) })
 
 	hv := hypervisor.New(hypervisor.Options{Program: options.Libvirtd, Dir: options.LibvirtDir, Children: children, Log: options.Log})
-	m := newMachine(options, hv, endings)
+	m := newMachine(options, hv, children, endings)
 	m.link = link.New(link.Options{
 		Dir: options.SocketDir, Name: names.LauncherSocketName,
 		Hello:   wire.Hello{Version: wire.Version, Role: wire.RoleLauncher, VMIUID: options.UID},

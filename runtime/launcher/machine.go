@@ -17,6 +17,8 @@ import (
 	"github.com/slipway-vm/slipway/runtime/launcher/disks"
 	"github.com/slipway-vm/slipway/runtime/launcher/hypervisor"
 	"github.com/slipway-vm/slipway/runtime/launcher/link"
+	"github.com/slipway-vm/slipway/runtime/launcher/process"
+	"github.com/slipway-vm/slipway/runtime/launcher/virtiofs"
 	"github.com/slipway-vm/slipway/runtime/protocol"
 )
 
@@ -51,6 +53,9 @@ type machine struct {
 	stopping stopping
 	waiting  waiting
 	disks    disks.Leases
+	// servers are those of the filesystems that the guest mounts, children of the launcher.
+	servers  []*virtiofs.Server
+	children *process.Table
 	agent    agentWatch
 	access   accessKeeper
 	thaw     *time.Timer // when frozen file systems go on by themselves
@@ -62,11 +67,12 @@ type machine struct {
 	surveying survey     // by its agent
 }
 
-func newMachine(options Options, hv *hypervisor.Hypervisor, endings *endings) *machine {
+func newMachine(options Options, hv *hypervisor.Hypervisor, children *process.Table, endings *endings) *machine {
 	m := &machine{
 		options: options, log: options.Log, hv: hv, domain: hv, endings: endings,
 		tasks: make(chan func(context.Context)), images: map[string]*os.File{},
 		plugs:    plugs{files: map[string]*os.File{}, loans: map[string]*loan{}},
+		children: children,
 		stopping: newStopping(), waiting: newWaiting(), agent: agentWatch{timer: stoppedTimer()},
 		access: accessKeeper{timer: stoppedTimer()}, thaw: stoppedTimer(),
 	}
@@ -84,6 +90,7 @@ func (m *machine) run(ctx context.Context, terminate <-chan os.Signal, failed <-
 	defer m.thaw.Stop()
 	defer m.leases.stop()
 	defer m.dumps.abandon()
+	defer m.stopFilesystems()
 	for !m.over() {
 		select {
 		case <-ctx.Done():

@@ -22,6 +22,7 @@ const (
 	programQEMU     = "qemu-system-x86_64"
 	programTPM      = "swtpm"
 	programProbe    = "virt-probe"
+	programShare    = "virtiofsd"
 )
 
 // commLength is how much of a program's name the kernel keeps.
@@ -98,6 +99,9 @@ func (p *pod) settled(machine overhead.Machine) map[string][]int {
 	if machine.AgentProbes > 0 {
 		wanted[programProbe] = int(machine.AgentProbes)
 	}
+	if machine.Filesystems > 0 {
+		wanted[programShare] = int(machine.Filesystems)
+	}
 	deadline, look := time.After(patience), time.NewTicker(100*time.Millisecond)
 	defer look.Stop()
 	for {
@@ -125,7 +129,11 @@ func (p *pod) beside(machine overhead.Machine) int64 {
 			continue
 		}
 		for _, pid := range pids {
-			has := share(p.t, pid, 0)
+			guest := int64(0)
+			if program == programShare { // which has the guest's memory, too
+				guest = machine.Guest
+			}
+			has := share(p.t, pid, guest)
 			p.t.Logf("%s has %s", program, mebibytes(has))
 			sum += has
 		}
@@ -151,8 +159,11 @@ func (p *pod) fits(machine overhead.Machine) {
 	}
 }
 
+// guestFile is what the file is called that has the guest's memory where QEMU shares it.
+const guestFile = "/memfd:memory-backend-memfd"
+
 // share is a process's proportional share of memory (PSS) in bytes. The guest's memory, which is
-// the mapping of that size, is left out; 0 for none.
+// the mapping of that size or those of its file, is left out; 0 for none.
 func share(t *testing.T, pid int, guest int64) int64 {
 	t.Helper()
 	smaps, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps", pid))
@@ -160,8 +171,11 @@ func share(t *testing.T, pid int, guest int64) int64 {
 		t.Fatal(err)
 	}
 	var sum, size int64
-	found := guest == 0
+	found, ofFile := guest == 0, false
 	for line := range strings.Lines(string(smaps)) {
+		if first, _, _ := strings.Cut(line, " "); strings.Contains(first, "-") { // a mapping begins
+			ofFile = strings.Contains(line, guestFile)
+		}
 		fields := strings.Fields(line)
 		if len(fields) != 3 || fields[2] != "kB" {
 			continue
@@ -171,7 +185,7 @@ func share(t *testing.T, pid int, guest int64) int64 {
 		case "Size:":
 			size = value
 		case "Pss:":
-			if guest > 0 && size == guest {
+			if guest > 0 && (size == guest || ofFile) {
 				found = true
 				continue
 			}

@@ -111,7 +111,7 @@ func (m *machine) start(ctx context.Context, request protocol.Sync) {
 		return
 	}
 	plan := hypervisor.Plan{Paused: request.VMI.ShouldStartPaused(), Defined: m.describe(request.VMI)}
-	started, err := m.domain.Start(ctx, spec, plan)
+	started, err := m.startDomain(ctx, spec, plan)
 	if lockRefused(err) && !m.leaseDisks(request) {
 		return // somebody was faster
 	}
@@ -139,7 +139,10 @@ func (m *machine) prepare(vmi *v1.VirtualMachineInstance) (reason string, err er
 	if err := m.findProcessors(vmi); err != nil {
 		return "CPUsNotDedicated", err
 	}
-	return "VolumesNotReady", checkTables(vmi, m.paths().Secrets)
+	if err := checkTables(vmi, m.paths().Secrets); err != nil {
+		return "VolumesNotReady", err
+	}
+	return "FilesystemsNotReady", m.startFilesystems(vmi)
 }
 
 // took notes what the domain started with, and begins to keep what it needs while it runs. It
@@ -158,6 +161,7 @@ func (m *machine) took(ctx context.Context, request protocol.Sync, started hyper
 		return false
 	}
 	m.noteSize(request.VMI)
+	m.keepFilesystems(ctx)
 	return true
 }
 
@@ -187,9 +191,10 @@ func (m *machine) build(request protocol.Sync, prepared map[string]disks.Disk) (
 		VMI: request.VMI, KVM: m.state.KVM, Disks: sources, Interfaces: request.Facts.Interfaces,
 		Console:   domain.Console{Socket: filepath.Join(own, socketConsole), Log: filepath.Join(own, "virt-serial0-pipe")},
 		VNCSocket: filepath.Join(own, socketVNC), USBSockets: filepath.Join(own, socketsUSB),
-		MetricsSocket: filepath.Join(own, socketMetrics),
-		Firmware:      domain.DebianFirmware(filepath.Join(own, "nvram.fd")),
-		Kernel:        m.kernel(), CPUs: m.processors, SecretsDir: m.paths().Secrets,
+		FilesystemSockets: filepath.Join(own, socketsFilesystem),
+		MetricsSocket:     filepath.Join(own, socketMetrics),
+		Firmware:          domain.DebianFirmware(filepath.Join(own, "nvram.fd")),
+		Kernel:            m.kernel(), CPUs: m.processors, SecretsDir: m.paths().Secrets,
 		StateDir: m.options.StateDir, Now: time.Now(),
 	})
 }

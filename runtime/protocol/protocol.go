@@ -237,6 +237,8 @@ type State struct {
 	Interfaces []GuestInterface `json:"interfaces,omitempty"`
 	// Disks are the virtual disks as QEMU has them.
 	Disks []Disk `json:"disks,omitempty"`
+	// Filesystems are the folders that the guest was given to mount, in the order of the VMI's spec.
+	Filesystems []Filesystem `json:"filesystems,omitempty"`
 	// VCPUs is how many processors the guest has; zero where the launcher does not tell.
 	VCPUs uint `json:"vcpus,omitempty"`
 	// Memory is the guest's; nil where the launcher does not tell.
@@ -265,6 +267,13 @@ type GuestInterface struct {
 	Name string   `json:"name"`
 	MAC  string   `json:"mac"`
 	IPs  []string `json:"ips,omitempty"`
+}
+
+// Filesystem is a folder of the pod that the guest mounts.
+type Filesystem struct {
+	Volume string `json:"volume"`
+	// Message says why the guest has no access to it any more; empty while it has.
+	Message string `json:"message,omitempty"`
 }
 
 // Disk is a virtual disk of the running domain.

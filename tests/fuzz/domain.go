@@ -21,7 +21,8 @@ func input(vmi *virtv1.VirtualMachineInstance, kvm bool, turn int) domain.Input 
 		VNCSocket: private + "virt-vnc", USBSockets: private + "virt-usbredir-", MetricsSocket: private + "virt-downwardmetrics",
 		Firmware: domain.DebianFirmware(private + "nvram.fd"),
 		StateDir: "/var/run/kubevirt-private/vm-state", SecretsDir: "/var/run/kubevirt-private/secret",
-		CPUs: processors(vmi, kvm), Now: time.Unix(1790000000, 0),
+		FilesystemSockets: private + "virt-fs-",
+		CPUs:              processors(vmi, kvm), Now: time.Unix(1790000000, 0),
 	}
 	if domain.HasVSOCK(vmi) {
 		vmi.Status.VSOCKCID = new(uint32(3 + turn)) //nolint:gosec // small

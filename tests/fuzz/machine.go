@@ -2,6 +2,7 @@ package fuzz
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -181,6 +182,7 @@ func agree(source *random.Source, spec map[string]any) {
 	if len(disks) > len(volumes) {
 		disks = disks[:len(volumes)]
 	}
+	replace(devices, "filesystems", mountable(items(devices, "filesystems"), volumes[len(disks):]))
 	for i := range disks {
 		disks[i]["name"] = fmt.Sprintf("v%d", i)
 	}
@@ -205,6 +207,23 @@ func agree(source *random.Source, spec map[string]any) {
 	}
 	replace(devices, "interfaces", interfaces)
 	replace(spec, "networks", networks)
+}
+
+// mountable are the filesystems that there are volumes for, the last of which become folders of each kind.
+func mountable(filesystems, volumes []map[string]any) []map[string]any {
+	kinds := []map[string]any{
+		{"configMap": map[string]any{"name": "c"}}, {"persistentVolumeClaim": map[string]any{"claimName": "p"}},
+		{"secret": map[string]any{"secretName": "s"}}, {"dataVolume": map[string]any{"name": "d"}},
+	}
+	count := min(len(filesystems), len(volumes))
+	for i := range count {
+		volume := volumes[len(volumes)-1-i]
+		name := volume["name"]
+		clear(volume)
+		maps.Copy(volume, kinds[i%len(kinds)])
+		volume["name"], filesystems[i]["name"], filesystems[i]["virtiofs"] = name, name, map[string]any{}
+	}
+	return filesystems[:count]
 }
 
 // placed gives a guest what its processors and memory of its own go together with.

@@ -66,13 +66,13 @@ func ValidateMachine(old, vm *virtv1.VirtualMachine) field.ErrorList {
 	return nil
 }
 
-// volumes are the VM's volumes and disks, and what its DataVolumes are made from.
+// volumes are the VM's volumes, disks and filesystems, and what its DataVolumes are made from.
 func volumes(vm *virtv1.VirtualMachine) []any {
 	if vm.Spec.Template == nil {
 		return []any{vm.Spec.DataVolumeTemplates}
 	}
 	spec := &vm.Spec.Template.Spec
-	return []any{vm.Spec.DataVolumeTemplates, spec.Volumes, spec.Domain.Devices.Disks}
+	return []any{vm.Spec.DataVolumeTemplates, spec.Volumes, spec.Domain.Devices.Disks, spec.Domain.Devices.Filesystems}
 }
 
 // strategy is the VM's run strategy, "" where it is none.

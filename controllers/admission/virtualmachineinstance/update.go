@@ -60,7 +60,7 @@ func validateLive(before, after *virtv1.VirtualMachineInstance) field.ErrorList 
 			"only its CPU sockets, its memory and its hotpluggable volumes change while it runs")}
 	}
 	var errs field.ErrorList
-	for _, check := range []func(*virtv1.VirtualMachineInstanceSpec, *field.Path) field.ErrorList{cpu, memory, disks, volumes, aliases, pciAddresses} {
+	for _, check := range []func(*virtv1.VirtualMachineInstanceSpec, *field.Path) field.ErrorList{cpu, memory, disks, filesystems, volumes, aliases, pciAddresses} {
 		errs = append(errs, check(&after.Spec, path)...)
 	}
 	return errs

@@ -15,7 +15,7 @@ import (
 func Validate(spec *virtv1.VirtualMachineInstanceSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, check := range []func(*virtv1.VirtualMachineInstanceSpec, *field.Path) field.ErrorList{
-		identity, memory, cpu, firmware, disks, volumes, bootOrder, interfaces, networks, aliases, inputs, panicDevices, clock, placement,
+		identity, memory, cpu, firmware, disks, filesystems, volumes, bootOrder, interfaces, networks, aliases, inputs, panicDevices, clock, placement,
 		kernelBoot, sound, ioThreads, lunVolumes, shared, downwardMetrics, probes, access,
 		hugepages, dedicatedCPUs, numa, realtime, acpiTables, pciAddresses, hyperv, overheads,
 	} {

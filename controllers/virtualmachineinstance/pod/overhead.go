@@ -16,6 +16,7 @@ func MemoryOverhead(vmi *virtv1.VirtualMachineInstance, kvm bool) resource.Quant
 	machine := overhead.Machine{
 		Guest: guest.Value(), VCPUs: VCPUs(vmi), KVM: kvm,
 		Graphics: ptr.Deref(vmi.Spec.Domain.Devices.AutoattachGraphicsDevice, true), TPM: hasTPM(vmi), Limited: dedicated.Asked(vmi),
+		Filesystems: int64(len(vmi.Spec.Domain.Devices.Filesystems)),
 	}
 	for _, probe := range []*virtv1.Probe{vmi.Spec.LivenessProbe, vmi.Spec.ReadinessProbe} {
 		if throughAgent(probe) {

@@ -26,6 +26,9 @@ const (
 	ReasonPaused               = "Paused"
 )
 
+// messageMounts is the field's about a guest that mounts folders of its pod.
+const messageMounts = "VMI uses virtiofs"
+
 // Words of the field about a paused guest.
 const (
 	pausedByIOError   = "PausedIOError"
@@ -64,10 +67,7 @@ func setConditions(s *scope, status *runtimeStatus, since, now metav1.Time) {
 		set.remove(v1.VirtualMachineInstancePaused)
 		return
 	}
-	set.put(v1.VirtualMachineInstanceCondition{
-		Type: v1.VirtualMachineInstanceIsMigratable, Status: corev1.ConditionFalse,
-		Reason: ReasonMigrationUnsupported, Message: "live migration is not supported yet",
-	})
+	set.put(unmovable(s.vmi))
 	set.when(!state.KVM, v1.VirtualMachineInstanceCondition{
 		Type: v1.VirtualMachineInstanceSoftwareEmulation, Status: corev1.ConditionTrue,
 		Reason: ReasonKVMNotUsed, Message: "the guest runs under software emulation, which is slow",
@@ -78,6 +78,18 @@ func setConditions(s *scope, status *runtimeStatus, since, now metav1.Time) {
 	})
 	set.when(state.Phase == protocol.PhasePaused, paused(state))
 	set.when(state.AccessCredentials != nil, accessSynchronized(state.AccessCredentials))
+}
+
+// unmovable says why the guest cannot move to another node while it runs.
+func unmovable(vmi *v1.VirtualMachineInstance) v1.VirtualMachineInstanceCondition {
+	condition := v1.VirtualMachineInstanceCondition{
+		Type: v1.VirtualMachineInstanceIsMigratable, Status: corev1.ConditionFalse,
+		Reason: ReasonMigrationUnsupported, Message: "live migration is not supported yet",
+	}
+	if len(vmi.Spec.Domain.Devices.Filesystems) > 0 {
+		condition.Reason, condition.Message = v1.VirtualMachineInstanceReasonVirtIOFSNotMigratable, messageMounts
+	}
+	return condition
 }
 
 // accessSynchronized says whether the guest has its keys and passwords.

@@ -83,6 +83,16 @@ func (r *Reconciler) tellDumps(s *scope, before, after *runtimeStatus) {
 	}
 }
 
+// tellFilesystems tells of folders that the guest has no access to any more.
+func (r *Reconciler) tellFilesystems(s *scope, before, after *runtimeStatus) {
+	for i := range after.VolumeStatus {
+		now := &after.VolumeStatus[i]
+		if old := before.volume(now.Name); now.Reason == reasonFilesystemLost && (old == nil || old.Reason != reasonFilesystemLost) {
+			r.event(s.vmi, corev1.EventTypeWarning, reasonFilesystemLost, now.Message)
+		}
+	}
+}
+
 func (r *Reconciler) event(vmi *v1.VirtualMachineInstance, kind string, reason v1.SyncEvent, note string) {
 	r.Recorder.Eventf(vmi, nil, kind, string(reason), string(reason), "%s", note)
 }

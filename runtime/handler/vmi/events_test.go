@@ -45,3 +45,22 @@ func TestTheEndOfAGuestIsTold(t *testing.T) {
 		})
 	}
 }
+
+func TestALostFilesystemIsToldOnce(t *testing.T) {
+	recorder := events.NewFakeRecorder(5)
+	r := &Reconciler{Recorder: recorder}
+	s := &scope{vmi: &v1.VirtualMachineInstance{}}
+	served := &runtimeStatus{VolumeStatus: []v1.VolumeStatus{{Name: "settings"}, {Name: "work"}}}
+	lost := &runtimeStatus{VolumeStatus: []v1.VolumeStatus{{Name: "settings"}, {Name: "work", Reason: reasonFilesystemLost, Message: "it ended"}}}
+	r.tellFilesystems(s, served, served)
+	r.tellFilesystems(s, served, lost)
+	r.tellFilesystems(s, lost, lost)
+	close(recorder.Events)
+	var got []string
+	for event := range recorder.Events {
+		got = append(got, event)
+	}
+	if len(got) != 1 || !strings.HasPrefix(got[0], "Warning FilesystemLost it ended") {
+		t.Errorf("told %q", got)
+	}
+}

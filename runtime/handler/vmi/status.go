@@ -138,7 +138,7 @@ func (r *runtimeStatus) describe(s *scope) {
 		r.Interfaces = interfaces(s.view.Synced.Facts.Interfaces, s.view.Synced.PodInterface, state.Interfaces)
 	}
 	// A guest without disks may have its memory dumped, too.
-	if state.Disks != nil || len(volume.DumpClaims(s.vmi)) > 0 || slices.ContainsFunc(r.VolumeStatus, cameLate) {
+	if state.Disks != nil || state.Filesystems != nil || len(volume.DumpClaims(s.vmi)) > 0 || slices.ContainsFunc(r.VolumeStatus, cameLate) {
 		r.VolumeStatus = volumeStatus(s)
 	}
 	if state.Machine != "" {

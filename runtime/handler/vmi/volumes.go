@@ -19,8 +19,9 @@ const (
 	reasonPVCNotReady     = "PVCNotReady"
 	reasonPVCNotFound     = "FailedPvcNotFound"
 	reasonAttachPod       = "SuccessfulCreate"
-	reasonPlugFailed      = "FailedAttach" // ours
-	reasonDetaching       = "Detaching"    // ours
+	reasonPlugFailed      = "FailedAttach"   // ours
+	reasonDetaching       = "Detaching"      // ours
+	reasonFilesystemLost  = "FilesystemLost" // ours, and of the event
 )
 
 // volumeStatus is what is said of the VMI's volumes: of those that the domain has had from
@@ -38,6 +39,10 @@ func volumeStatus(s *scope) []v1.VolumeStatus {
 		told[one.Name] = true
 	}
 	claims := volume.Claims(s.vmi)
+	for _, one := range s.view.State.Filesystems {
+		all = append(all, filesystemStatus(one, claims[one.Volume]))
+		told[one.Volume] = true
+	}
 	for _, one := range s.vmi.Spec.Volumes {
 		if claims[one.Name] != "" && !told[one.Name] && s.pod != nil && hasDisk(s.vmi, one.Name) {
 			all = append(all, lateStatus(s, one.Name, claims[one.Name]))
@@ -52,6 +57,18 @@ func volumeStatus(s *scope) []v1.VolumeStatus {
 	}
 	all = append(all, dumpStatuses(s)...)
 	return append(all, releasedStatus(s)...)
+}
+
+// filesystemStatus is that of a volume which the guest mounts: like that of a disk, until nobody serves it any more.
+func filesystemStatus(one protocol.Filesystem, claimName string) v1.VolumeStatus {
+	status := v1.VolumeStatus{Name: one.Volume, Message: one.Message}
+	if claimName != "" {
+		status.PersistentVolumeClaimInfo = claimInfo(claimName, nil)
+	}
+	if one.Message != "" {
+		status.Reason = reasonFilesystemLost
+	}
+	return status
 }
 
 // keptWhole are the volumes from the start whose claims keep all of their size.

@@ -48,6 +48,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	r.tellAccess(s, before, status)
 	r.tellSilence(s, before, status)
 	r.tellDumps(s, before, status)
+	r.tellFilesystems(s, before, status)
 	return nil
 }
 
