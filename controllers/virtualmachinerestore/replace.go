@@ -74,7 +74,7 @@ func (r *Reconciler) inTheWay(ctx context.Context, s *scope, one snapshotv1.Volu
 		return nil, nil
 	case claim.DeletionTimestamp != nil:
 		return claim, nil
-	case !isOn(s.vm, one):
+	case !isOn(s.vm, one) && !(isState(s.content, one) && keepsStateOn(s, claim)):
 		return nil, fail("PersistentVolumeClaim %s exists, and is not what volume %s of VirtualMachine %s is on; delete it, or restore to other names by another volumeRestorePolicy",
 			claim.Name, one.VolumeName, s.restore.Spec.Target.Name)
 	}
@@ -132,18 +132,30 @@ func isOn(vm *virtv1.VirtualMachine, one snapshotv1.VolumeRestore) bool {
 // putBack leaves the VM with all of its disks, after a restore in their places that was deleted too early: those that are gone are made
 // from the snapshot, as far as that is there. Of the others those go that no VM names.
 func (r *Reconciler) putBack(ctx context.Context, s *scope) error {
+	if err := r.findSnapshot(ctx, s); err != nil {
+		if _, lost := errors.AsType[*problem](err); !lost {
+			return err
+		}
+	}
 	for _, one := range s.restores {
 		claim := &corev1.PersistentVolumeClaim{}
 		found, err := r.get(ctx, client.ObjectKey{Namespace: s.restore.Namespace, Name: one.PersistentVolumeClaimName}, claim)
-		ours := found && claim.Annotations[AnnotationLast] == mark(s.restore)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case !isOn(s.vm, one) && ours:
+		}
+		ours := found && claim.Annotations[AnnotationLast] == mark(s.restore)
+		on := isOn(s.vm, one) || found && keepsStateOn(s, claim)
+		if !on && !found {
+			if on, err = r.lacksState(ctx, s, one); err != nil {
+				return err
+			}
+		}
+		switch {
+		case !on && ours:
 			if err := r.Delete(ctx, claim, client.Preconditions{UID: &claim.UID}); client.IgnoreNotFound(err) != nil {
 				return fmt.Errorf("deleting PersistentVolumeClaim %s: %w", client.ObjectKeyFromObject(claim), err)
 			}
-		case !isOn(s.vm, one):
+		case !on:
 		case ours:
 			err = r.putOneBack(ctx, s, one)
 		case found:

@@ -1,9 +1,12 @@
 package launcher
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	v1 "kubevirt.io/api/core/v1"
 
@@ -20,11 +23,53 @@ func (m *machine) prepareState(vmi *v1.VirtualMachineInstance) error {
 		if err := os.MkdirAll(filepath.Dir(nvram), 0o770); err != nil {
 			return fmt.Errorf("making the folder of UEFI's variables: %w", err)
 		}
+		if err := adopt(nvram, func(e fs.DirEntry) bool { return strings.HasSuffix(e.Name(), domain.NVRAMSuffix) }); err != nil {
+			return fmt.Errorf("taking over UEFI's variables: %w", err)
+		}
 	}
 	if !domain.HasTPM(vmi) {
 		return nil
 	}
-	return m.hv.ConfigureTPM(domain.TPMAuthority(vmi, dir))
+	authority := domain.TPMAuthority(vmi, dir)
+	if authority != "" {
+		if err := adopt(filepath.Dir(domain.TPMState(vmi, dir)), fs.DirEntry.IsDir); err != nil {
+			return fmt.Errorf("taking over the state of the TPM: %w", err)
+		}
+	}
+	return m.hv.ConfigureTPM(authority)
+}
+
+// adopt renames a neighbour of path to path where nothing is there: the claim is the VM's, so what is on it under another
+// name or UUID is the VM's, too. It is so after a restore to another VM. Of several neighbours it is
+// the one that was changed last. It may be repeated.
+func adopt(path string, suits func(fs.DirEntry) bool) error {
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		return err //nolint:wrapcheck // it says what and where
+	}
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err //nolint:wrapcheck // it says what and where
+	}
+	var newest fs.FileInfo
+	for _, entry := range entries {
+		if !suits(entry) {
+			continue
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err //nolint:wrapcheck // it says what and where
+		}
+		if newest == nil || info.ModTime().After(newest.ModTime()) {
+			newest = info
+		}
+	}
+	if newest == nil {
+		return nil
+	}
+	return os.Rename(filepath.Join(filepath.Dir(path), newest.Name()), path) //nolint:wrapcheck // it says what and where
 }
 
 // kernel are the files of a kernel boot, which came as open files like container disks.
