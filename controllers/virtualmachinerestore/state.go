@@ -19,7 +19,7 @@ import (
 )
 
 // The state of a VM's TPM and firmware is on the claim that has the VM's name in a label. A restored one gets that label at once where
-// the VM has no other, so that it never starts without; else when the former one has lost its own.
+// the VM has no other, so that it never starts without; else when the VM has its definition, and the former one goes then.
 
 // isState reports whether one is made of the state that content has.
 func isState(content *snapshotv1.VirtualMachineSnapshotContent, one snapshotv1.VolumeRestore) bool {
@@ -95,11 +95,8 @@ func (r *Reconciler) takeState(ctx context.Context, s *scope) error {
 			return err
 		}
 		ours := found && claim.Annotations[AnnotationLast] == mark(s.restore) && claim.Annotations[annotationState] == "true"
-		if !ours || claim.DeletionTimestamp != nil || hasStateLabel(s.restore, claim) {
+		if !ours || claim.DeletionTimestamp != nil {
 			continue // somebody has deleted it since, and the former one is better than none
-		}
-		if err := r.supersede(ctx, s, claim.Name); err != nil {
-			return err
 		}
 		err = r.change(ctx, claim, func() {
 			if claim.Labels == nil {
@@ -109,6 +106,9 @@ func (r *Reconciler) takeState(ctx context.Context, s *scope) error {
 		})
 		if err != nil {
 			return ifThere(err)
+		}
+		if err := r.supersede(ctx, s, claim.Name); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -23,25 +23,34 @@ func (m *machine) prepareState(vmi *v1.VirtualMachineInstance) error {
 		if err := os.MkdirAll(filepath.Dir(nvram), 0o770); err != nil {
 			return fmt.Errorf("making the folder of UEFI's variables: %w", err)
 		}
-		if err := adopt(nvram, func(e fs.DirEntry) bool { return strings.HasSuffix(e.Name(), domain.NVRAMSuffix) }); err != nil {
-			return fmt.Errorf("taking over UEFI's variables: %w", err)
-		}
+	}
+	if err := adoptState(vmi, dir); err != nil {
+		return err
 	}
 	if !domain.HasTPM(vmi) {
 		return nil
 	}
-	authority := domain.TPMAuthority(vmi, dir)
-	if authority != "" {
-		if err := adopt(filepath.Dir(domain.TPMState(vmi, dir)), fs.DirEntry.IsDir); err != nil {
-			return fmt.Errorf("taking over the state of the TPM: %w", err)
-		}
-	}
-	return m.hv.ConfigureTPM(authority)
+	return m.hv.ConfigureTPM(domain.TPMAuthority(vmi, dir))
 }
 
-// adopt renames a neighbour of path to path where nothing is there: the claim is the VM's, so what is on it under another
-// name or UUID is the VM's, too. It is so after a restore to another VM. Of several neighbours it is
-// the one that was changed last. It may be repeated.
+// adoptState takes over what is in dir under another UUID or name, as after a restore to another VM.
+func adoptState(vmi *v1.VirtualMachineInstance, dir string) error {
+	if nvram := domain.NVRAM(vmi, dir); nvram != "" {
+		if err := adopt(nvram, func(e fs.DirEntry) bool { return strings.HasSuffix(e.Name(), domain.NVRAMSuffix) }); err != nil {
+			return fmt.Errorf("taking over UEFI's variables: %w", err)
+		}
+	}
+	if domain.TPMAuthority(vmi, dir) == "" { // nothing is kept
+		return nil
+	}
+	if err := adopt(filepath.Dir(domain.TPMState(vmi, dir)), fs.DirEntry.IsDir); err != nil {
+		return fmt.Errorf("taking over the state of the TPM: %w", err)
+	}
+	return nil
+}
+
+// adopt renames a neighbour of path to path where nothing is there: the claim is the VM's, so all that is on it is. Of several
+// it is the one that was changed last. It may be repeated.
 func adopt(path string, suits func(fs.DirEntry) bool) error {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err //nolint:wrapcheck // it says what and where
