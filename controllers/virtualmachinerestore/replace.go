@@ -132,25 +132,19 @@ func isOn(vm *virtv1.VirtualMachine, one snapshotv1.VolumeRestore) bool {
 // putBack leaves the VM with all of its disks, after a restore in their places that was deleted too early: those that are gone are made
 // from the snapshot, as far as that is there. Of the others those go that no VM names.
 func (r *Reconciler) putBack(ctx context.Context, s *scope) error {
-	if err := r.findSnapshot(ctx, s); err != nil {
-		if _, lost := errors.AsType[*problem](err); !lost {
-			return err
-		}
-	}
 	for _, one := range s.restores {
 		claim := &corev1.PersistentVolumeClaim{}
 		found, err := r.get(ctx, client.ObjectKey{Namespace: s.restore.Namespace, Name: one.PersistentVolumeClaimName}, claim)
 		if err != nil {
 			return err
 		}
-		ours := found && claim.Annotations[AnnotationLast] == mark(s.restore)
-		on := isOn(s.vm, one) || found && keepsStateOn(s, claim)
-		if !on && !found {
-			if on, err = r.lacksState(ctx, s, one); err != nil {
-				return err
-			}
+		if !found {
+			claim = nil
 		}
+		on, err := r.isVMs(ctx, s, one, claim)
+		ours := found && claim.Annotations[AnnotationLast] == mark(s.restore)
 		switch {
+		case err != nil:
 		case !on && ours:
 			if err := r.Delete(ctx, claim, client.Preconditions{UID: &claim.UID}); client.IgnoreNotFound(err) != nil {
 				return fmt.Errorf("deleting PersistentVolumeClaim %s: %w", client.ObjectKeyFromObject(claim), err)
@@ -172,6 +166,18 @@ func (r *Reconciler) putBack(ctx context.Context, s *scope) error {
 		}
 	}
 	return nil
+}
+
+// isVMs reports whether the VM has a disk or its state on one, or had it until that was deleted to be replaced. claim is one's, nil where there
+// is none.
+func (r *Reconciler) isVMs(ctx context.Context, s *scope, one snapshotv1.VolumeRestore, claim *corev1.PersistentVolumeClaim) (bool, error) {
+	switch {
+	case isOn(s.vm, one):
+		return true, nil
+	case claim != nil:
+		return keepsStateOn(s, claim), nil
+	}
+	return r.lacksState(ctx, s, one)
 }
 
 // putOneBack makes the claim of a volume from the snapshot where it is missing, and what it belongs to. Without the snapshot nothing can

@@ -2,6 +2,7 @@ package virtualmachinerestore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 
@@ -77,10 +78,15 @@ func (r *Reconciler) markState(ctx context.Context, s *scope, claim *corev1.Pers
 	return nil
 }
 
-// lacksState reports whether one is of the VM's state, and the VM has none: it was deleted to be replaced.
+// lacksState reports whether one is of the VM's state, and the VM has none: it was deleted to be replaced. Without the snapshot nobody knows,
+// and nothing could be done.
 func (r *Reconciler) lacksState(ctx context.Context, s *scope, one snapshotv1.VolumeRestore) (bool, error) {
-	if s.vm == nil || s.content == nil || !isState(s.content, one) {
+	err := r.findSnapshot(ctx, s)
+	if _, lost := errors.AsType[*problem](err); lost {
 		return false, nil
+	}
+	if err != nil || s.vm == nil || !isState(s.content, one) {
+		return false, err
 	}
 	others, err := r.otherStates(ctx, s, one.PersistentVolumeClaimName)
 	return len(others) == 0, err

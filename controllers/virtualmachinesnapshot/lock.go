@@ -91,6 +91,11 @@ func (r *Reconciler) obstacle(ctx context.Context, s *scope) (string, error) {
 	case rename.Target(s.vm) != "":
 		return fmt.Sprintf("source is being renamed to %s", rename.Target(s.vm)), nil
 	}
+	return r.storageObstacle(ctx, s)
+}
+
+// storageObstacle says why the VM's disks and its state cannot be taken yet; "" when they can.
+func (r *Reconciler) storageObstacle(ctx context.Context, s *scope) (string, error) {
 	var claims []string
 	for _, volume := range s.vm.Spec.Template.Spec.Volumes {
 		if name := ClaimOf(&volume); name != "" {
