@@ -67,6 +67,7 @@ func (r *Reconciler) replaceClaims(ctx context.Context, s *scope) error {
 func (r *Reconciler) inTheWay(ctx context.Context, s *scope, one snapshotv1.VolumeRestore) (client.Object, error) {
 	claim := &corev1.PersistentVolumeClaim{}
 	found, err := r.get(ctx, client.ObjectKey{Namespace: s.restore.Namespace, Name: one.PersistentVolumeClaimName}, claim)
+	on := isOn(s.vm, one) || isState(s.content, one) && keepsStateOn(s, claim)
 	switch {
 	case err != nil:
 		return nil, err
@@ -74,7 +75,7 @@ func (r *Reconciler) inTheWay(ctx context.Context, s *scope, one snapshotv1.Volu
 		return nil, nil
 	case claim.DeletionTimestamp != nil:
 		return claim, nil
-	case !isOn(s.vm, one) && !(isState(s.content, one) && keepsStateOn(s, claim)):
+	case !on:
 		return nil, fail("PersistentVolumeClaim %s exists, and is not what volume %s of VirtualMachine %s is on; delete it, or restore to other names by another volumeRestorePolicy",
 			claim.Name, one.VolumeName, s.restore.Spec.Target.Name)
 	}
