@@ -54,6 +54,7 @@ func TestAClone(t *testing.T) {
 		"waits for its source and its target":  waitsForBoth,
 		"of disks that cannot be taken":        ofPlainDisks,
 		"of a VM that keeps a state":           ofState,
+		"of a snapshot with a state":           ofStateTaken,
 		"whose snapshot fails, or is deleted":  snapshotLost,
 		"whose restore fails":                  restoreFails,
 		"that cannot be leaves nothing behind": impossible,
@@ -398,6 +399,49 @@ func ofState(t *testing.T, c client.WithWatch) {
 	w.ask()
 	w.settle()
 	w.is(clonev1.Failed, corev1.ConditionFalse, "Clone of source with backendstorage is not supported: VM "+w.namespace+"/web")
+
+	w = newWorld(t, c)
+	state := w.claim("state", "fast") // of a TPM that a preference asks for
+	state.Labels = map[string]string{"persistent-state-for": "web"}
+	w.must(c.Update(t.Context(), state))
+	w.ask()
+	w.settle()
+	w.is(clonev1.Failed, corev1.ConditionFalse, "Clone of source with backendstorage is not supported: VM "+w.namespace+"/web")
+	if w.vm("copy") != nil {
+		t.Error("there is a VM without the state")
+	}
+}
+
+// A snapshot that has a state, or left one out, is not cloned, whatever its VM's definition says.
+func ofStateTaken(t *testing.T, c client.WithWatch) {
+	backup := snapshotv1.VolumeBackup{VolumeName: "persistent-state-for-web", VolumeSnapshotName: new("of-state")}
+	backup.PersistentVolumeClaim.Labels = map[string]string{"persistent-state-for": "web"}
+	for name, change := range map[string]func(*snapshotv1.VirtualMachineSnapshot, *snapshotv1.VirtualMachineSnapshotContent){
+		"has": func(_ *snapshotv1.VirtualMachineSnapshot, content *snapshotv1.VirtualMachineSnapshotContent) {
+			content.Spec.VolumeBackups = append(content.Spec.VolumeBackups, backup)
+		},
+		"left out": func(snapshot *snapshotv1.VirtualMachineSnapshot, _ *snapshotv1.VirtualMachineSnapshotContent) {
+			snapshot.Status.SnapshotVolumes = &snapshotv1.SnapshotVolumesLists{ExcludedVolumes: []string{backup.VolumeName}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, c)
+			snapshot := &snapshotv1.VirtualMachineSnapshot{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "s"}}
+			snapshot.Spec.Source = machineRef("web")
+			w.must(c.Create(t.Context(), snapshot))
+			w.take(snapshot)
+			content := &snapshotv1.VirtualMachineSnapshotContent{}
+			w.of(*snapshot.Status.VirtualMachineSnapshotContentName, content)
+			change(snapshot, content)
+			w.must(c.Update(t.Context(), content))
+			w.must(c.Status().Update(t.Context(), snapshot))
+			w.ask(func(s *clonev1.VirtualMachineCloneSpec) {
+				s.Source = &corev1.TypedLocalObjectReference{APIGroup: new("snapshot.kubevirt.io"), Kind: kindSnapshot, Name: "s"}
+			})
+			w.settle()
+			w.is(clonev1.Failed, corev1.ConditionFalse, "Clone of source with backendstorage is not supported: snapshot "+w.namespace+"/s")
+		})
+	}
 }
 
 func snapshotLost(t *testing.T, c client.WithWatch) {

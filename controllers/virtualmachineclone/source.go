@@ -57,13 +57,18 @@ func (r *Reconciler) findSource(ctx context.Context, s *scope) error {
 		return wait(reasonNoSource, "Source doesnt exist: %s %s", s.clone.Spec.Source.Kind, key)
 	case vm.Spec.Template == nil:
 		return fail(reasonContent, "VirtualMachine %s has no template", key)
-	case stateful(&vm.Spec):
+	}
+	state, err := virtualmachinesnapshot.State(ctx, r.live, vm) // a preference may ask for it
+	switch {
+	case err != nil:
+		return err //nolint:wrapcheck // it says what was looked for
+	case stateful(&vm.Spec), state != nil:
 		return fail(reasonKeepsState, "%s", keepsState("VM "+key.String()))
 	}
 	return r.checkVolumes(ctx, vm)
 }
 
-// stateful says whether the guest of a VM keeps something beside its disks.
+// stateful says whether the guest of a VM is to keep something beside its disks.
 func stateful(spec *virtv1.VirtualMachineSpec) bool {
 	return pod.KeepsState(&virtv1.VirtualMachineInstance{Spec: spec.Template.Spec})
 }
@@ -178,7 +183,7 @@ func checkContent(snapshot *snapshotv1.VirtualMachineSnapshot, content *snapshot
 	switch {
 	case was == nil || was.Spec.Template == nil:
 		return fail(reasonContent, "snapshot content %s holds no VirtualMachine", content.Name)
-	case stateful(&was.Spec):
+	case stateful(&was.Spec), virtualmachinesnapshot.StateOf(content) != nil, virtualmachinesnapshot.LeavesState(snapshot, content):
 		return fail(reasonContent, "%s", keepsState("snapshot "+client.ObjectKeyFromObject(snapshot).String()))
 	}
 	backed := map[string]bool{}

@@ -53,5 +53,5 @@ const (
 func restoreName(clone types.UID) string { return restorePrefix + string(clone) }
 
 func keepsState(what string) string {
-	return fmt.Sprintf("Clone of source with backendstorage is not supported: %s; the state of its TPM or firmware would be missing", what)
+	return fmt.Sprintf("Clone of source with backendstorage is not supported: %s; to have the state of its TPM or firmware in a second VM, restore a VirtualMachineSnapshot to a target that does not exist", what)
 }

@@ -318,6 +318,35 @@ func TestAClaimThatASnapshotHasTwiceIsExportedOnce(t *testing.T) {
 	}
 }
 
+// What a VM keeps beside its disks is files in folders, also when it comes out of a snapshot.
+func TestTheStateInASnapshotIsNoDisk(t *testing.T) {
+	w := newWorkshop("root")
+	w.export.Spec.Source.Kind, w.export.Spec.Source.Name = KindSnapshot, "before"
+	ready := true
+	snapshot := &snapshotv1.VirtualMachineSnapshot{ObjectMeta: metav1.ObjectMeta{Name: "before"}}
+	snapshot.Status = &snapshotv1.VirtualMachineSnapshotStatus{ReadyToUse: &ready, VirtualMachineSnapshotContentName: new("content")}
+	content := &snapshotv1.VirtualMachineSnapshotContent{ObjectMeta: metav1.ObjectMeta{Name: "content"}}
+	content.Status = &snapshotv1.VirtualMachineSnapshotContentStatus{ReadyToUse: &ready}
+	content.Spec.Source.VirtualMachine = &snapshotv1.VirtualMachine{ObjectMeta: w.vm.ObjectMeta, Spec: w.vm.Spec}
+	content.Spec.VolumeBackups = []snapshotv1.VolumeBackup{
+		{VolumeName: w.vm.Spec.Template.Spec.Volumes[0].Name, PersistentVolumeClaim: snapshotv1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "root"}}},
+		{VolumeName: "persistent-state-for-web", PersistentVolumeClaim: snapshotv1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Name: "state", Labels: map[string]string{names.LabelState: "web"}},
+		}},
+	}
+	w.put(snapshot, content)
+	s := &scope{export: w.export, now: began}
+	if err := w.findVolumes(t.Context(), s); err != nil || len(s.volumes) != 2 {
+		t.Fatalf("%v: %+v, %+v", err, s.lack, s.volumes)
+	}
+	if root, state := s.volumes[0], s.volumes[1]; !root.Disk || state.Disk || state.Block || state.Name != "state" {
+		t.Errorf("got %+v", s.volumes)
+	}
+	if claim := buildClaim(w.export, s.backups[1], nil); claim.Labels[names.LabelState] != "" {
+		t.Error("the export's claim would be taken for the state of the VM")
+	}
+}
+
 // A claim that is bound may be filled still.
 func TestAClaimThatIsFilledIsWaitedFor(t *testing.T) {
 	claim := bound("root")

@@ -68,24 +68,27 @@ func (r *Reconciler) findSnapshot(ctx context.Context, s *scope) error {
 		s.volumes = append(s.volumes, Volume{
 			Name: was.Name, Claim: b.claim,
 			Block: ptr.Deref(was.Spec.VolumeMode, corev1.PersistentVolumeFilesystem) == corev1.PersistentVolumeBlock,
-			Disk:  ptr.Deref(was.Spec.VolumeMode, "") == corev1.PersistentVolumeBlock || holdsDisk(was.Annotations, !isDump(content, one.VolumeName)), was: &was.Spec,
+			Disk:  ptr.Deref(was.Spec.VolumeMode, "") == corev1.PersistentVolumeBlock || holdsDisk(was.Annotations, isDisk(content, one.VolumeName)), was: &was.Spec,
 		})
 	}
 	return nil
 }
 
-// isDump says whether a volume of the VM that content is of has the dumps of its guest's memory.
-func isDump(content *snapshotv1.VirtualMachineSnapshotContent, volume string) bool {
+// isDisk says whether a volume of content is a disk of its VM: neither the dumps of its guest's memory, nor the state of its TPM or firmware.
+func isDisk(content *snapshotv1.VirtualMachineSnapshotContent, volume string) bool {
+	if state := virtualmachinesnapshot.StateOf(content); state != nil && state.VolumeName == volume {
+		return false
+	}
 	vm := content.Spec.Source.VirtualMachine
 	if vm == nil || vm.Spec.Template == nil {
-		return false
+		return true
 	}
 	for _, known := range vm.Spec.Template.Spec.Volumes {
 		if known.Name == volume {
-			return known.MemoryDump != nil
+			return known.MemoryDump == nil
 		}
 	}
-	return false
+	return true
 }
 
 // makeClaims makes the claims of a snapshot's volumes.

@@ -16,7 +16,6 @@ import (
 	"github.com/slipway-vm/slipway/controllers/datavolume"
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/pod"
 	"github.com/slipway-vm/slipway/controllers/virtualmachinesnapshot"
-	"github.com/slipway-vm/slipway/internal/keep"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/population"
 )
@@ -126,9 +125,7 @@ func (r *Reconciler) readState(ctx context.Context, s *scope, vm *virtv1.Virtual
 	}
 	for i := range states.Items {
 		claim := &states.Items[i]
-		by := metav1.GetControllerOf(claim)
-		its := by == nil && !keep.ForAnother(claim, vm.UID) || by != nil && by.UID == vm.UID
-		if its && claim.DeletionTimestamp == nil && !s.has(claim.Name) {
+		if pod.HoldsState(claim, vm.UID) && !s.has(claim.Name) {
 			s.volumes = append(s.volumes, volumeOf(claim, false))
 		}
 	}

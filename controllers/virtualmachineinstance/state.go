@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/pod"
-	"github.com/slipway-vm/slipway/internal/keep"
 	"github.com/slipway-vm/slipway/internal/names"
 )
 
@@ -44,35 +43,13 @@ func (r *Reconciler) makeState(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// findState returns the claim of vmi's state, nil when there is none. A claim without an
-// owner, such as a user brings from a backup, is as good as our own; one that goes with
-// an earlier VM of the name, or is kept for it, is not ours.
+// findState returns the claim of vmi's state, nil when there is none.
 func findState(ctx context.Context, from client.Reader, vmi *virtv1.VirtualMachineInstance) (*corev1.PersistentVolumeClaim, error) {
 	list := &corev1.PersistentVolumeClaimList{}
 	if err := from.List(ctx, list, client.InNamespace(vmi.Namespace), client.MatchingLabels(pod.StateLabels(vmi))); err != nil {
 		return nil, fmt.Errorf("looking for the state claim of %s/%s: %w", vmi.Namespace, vmi.Name, err)
 	}
-	var found *corev1.PersistentVolumeClaim
-	for i := range list.Items {
-		claim := &list.Items[i]
-		if claim.DeletionTimestamp == nil && ownsOrNobody(claim, pod.StateOwner(vmi).UID) && older(claim, found) {
-			found = claim
-		}
-	}
-	return found, nil
-}
-
-func ownsOrNobody(claim *corev1.PersistentVolumeClaim, owner types.UID) bool {
-	controller := metav1.GetControllerOf(claim)
-	return !keep.ForAnother(claim, owner) && (controller == nil || controller.UID == owner)
-}
-
-// older orders claims by age, then name, so that every pass takes the same.
-func older(claim, other *corev1.PersistentVolumeClaim) bool {
-	if other == nil || claim.CreationTimestamp.Before(&other.CreationTimestamp) {
-		return true
-	}
-	return claim.CreationTimestamp.Equal(&other.CreationTimestamp) && claim.Name < other.Name
+	return pod.StateIn(list.Items, pod.StateOwner(vmi).UID), nil
 }
 
 func (r *Reconciler) createState(ctx context.Context, vmi *virtv1.VirtualMachineInstance) (*corev1.PersistentVolumeClaim, error) {

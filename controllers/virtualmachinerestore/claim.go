@@ -17,7 +17,7 @@ import (
 	"github.com/slipway-vm/slipway/internal/names"
 )
 
-// newClaim makes the claim of one volume: as it was when the snapshot was taken, and as large as size at least.
+// newClaim makes the claim of one volume: as it was when the snapshot was taken, and as large as size at least. It is nobody's state yet.
 func newClaim(restore *snapshotv1.VirtualMachineRestore, content *snapshotv1.VirtualMachineSnapshotContent, one snapshotv1.VolumeRestore, size *resource.Quantity) *corev1.PersistentVolumeClaim {
 	was := backupOf(content, one.VolumeName).PersistentVolumeClaim.DeepCopy()
 	claim := &corev1.PersistentVolumeClaim{
@@ -28,6 +28,7 @@ func newClaim(restore *snapshotv1.VirtualMachineRestore, content *snapshotv1.Vir
 		Spec: was.Spec,
 	}
 	maps.DeleteFunc(claim.Labels, func(key, _ string) bool { return strings.HasPrefix(key, names.Domain) }) // whom the old one was kept for, say
+	delete(claim.Labels, names.LabelState)
 	if claim.Labels == nil {
 		claim.Labels = map[string]string{}
 	}

@@ -110,13 +110,13 @@ func (r *Reconciler) those(ctx context.Context, namespace string, chosen func(*s
 
 // todo are the steps of a pass. Nothing is asked of the VM before there is something to restore it from, nothing is
 // made before the VM stands still and is locked, and its disks are there, and have what they are filled from, before it names them. What it had before
-// goes after that, but for claims whose places are taken, which go first. A restore that is deleted too early takes back what it made, or
+// goes after that, and before it may start, but for claims whose places are taken, which go first. A restore that is deleted too early takes back what it made, or
 // makes what is missing of the VM's disks.
 func (r *Reconciler) todo(s *scope) []func(context.Context, *scope) error {
 	begin := []func(context.Context, *scope) error{
 		r.protect, r.findSnapshot, r.checkTarget, r.stopTarget, r.lock, r.recordVolumes, r.replaceClaims, r.createClaims, r.holdSnapshot, r.createTypes, r.writeMachine,
 	}
-	finish := []func(context.Context, *scope) error{r.ownVolumes, r.ownTypes, r.removeObsolete, r.unlock, r.finish}
+	finish := []func(context.Context, *scope) error{r.ownVolumes, r.ownTypes, r.takeState, r.removeObsolete, r.unlock, r.finish}
 	switch {
 	case s.restore.DeletionTimestamp != nil && s.restored() && !completed(s.restore):
 		return append(finish, r.removeFinalizer)

@@ -61,6 +61,12 @@ func TestARestore(t *testing.T) {
 		"to a VM that keeps its volumes":             toAKeeper,
 		"keeps what claims without volumes need":     ofAClone,
 		"of a VM of an instance type":                ofAType,
+		"of a state, broken off at any write":        ofState,
+		"of a state that is deleted at any write":    ofStateDeleted,
+		"of a state replaces no other claim":         ofStateNotInPlace,
+		"of a state leaves what is not the VM's":     ofStateKept,
+		"of a state to a new VM may be refused":      ofStateRefused,
+		"without a state leaves that of the VM":      withoutState,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, c) })
 	}

@@ -67,6 +67,7 @@ func (r *Reconciler) replaceClaims(ctx context.Context, s *scope) error {
 func (r *Reconciler) inTheWay(ctx context.Context, s *scope, one snapshotv1.VolumeRestore) (client.Object, error) {
 	claim := &corev1.PersistentVolumeClaim{}
 	found, err := r.get(ctx, client.ObjectKey{Namespace: s.restore.Namespace, Name: one.PersistentVolumeClaimName}, claim)
+	on := isOn(s.vm, one) || isState(s.content, one) && keepsStateOn(s, claim)
 	switch {
 	case err != nil:
 		return nil, err
@@ -74,7 +75,7 @@ func (r *Reconciler) inTheWay(ctx context.Context, s *scope, one snapshotv1.Volu
 		return nil, nil
 	case claim.DeletionTimestamp != nil:
 		return claim, nil
-	case !isOn(s.vm, one):
+	case !on:
 		return nil, fail("PersistentVolumeClaim %s exists, and is not what volume %s of VirtualMachine %s is on; delete it, or restore to other names by another volumeRestorePolicy",
 			claim.Name, one.VolumeName, s.restore.Spec.Target.Name)
 	}
@@ -135,15 +136,21 @@ func (r *Reconciler) putBack(ctx context.Context, s *scope) error {
 	for _, one := range s.restores {
 		claim := &corev1.PersistentVolumeClaim{}
 		found, err := r.get(ctx, client.ObjectKey{Namespace: s.restore.Namespace, Name: one.PersistentVolumeClaimName}, claim)
+		if err != nil {
+			return err
+		}
+		if !found {
+			claim = nil
+		}
+		on, err := r.isVMs(ctx, s, one, claim)
 		ours := found && claim.Annotations[AnnotationLast] == mark(s.restore)
 		switch {
 		case err != nil:
-			return err
-		case !isOn(s.vm, one) && ours:
+		case !on && ours:
 			if err := r.Delete(ctx, claim, client.Preconditions{UID: &claim.UID}); client.IgnoreNotFound(err) != nil {
 				return fmt.Errorf("deleting PersistentVolumeClaim %s: %w", client.ObjectKeyFromObject(claim), err)
 			}
-		case !isOn(s.vm, one):
+		case !on:
 		case ours:
 			err = r.putOneBack(ctx, s, one)
 		case found:
@@ -160,6 +167,18 @@ func (r *Reconciler) putBack(ctx context.Context, s *scope) error {
 		}
 	}
 	return nil
+}
+
+// isVMs reports whether the VM has a disk or its state on one, or had it until that was deleted to be replaced. claim is one's, nil where there
+// is none.
+func (r *Reconciler) isVMs(ctx context.Context, s *scope, one snapshotv1.VolumeRestore, claim *corev1.PersistentVolumeClaim) (bool, error) {
+	switch {
+	case isOn(s.vm, one):
+		return true, nil
+	case claim != nil:
+		return keepsStateOn(s, claim), nil
+	}
+	return r.lacksState(ctx, s, one)
 }
 
 // putOneBack makes the claim of a volume from the snapshot where it is missing, and what it belongs to. Without the snapshot nothing can

@@ -80,7 +80,7 @@ func (r *Reconciler) checkTarget(_ context.Context, s *scope) error {
 	source := s.snapshot.Status.SourceUID
 	switch {
 	case s.vm == nil:
-		return whole(s.content)
+		return whole(s.snapshot, s.content)
 	case source == nil || s.vm.UID != *source:
 		return fail(otherTarget)
 	case s.vm.DeletionTimestamp != nil:
@@ -99,8 +99,12 @@ func (r *Reconciler) checkTarget(_ context.Context, s *scope) error {
 	return nil
 }
 
-// whole refuses to make a second VM of a content that lacks disks: it would write to those of the first.
-func whole(content *snapshotv1.VirtualMachineSnapshotContent) error {
+// whole refuses to make a second VM of a content that lacks disks: it would write to those of the first. One that lacks the state of
+// the VM's TPM makes a guest that may not get at its own disks.
+func whole(snapshot *snapshotv1.VirtualMachineSnapshot, content *snapshotv1.VirtualMachineSnapshotContent) error {
+	if virtualmachinesnapshot.LeavesState(snapshot, content) {
+		return fail("the state of the VM's TPM or firmware is not in the snapshot, for its storage takes none: a new VM would not have it; restore to the same VM, which keeps it as it is")
+	}
 	for _, volume := range content.Spec.Source.VirtualMachine.Spec.Template.Spec.Volumes {
 		claim := virtualmachinesnapshot.ClaimOf(&volume)
 		if claim != "" && volume.MemoryDump == nil && backupOf(content, volume.Name) == nil {

@@ -14,9 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 	clonev1 "kubevirt.io/api/clone/v1beta1"
+	virtv1 "kubevirt.io/api/core/v1"
 	snapshotv1 "kubevirt.io/api/snapshot/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/slipway-vm/slipway/controllers/virtualmachinesnapshot"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/steps"
 )
@@ -45,7 +47,11 @@ func restoresOf(restore *snapshotv1.VirtualMachineRestore, content *snapshotv1.V
 		}
 	}
 	machine := content.Spec.Source.VirtualMachine
-	for _, volume := range machine.Spec.Template.Spec.Volumes {
+	volumes := machine.Spec.Template.Spec.Volumes
+	if state := virtualmachinesnapshot.StateOf(content); state != nil {
+		volumes = append(slices.Clone(volumes), virtv1.Volume{Name: state.VolumeName})
+	}
+	for _, volume := range volumes {
 		backup := backupOf(content, volume.Name)
 		if backup == nil || volume.MemoryDump != nil {
 			continue
@@ -162,6 +168,11 @@ func (r *Reconciler) createClaim(ctx context.Context, s *scope, one snapshotv1.V
 		return nil, err
 	}
 	claim := newClaim(s.restore, s.content, one, snapshot.Status.RestoreSize)
+	if isState(s.content, one) {
+		if err := r.markState(ctx, s, claim); err != nil {
+			return nil, err
+		}
+	}
 	err = r.Create(ctx, claim, client.FieldOwner(names.ManagerController))
 	switch {
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err): // a quota, say

@@ -1,6 +1,10 @@
 package virtualmachinerestore
 
-import "time"
+import (
+	"time"
+
+	"github.com/slipway-vm/slipway/internal/names"
+)
 
 // Finalizer keeps a restore until its VM is unlocked.
 const Finalizer = "snapshot.kubevirt.io/vmrestore-protection"
@@ -18,6 +22,9 @@ const (
 	labelSourceName      = "restore.kubevirt.io/source-vm-name"
 	labelSourceNamespace = "restore.kubevirt.io/source-vm-namespace"
 )
+
+// annotationState on a claim, with the value "true", says that a restore made it for the state of its VM's TPM or firmware.
+const annotationState = names.Domain + "restored-state"
 
 // Reasons of events, in the field's words.
 const (

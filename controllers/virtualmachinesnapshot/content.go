@@ -33,7 +33,14 @@ func (r *Reconciler) makeContent(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
-	content := newContent(s.snapshot, s.vm, spec, claims)
+	state, left, err := r.stateBackup(ctx, s.vm)
+	if err != nil {
+		return err
+	}
+	content := newContent(s.snapshot, s.vm, spec, append(claims, state...))
+	if left != "" {
+		content.Annotations = map[string]string{annotationStateLeft: left}
+	}
 	err = r.Create(ctx, content, client.FieldOwner(names.ManagerController))
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating VirtualMachineSnapshotContent %s: %w", client.ObjectKeyFromObject(content), err)

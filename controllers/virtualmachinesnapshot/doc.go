@@ -1,5 +1,5 @@
 // Package virtualmachinesnapshot keeps what virtual machines were at a moment: their definition and, by
-// VolumeSnapshots, their disks.
+// VolumeSnapshots, their disks and what they keep beside them, the state of a TPM and of UEFI.
 //
 // A snapshot has a VirtualMachineSnapshotContent, which holds the definition and names a VolumeSnapshot for each
 // disk. While it is taken, the VM is locked by its status.snapshotInProgress and a finalizer; file systems of a running guest stand

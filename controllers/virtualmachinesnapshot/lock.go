@@ -15,9 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/slipway-vm/slipway/controllers/datavolume"
-	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/pod"
 	"github.com/slipway-vm/slipway/controllers/volumemigration"
-	"github.com/slipway-vm/slipway/internal/keep"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/population"
 	"github.com/slipway-vm/slipway/internal/rename"
@@ -93,16 +91,28 @@ func (r *Reconciler) obstacle(ctx context.Context, s *scope) (string, error) {
 	case rename.Target(s.vm) != "":
 		return fmt.Sprintf("source is being renamed to %s", rename.Target(s.vm)), nil
 	}
-	if why, err := r.stateObstacle(ctx, s); err != nil || why != "" {
-		return why, err
-	}
+	return r.storageObstacle(ctx, s)
+}
+
+// storageObstacle says why the VM's disks and its state cannot be taken yet; "" when they can.
+func (r *Reconciler) storageObstacle(ctx context.Context, s *scope) (string, error) {
 	var claims []string
 	for _, volume := range s.vm.Spec.Template.Spec.Volumes {
-		name := ClaimOf(&volume)
-		if name == "" {
-			continue
+		if name := ClaimOf(&volume); name != "" {
+			claims = append(claims, name)
 		}
-		claims = append(claims, name)
+	}
+	state, err := State(ctx, r.live, s.vm)
+	if err != nil {
+		return "", err
+	}
+	if state != nil {
+		if why := stateObstacle(s.vm); why != "" {
+			return why, nil
+		}
+		claims = append(claims, state.Name)
+	}
+	for _, name := range claims {
 		if why, err := r.claimObstacle(ctx, s.vm.Namespace, name); err != nil || why != "" {
 			return fmt.Sprintf("source %s/%s %s", s.vm.Namespace, s.vm.Name, why), err
 		}
@@ -111,24 +121,6 @@ func (r *Reconciler) obstacle(ctx context.Context, s *scope) (string, error) {
 		return "", nil
 	}
 	return r.users(ctx, s.vm.Namespace, claims)
-}
-
-// stateObstacle refuses a VM that keeps something beside its disks, which would be missing.
-func (r *Reconciler) stateObstacle(ctx context.Context, s *scope) (string, error) {
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaimList"))
-	label := pod.StateLabels(&virtv1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Name: s.vm.Name}})
-	err := r.live.List(ctx, list, client.InNamespace(s.vm.Namespace), client.MatchingLabels(label))
-	if err != nil {
-		return "", fmt.Errorf("looking for the state of VirtualMachine %s: %w", client.ObjectKeyFromObject(s.vm), err)
-	}
-	for i := range list.Items {
-		if !keep.ForAnother(&list.Items[i], s.vm.UID) {
-			return fmt.Sprintf("source keeps the state of its TPM or firmware in PVC %s, of which snapshots are not built yet; shut the VM down and take VolumeSnapshots of its claims",
-				list.Items[i].Name), nil
-		}
-	}
-	return "", nil
 }
 
 // claimObstacle says why no snapshot of a claim can be taken; "" when one can.

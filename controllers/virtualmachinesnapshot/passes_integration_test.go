@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	virtv1 "kubevirt.io/api/core/v1"
 	snapshotv1 "kubevirt.io/api/snapshot/v1beta1"
@@ -52,7 +51,9 @@ func TestASnapshot(t *testing.T) {
 		"goes with its content, or leaves it":                    removed,
 		"has what a guest runs with, not what its VM says since": ofOlderSpec,
 		"has no part of two instance types":                      ofOtherType,
-		"of a VM that keeps a state is refused":                  ofState,
+		"of a VM that keeps a state has that, too":               ofState,
+		"leaves out a state whose storage takes none":            ofPlainState,
+		"of a state waits for what it is of":                     ofUnreadyState,
 		"of a VM of an instance type has a copy of that":         ofAType,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, c) })
@@ -484,30 +485,6 @@ func ofOtherType(t *testing.T, c client.WithWatch) {
 	content := w.taken("s", snapshotv1.VMSnapshotGuestAgentIndication, snapshotv1.VMSnapshotOnlineSnapshotIndication)
 	if got := content.Spec.Source.VirtualMachine.Spec; got.Instancetype == nil || got.Template.Spec.Domain.Memory != nil {
 		t.Errorf("the snapshot has the instance type %+v beside the memory %+v", got.Instancetype, got.Template.Spec.Domain.Memory)
-	}
-}
-
-func ofState(t *testing.T, c client.WithWatch) {
-	w := newWorld(t, c, true)
-	w.claim("of-an-earlier-web", "fast")
-	earlier := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"persistent-state-for":"web","slipway-vm.github.io/kept-for":"another"}}}`))
-	w.must(c.Patch(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "of-an-earlier-web"}}, earlier))
-	w.claim("persistent-state-for-web-x", "fast")
-	claim := &corev1.PersistentVolumeClaim{}
-	w.must(c.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "persistent-state-for-web-x"}, claim))
-	claim.Labels = map[string]string{"persistent-state-for": "web"}
-	w.must(c.Update(t.Context(), claim))
-	w.settle("s")
-	w.unlocked()
-	if got := fmt.Sprint(status(w.snapshot("s")).Conditions); !strings.Contains(got, "keeps the state of its TPM or firmware in PVC persistent-state-for-web-x") {
-		t.Errorf("it says %s", got)
-	}
-	w.now = w.now.Add(6 * time.Minute)
-	w.settle("s")
-	for _, c := range status(w.snapshot("s")).Conditions {
-		if c.Type == snapshotv1.ConditionFailure && !strings.Contains(c.Message, "keeps the state of its TPM or firmware") {
-			t.Errorf("after the deadline it says %+v", c)
-		}
 	}
 }
 

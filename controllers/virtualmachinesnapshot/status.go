@@ -249,6 +249,11 @@ func volumesOf(content *snapshotv1.VirtualMachineSnapshotContent) *snapshotv1.Sn
 			lists.ExcludedVolumes = append(lists.ExcludedVolumes, volume.Name)
 		}
 	}
+	if state := StateOf(content); state != nil {
+		lists.IncludedVolumes = append(lists.IncludedVolumes, state.VolumeName)
+	} else if content.Annotations[annotationStateLeft] != "" {
+		lists.ExcludedVolumes = append(lists.ExcludedVolumes, StateVolume(machine.Name))
+	}
 	return lists
 }
 

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	snapshotv1 "kubevirt.io/api/snapshot/v1beta1"
+
+	"github.com/slipway-vm/slipway/internal/names"
 )
 
 // The finalizers: of a snapshot, until its VM is unlocked and its content has gone where it is to go; of a content, as long as it has a
@@ -22,6 +24,10 @@ const (
 
 // annotationDefault marks the VolumeSnapshotClass that is taken of a driver's several.
 const annotationDefault = "snapshot.storage.kubernetes.io/is-default-class"
+
+// annotationStateLeft on a content is the claim with the state of its VM's TPM or firmware that is not in it, for its storage takes no
+// snapshots.
+const annotationStateLeft = names.Domain + "state-left-out"
 
 // Kinds, as objects name each other.
 const (

@@ -57,10 +57,13 @@ func TPMAuthority(vmi *v1.VirtualMachineInstance, state string) string {
 	return path.Join(state, "swtpm-localca")
 }
 
+// NVRAMSuffix ends the name of the file of UEFI's variables.
+const NVRAMSuffix = "_VARS.fd"
+
 // NVRAM is the file of UEFI's variables; empty when they end with the pod.
 func NVRAM(vmi *v1.VirtualMachineInstance, state string) string {
 	if !keepsNVRAM(vmi) {
 		return ""
 	}
-	return path.Join(state, "nvram", fileName(guestid.Name(vmi))+"_VARS.fd")
+	return path.Join(state, "nvram", fileName(guestid.Name(vmi))+NVRAMSuffix)
 }

@@ -86,6 +86,21 @@ func TestATPMKeepsItsState(t *testing.T) {
 	if got := second.askTPM(tpmRead); !strings.Contains(got, "534c495057415921") { // SLIPWAY!
 		t.Errorf("what the guest left in the TPM is gone; it answered %q", got)
 	}
+	if err := second.conn.Call(t.Context(), protocol.TypeDestroy, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	second.exit()
+
+	// A VM that is restored from another's snapshot has another UUID.
+	third := start(t)
+	third.connected()
+	keepState(t, second, third)
+	other := withState(guest())
+	other.Spec.Domain.Firmware = &v1.Firmware{UUID: "66666666-7777-8888-9999-000000000000"}
+	third.boots(other)
+	if got := third.askTPM(tpmRead); !strings.Contains(got, "534c495057415921") {
+		t.Errorf("under another UUID what was left in the TPM is gone; it answered %q", got)
+	}
 }
 
 // tpmMemory reports what the TPM takes.

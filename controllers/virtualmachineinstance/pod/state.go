@@ -4,9 +4,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	virtv1 "kubevirt.io/api/core/v1"
 
+	"github.com/slipway-vm/slipway/internal/keep"
 	"github.com/slipway-vm/slipway/internal/names"
 )
 
@@ -41,6 +43,33 @@ func StateOwner(vmi *virtv1.VirtualMachineInstance) metav1.OwnerReference {
 // StateLabels are those by which the state claim of vmi is found.
 func StateLabels(vmi *virtv1.VirtualMachineInstance) map[string]string {
 	return map[string]string{names.LabelState: labelValue(vmi.Name)}
+}
+
+// StateIn is the claim among claims, which have the labels of a state, that holds that of the VM or VMI whose uid is owner: the
+// oldest that does not go, nil for none. A claim without an owner, such as a user brings from a backup, is as good as
+// one of its own; one that goes with an earlier VM of the name, or is kept for it, is not its own.
+func StateIn(claims []corev1.PersistentVolumeClaim, owner types.UID) *corev1.PersistentVolumeClaim {
+	var found *corev1.PersistentVolumeClaim
+	for i := range claims {
+		if claim := &claims[i]; HoldsState(claim, owner) && older(claim, found) {
+			found = claim
+		}
+	}
+	return found
+}
+
+// HoldsState says whether claim, which has the labels of a state, may hold that of the VM or VMI whose uid is owner.
+func HoldsState(claim *corev1.PersistentVolumeClaim, owner types.UID) bool {
+	controller := metav1.GetControllerOf(claim)
+	return claim.DeletionTimestamp == nil && !keep.ForAnother(claim, owner) && (controller == nil || controller.UID == owner)
+}
+
+// older orders claims by age, then name, so that every pass takes the same.
+func older(claim, other *corev1.PersistentVolumeClaim) bool {
+	if other == nil || claim.CreationTimestamp.Before(&other.CreationTimestamp) {
+		return true
+	}
+	return claim.CreationTimestamp.Equal(&other.CreationTimestamp) && claim.Name < other.Name
 }
 
 // StateClaim returns a new claim for what vmi keeps beside its disks. class is its
