@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	virtv1 "kubevirt.io/api/core/v1"
 	vmsnapshotv1 "kubevirt.io/api/snapshot/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -51,17 +50,7 @@ var _ = Describe("a virtual machine with a TPM that lasts", func() {
 		By("taking a snapshot while it is stopped")
 		strategy("trusted", virtv1.RunStrategyHalted)
 		suite.VMStatus(ctx, ns, "trusted", virtv1.VirtualMachineStatusStopped)
-		of := corev1.TypedLocalObjectReference{APIGroup: new("kubevirt.io"), Kind: "VirtualMachine", Name: "trusted"}
-		snapshot := &vmsnapshotv1.VirtualMachineSnapshot{
-			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "before"}, Spec: vmsnapshotv1.VirtualMachineSnapshotSpec{Source: of},
-		}
-		suite.Create(ctx, snapshot)
-		err := suite.World.Await(ctx, GinkgoWriter, snapshot.DeepCopy(), suite.BoundImport, func(object client.Object) (string, bool, error) {
-			object.(*vmsnapshotv1.VirtualMachineSnapshot).DeepCopyInto(snapshot)
-			status := ptr.Deref(snapshot.Status, vmsnapshotv1.VirtualMachineSnapshotStatus{})
-			return fmt.Sprintf("%s %v", status.Phase, status.Conditions), ptr.Deref(status.ReadyToUse, false), nil
-		})
-		Expect(err).NotTo(HaveOccurred())
+		snapshot := suite.Snapshot(ctx, ns, "before", "trusted")
 		Expect(snapshot.Status.SnapshotVolumes.IncludedVolumes).To(ConsistOf("persistent-state-for-trusted"))
 
 		By("changing what is in the TPM")
@@ -73,20 +62,10 @@ var _ = Describe("a virtual machine with a TPM that lasts", func() {
 		// restored has the VM of the name be what the snapshot has, and reads its TPM after it has started.
 		restored := func(restore, name string) string {
 			GinkgoHelper()
-			target := of
-			target.Name = name
-			object := &vmsnapshotv1.VirtualMachineRestore{
-				ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: restore},
-				Spec: vmsnapshotv1.VirtualMachineRestoreSpec{
-					Target: target, VirtualMachineSnapshotName: "before", TargetReadinessPolicy: new(vmsnapshotv1.VirtualMachineRestoreStopTarget),
-				},
-			}
+			object := suite.Restore(ns, restore, name, "before")
+			object.Spec.TargetReadinessPolicy = new(vmsnapshotv1.VirtualMachineRestoreStopTarget)
 			suite.Create(ctx, object)
-			err := suite.World.Await(ctx, GinkgoWriter, object, suite.BoundImport, func(object client.Object) (string, bool, error) {
-				status := ptr.Deref(object.(*vmsnapshotv1.VirtualMachineRestore).Status, vmsnapshotv1.VirtualMachineRestoreStatus{})
-				return fmt.Sprint(status.Conditions), ptr.Deref(status.Complete, false), nil
-			})
-			Expect(err).NotTo(HaveOccurred())
+			suite.Restored(ctx, object)
 			strategy(name, virtv1.RunStrategyAlways)
 			return askTPM(ctx, suite.RunningVMI(ctx, ns, name), tpmRead)
 		}
