@@ -51,7 +51,8 @@ type volumes struct {
 }
 
 // BenchmarkVolumes measures what the design promises of volumes on the local cluster's pool: clones
-// and snapshots of a disk of 4 GiB, 20 imports at once, and an upload.
+// and snapshots of a disk of 4 GiB, 20 imports at once, and an upload. The pool and the machine's disk
+// need 25 GiB of room for it.
 func BenchmarkVolumes(b *testing.B) {
 	c, ns := open(b)
 	v := &volumes{b: b, c: c, ns: ns, dir: b.TempDir()}
