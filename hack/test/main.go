@@ -42,15 +42,15 @@ var stages = slices.Concat(
 	},
 )
 
-// suites are the end-to-end suites that bear each other on one cluster, the long ones first. The
-// longest comes in two parts, of which the second has the specs of a label; of suite faults it is
-// the part that stops nothing but processes of its own VMs and imports.
+// suites are the end-to-end suites that bear each other on one cluster, the long ones first. One
+// comes in two parts, of which the first has the specs of a label; of suite faults it is the part
+// that stops nothing but processes of its own VMs and imports.
 var (
 	suites = slices.Concat(long, short)
 	long   = []stage{
-		suite("pipelines").only("pipelines", "!"+apart), suite("pipelines").only("publishing", apart),
-		suite("tasks"), suite("lifecycle"), suite("storage").only("storage", "!alone"),
-		suite("faults").only("still", "still"), suite("gitops"), suite("verbs").only("verbs", "!alone"),
+		suite("storage").only("storage", "!alone"), suite("lifecycle"), suite("tasks"),
+		suite("pipelines").only("publishing", apart), suite("pipelines").only("pipelines", "!"+apart),
+		suite("verbs").only("verbs", "!alone"), suite("faults").only("still", "still"), suite("gitops"),
 	}
 	short = []stage{suite("admission"), suite("network")}
 )
