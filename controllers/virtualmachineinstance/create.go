@@ -84,16 +84,26 @@ func (r *Reconciler) podInput(ctx context.Context, s *scope) (pod.Input, error) 
 
 // livePod returns the VMI's pod of the kind as the API server has it now, nil when there is none.
 func (r *Reconciler) livePod(ctx context.Context, vmi *virtv1.VirtualMachineInstance, kind string) (*corev1.Pod, error) {
+	found, err := r.livePods(ctx, vmi, kind)
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	return found[0], nil
+}
+
+// livePods returns the VMI's pods of the kind as the API server has them now.
+func (r *Reconciler) livePods(ctx context.Context, vmi *virtv1.VirtualMachineInstance, kind string) ([]*corev1.Pod, error) {
 	list := &corev1.PodList{}
 	err := r.live.List(ctx, list, client.InNamespace(vmi.Namespace),
 		client.MatchingLabels{virtv1.CreatedByLabel: string(vmi.UID), names.LabelPod: kind})
 	if err != nil {
 		return nil, fmt.Errorf("listing the pods of %s/%s: %w", vmi.Namespace, vmi.Name, err)
 	}
+	var found []*corev1.Pod
 	for i := range list.Items {
 		if metav1.IsControlledBy(&list.Items[i], vmi) {
-			return &list.Items[i], nil
+			found = append(found, &list.Items[i])
 		}
 	}
-	return nil, nil
+	return found, nil
 }

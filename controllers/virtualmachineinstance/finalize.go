@@ -3,6 +3,7 @@ package virtualmachineinstance
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -46,8 +47,10 @@ func (r *Reconciler) patch(ctx context.Context, changed, from *virtv1.VirtualMac
 }
 
 // finalize ends a deleted VMI: its pods go, the launcher's with the time that the guest
-// has to power off, and then the finalizer. The kubelet's signal reaches the launcher
-// without virt-handler, so a node whose handler is away lets its VMs go too.
+// has to power off, and the finalizer as soon as nothing of the launcher runs any more. That
+// is before its pod's object goes, which the kubelet keeps until it has cleared the volumes
+// away. The kubelet's signal reaches the launcher without virt-handler, so a node whose
+// handler is away lets its VMs go too.
 func (r *Reconciler) finalize(ctx context.Context, s *scope) error {
 	if !hasFinalizer(s.vmi) {
 		return nil
@@ -58,9 +61,11 @@ func (r *Reconciler) finalize(ctx context.Context, s *scope) error {
 		}
 	}
 	if s.pod != nil {
-		return r.deletePod(ctx, s, s.pod, pod.DeletionGrace(s.vmi))
+		if err := r.deletePod(ctx, s, s.pod, pod.DeletionGrace(s.vmi)); err != nil || !stopped(s.pod) {
+			return err
+		}
 	}
-	if left, err := r.deleteUnseen(ctx, s); err != nil || left {
+	if runs, err := r.deleteUnseen(ctx, s); err != nil || runs {
 		return err
 	}
 	if err := r.releaseVolumes(ctx, s, r.live); err != nil {
@@ -75,8 +80,16 @@ func (r *Reconciler) finalize(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// deleteUnseen deletes pods that the cache does not show, and says whether a launcher is among them.
-func (r *Reconciler) deleteUnseen(ctx context.Context, s *scope) (launcher bool, err error) {
+// stopped says whether the kubelet has said that nothing runs in p any more. A final phase alone
+// does not: that of a pod whose node is lost comes from elsewhere.
+func stopped(p *corev1.Pod) bool {
+	running := func(c corev1.ContainerStatus) bool { return c.State.Running != nil }
+	return endOf(p) != nil && !slices.ContainsFunc(p.Status.InitContainerStatuses, running) && !slices.ContainsFunc(p.Status.ContainerStatuses, running)
+}
+
+// deleteUnseen deletes the pods that the API server has, which the cache may not show, and says
+// whether something still runs in a launcher among them.
+func (r *Reconciler) deleteUnseen(ctx context.Context, s *scope) (runs bool, err error) {
 	provisioner, err := r.livePod(ctx, s.vmi, pod.KindProvisioner)
 	if err != nil {
 		return false, err
@@ -86,11 +99,17 @@ func (r *Reconciler) deleteUnseen(ctx context.Context, s *scope) (launcher bool,
 			return false, err
 		}
 	}
-	left, err := r.livePod(ctx, s.vmi, pod.KindLauncher)
-	if err != nil || left == nil {
+	launchers, err := r.livePods(ctx, s.vmi, pod.KindLauncher)
+	if err != nil {
 		return false, err
 	}
-	return true, r.deletePod(ctx, s, left, pod.DeletionGrace(s.vmi))
+	for _, launcher := range launchers {
+		if err := r.deletePod(ctx, s, launcher, pod.DeletionGrace(s.vmi)); err != nil {
+			return false, err
+		}
+		runs = runs || !stopped(launcher)
+	}
+	return runs, nil
 }
 
 // clearEnded removes the pods of a VMI that ended, and keeps the VMI as its record.

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/pod"
+	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/scheme"
 	"github.com/slipway-vm/slipway/tests/fixture"
 	"github.com/slipway-vm/slipway/tests/fixture/apiserver"
@@ -32,6 +33,7 @@ func TestAPass(t *testing.T) {
 		"a running VMI whose pod the cache lacks":  unseenPodOfARunningVMI,
 		"a new VMI whose pod the cache lacks":      unseenPodOfANewVMI,
 		"a deleted VMI whose pods the cache lacks": unseenPodsOfADeletedVMI,
+		"a deleted VMI whose pod is on its way":    stoppedPodOfADeletedVMI,
 		"a VMI whose state claim the cache lacks":  unseenStateClaim,
 		"a state claim of an earlier VM":           stateClaimOfAnEarlierVM,
 		"a state claim that a user brought":        stateClaimOfAUser,
@@ -90,6 +92,14 @@ func (w *world) pods() []corev1.Pod {
 	return list.Items
 }
 
+// bind gives the pod to a node, whose part it is then to let a deleted one go.
+func (w *world) bind(p *corev1.Pod) {
+	w.t.Helper()
+	w.must(w.SubResource("binding").Create(w.t.Context(), p, &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: "node"},
+	}))
+}
+
 // The end of a namespace is no failure of the VMIs in it: no event, no error, no condition.
 func endingNamespace(t *testing.T, w *world) {
 	w.must(w.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.vmi.Namespace}}))
@@ -132,6 +142,43 @@ func unseenPodOfANewVMI(t *testing.T, w *world) {
 	}
 }
 
+// A deleted VMI is let go when nothing runs in its pod any more, which may stay longer: a final
+// phase is not enough, nor that the cache shows no other pod.
+func stoppedPodOfADeletedVMI(t *testing.T, w *world) {
+	w.pass()
+	launcher := w.pods()[0]
+	w.bind(&launcher)
+	second := launcher.DeepCopy()
+	second.ObjectMeta = metav1.ObjectMeta{Namespace: launcher.Namespace, Name: "second", Labels: launcher.Labels, OwnerReferences: launcher.OwnerReferences}
+	w.must(w.Create(t.Context(), second))
+	w.bind(second)
+	w.must(w.Delete(t.Context(), w.vmi))
+	for _, step := range []struct {
+		pod     *corev1.Pod
+		phase   corev1.PodPhase
+		state   corev1.ContainerState
+		present bool
+	}{
+		{&launcher, corev1.PodRunning, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}, true},
+		{&launcher, corev1.PodFailed, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}, true},
+		{&launcher, corev1.PodFailed, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137}}, true},
+		{second, corev1.PodSucceeded, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}, false},
+	} {
+		w.must(w.Get(t.Context(), client.ObjectKeyFromObject(step.pod), step.pod))
+		step.pod.Status = corev1.PodStatus{Phase: step.phase, ContainerStatuses: []corev1.ContainerStatus{{Name: names.ComputeContainer, State: step.state}}}
+		w.must(w.Status().Update(t.Context(), step.pod))
+		w.pass(second)
+		if err := w.Get(t.Context(), client.ObjectKeyFromObject(w.vmi), w.vmi); client.IgnoreNotFound(err) != nil || (err == nil) != step.present {
+			t.Fatalf("with pod %s in phase %s, its container %+v: the VMI is there = %v, want %v (%v)", step.pod.Name, step.phase, step.state, err == nil, step.present, err)
+		}
+	}
+	for _, p := range w.pods() {
+		if p.DeletionTimestamp == nil {
+			t.Errorf("pod %s of a VMI that is gone stays", p.Name)
+		}
+	}
+}
+
 // A VMI is let go after the last of its pods.
 func unseenPodsOfADeletedVMI(t *testing.T, w *world) {
 	w.pass()
@@ -139,9 +186,7 @@ func unseenPodsOfADeletedVMI(t *testing.T, w *world) {
 	provisioner, err := pod.Provisioner(pod.Input{VMI: w.vmi, LauncherImage: "launcher", ProvisionerImage: "slipway"})
 	w.must(err)
 	w.must(w.Create(t.Context(), provisioner))
-	w.must(w.SubResource("binding").Create(t.Context(), &launcher, &corev1.Binding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: launcher.Namespace, Name: launcher.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: "node"},
-	}))
+	w.bind(&launcher)
 	w.must(w.Delete(t.Context(), w.vmi))
 	w.pass(&launcher, provisioner)
 	pods := w.pods()
