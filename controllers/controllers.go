@@ -31,6 +31,7 @@ import (
 	"github.com/slipway-vm/slipway/controllers/virtualmachinesnapshot"
 	"github.com/slipway-vm/slipway/controllers/volumesnapshot"
 	"github.com/slipway-vm/slipway/controllers/workloadupdate"
+	"github.com/slipway-vm/slipway/internal/tlspolicy"
 )
 
 // Options configure virt-controller.
@@ -51,6 +52,8 @@ type Options struct {
 	// HealthAddress is where health is served, such as ":8080", MetricsAddress where metrics
 	// are, with TLS; "0" serves none.
 	HealthAddress, MetricsAddress string
+	// TLS is how TLS is spoken; nil for 1.2 and newer.
+	TLS *tlspolicy.Policy
 	// Extend adds what else virt-controller does to its manager, before that starts; nil for nothing.
 	Extend func(ctrl.Manager) error
 	// lease is how the lead is kept; slowLease when left out.

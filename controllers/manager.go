@@ -83,7 +83,7 @@ func newManager(ctx context.Context, config *rest.Config, options Options, lock 
 		RenewDeadline:                       &options.lease.deadline,
 		RetryPeriod:                         &options.lease.retry,
 		HealthProbeBindAddress:              options.HealthAddress,
-		Metrics:                             metric.Server(options.MetricsAddress),
+		Metrics:                             metric.Server(options.MetricsAddress, options.TLS),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the controller manager: %w", err)

@@ -9,6 +9,7 @@ import (
 	"github.com/slipway-vm/slipway/controllers/admission"
 	"github.com/slipway-vm/slipway/controllers/subresource"
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/tlspolicy"
 	"github.com/slipway-vm/slipway/internal/verbosity"
 )
 
@@ -30,9 +31,9 @@ func newAPICommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			subresources.Namespace = options.Namespace
+			subresources.Namespace, options.TLS = options.Namespace, &tlspolicy.Policy{}
 			options.Extend = func(mgr ctrl.Manager) error {
-				return errors.Join(subresource.Setup(mgr, subresources), level.Follow(mgr, verbosity.API))
+				return errors.Join(subresource.Setup(mgr, subresources), level.Follow(mgr, verbosity.API), options.TLS.FollowKubeVirt(mgr))
 			}
 			return admission.Run(cmd.Context(), config, options)
 		},

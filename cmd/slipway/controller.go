@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/slipway-vm/slipway/controllers"
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/tlspolicy"
 	"github.com/slipway-vm/slipway/internal/verbosity"
 )
 
@@ -28,7 +30,10 @@ func newControllerCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			options.Extend = func(mgr ctrl.Manager) error { return level.Follow(mgr, verbosity.Controller) }
+			options.TLS = &tlspolicy.Policy{}
+			options.Extend = func(mgr ctrl.Manager) error {
+				return errors.Join(level.Follow(mgr, verbosity.Controller), options.TLS.FollowKubeVirt(mgr))
+			}
 			return controllers.Run(cmd.Context(), config, options)
 		},
 	}

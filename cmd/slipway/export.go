@@ -17,6 +17,7 @@ import (
 // newExportServerCommand gives out volumes; the VirtualMachineExport controller runs it in a pod.
 func newExportServerCommand() *cobra.Command {
 	var o exportserver.Options
+	var spoken tlsFlags
 	var deadline string
 	cmd := &cobra.Command{
 		Use:   "export-server",
@@ -26,8 +27,11 @@ with files one by one, and as a tar archive packed by gzip. It ends at the deadl
 		Example: `  slipway export-server --cert-dir ./certs --token-file ./token --disk root=/export-volumes/root --files dumps=/export-volumes/dumps`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if o.TLS, err = spoken.policy(); err != nil {
+				return err
+			}
 			if deadline != "" {
-				var err error
 				if o.Deadline, err = time.Parse(time.RFC3339, deadline); err != nil {
 					return fmt.Errorf("reading --deadline: %w; write it as 2030-01-31T12:00:00Z", err)
 				}
@@ -38,6 +42,7 @@ with files one by one, and as a tar archive packed by gzip. It ends at the deadl
 		},
 	}
 	flags := cmd.Flags()
+	spoken.add(flags)
 	flags.StringToStringVar(&o.Disks, "disk", nil, "name of a disk, and its block device or the folder with its disk.img: "+nameAndPath)
 	flags.StringToStringVar(&o.Files, "files", nil, "name of a volume with files, and its folder: "+nameAndPath)
 	flags.StringVar(&o.Manifest, "manifest", "", "file with the definition of the VM that the volumes are of, as a List in JSON")

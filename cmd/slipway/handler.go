@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
@@ -11,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/tlspolicy"
 	"github.com/slipway-vm/slipway/internal/verbosity"
 	"github.com/slipway-vm/slipway/runtime/handler"
 	"github.com/slipway-vm/slipway/runtime/handler/kvm"
@@ -35,7 +37,10 @@ func newHandlerCommand() *cobra.Command {
 			}
 			options.Config, storage.Config, storage.Log = config, config, logger
 			storage.NodeName, storage.KubeletRoot, storage.Namespace = options.NodeName, options.KubeletRoot, options.Namespace
-			options.Extend = func(mgr ctrl.Manager) error { return level.Follow(mgr, verbosity.Handler(options.NodeName)) }
+			options.TLS = &tlspolicy.Policy{}
+			options.Extend = func(mgr ctrl.Manager) error {
+				return errors.Join(level.Follow(mgr, verbosity.Handler(options.NodeName)), options.TLS.FollowKubeVirt(mgr))
+			}
 			if options.ProveKVM, err = proofCommand(); err != nil {
 				return err
 			}

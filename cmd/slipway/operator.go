@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/slipway-vm/slipway/catalog"
 	"github.com/slipway-vm/slipway/controllers/hyperconverged"
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/tlspolicy"
 	"github.com/slipway-vm/slipway/internal/verbosity"
 	"github.com/slipway-vm/slipway/pipelines"
 	"github.com/slipway-vm/slipway/tasks"
@@ -34,7 +36,10 @@ func newOperatorCommand() *cobra.Command {
 			level := verbosity.New(base)
 			logger := level.Logger()
 			ctrl.SetLogger(logger)
-			options.Extend = func(mgr ctrl.Manager) error { return level.Follow(mgr, verbosity.Operator) }
+			options.TLS = &tlspolicy.Policy{}
+			options.Extend = func(mgr ctrl.Manager) error {
+				return errors.Join(level.Follow(mgr, verbosity.Operator), options.TLS.FollowKubeVirt(mgr))
+			}
 			config, err := ctrl.GetConfig()
 			if err != nil {
 				return fmt.Errorf("finding the cluster: %w; set KUBECONFIG, or run in a pod", err)

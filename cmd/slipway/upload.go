@@ -5,11 +5,13 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/slipway-vm/slipway/importer/uploadproxy"
 	"github.com/slipway-vm/slipway/importer/uploadserver"
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/tlspolicy"
 	"github.com/slipway-vm/slipway/internal/transfer"
 	"github.com/slipway-vm/slipway/internal/upload"
 	"github.com/slipway-vm/slipway/internal/verbosity"
@@ -18,6 +20,7 @@ import (
 // newUploadServerCommand waits for an image for one volume; the DataVolume controller runs it in a pod.
 func newUploadServerCommand() *cobra.Command {
 	var o uploadserver.Options
+	var spoken tlsFlags
 	cmd := &cobra.Command{
 		Use:   "upload-server",
 		Short: "Fills a volume with a disk image that is sent to it",
@@ -28,12 +31,17 @@ bounded memory.`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.Token = os.Getenv(transfer.EnvToken)
+			var err error
+			if o.TLS, err = spoken.policy(); err != nil {
+				return err
+			}
 			logger := verbosity.New(1).Logger()
 			ctrl.SetLogger(logger)
 			return uploadserver.Run(ctrl.LoggerInto(cmd.Context(), logger), o)
 		},
 	}
 	flags := cmd.Flags()
+	spoken.add(flags)
 	flags.BoolVar(&o.Import.Archive, "archive", false, "what is sent is a tar archive, to unpack into the directory --target")
 	flags.StringVar(&o.Import.Target.Path, "target", "", "block device, or the file of the disk; with --archive a directory")
 	flags.Int64Var(&o.Import.Target.Size, "size", 0, "size of the disk in bytes; 0 is the image's own")
@@ -50,6 +58,19 @@ bounded memory.`,
 	}
 	return cmd
 }
+
+// tlsFlags are the flags that say how a server speaks TLS.
+type tlsFlags struct {
+	version string
+	ciphers []string
+}
+
+func (t *tlsFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&t.version, tlspolicy.FlagMinVersion, "", "least version of TLS, such as VersionTLS13 (default VersionTLS12)")
+	flags.StringSliceVar(&t.ciphers, tlspolicy.FlagCiphers, nil, "ciphers of versions before TLS 1.3, by the names of the IANA")
+}
+
+func (t *tlsFlags) policy() (*tlspolicy.Policy, error) { return tlspolicy.Parse(t.version, t.ciphers) }
 
 func newUploadProxyCommand() *cobra.Command {
 	var options uploadproxy.Options

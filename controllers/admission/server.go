@@ -19,6 +19,7 @@ import (
 	"github.com/slipway-vm/slipway/internal/certs"
 	"github.com/slipway-vm/slipway/internal/metric"
 	"github.com/slipway-vm/slipway/internal/scheme"
+	"github.com/slipway-vm/slipway/internal/tlspolicy"
 )
 
 // Options configure virt-api.
@@ -32,6 +33,8 @@ type Options struct {
 	HealthAddress, MetricsAddress string
 	// Hosts are further names by which the API server reaches the webhooks.
 	Hosts []string
+	// TLS is how TLS is spoken; nil for 1.2 and newer.
+	TLS *tlspolicy.Policy
 	// Extend adds what else virt-api does and serves to its manager, before that starts.
 	Extend func(ctrl.Manager) error
 }
@@ -93,10 +96,11 @@ func newManager(ctx context.Context, config *rest.Config, options Options, keepe
 	server := webhook.NewServer(webhook.Options{
 		Port: options.Port,
 		TLSOpts: []func(*tls.Config){func(c *tls.Config) {
-			c.GetCertificate, c.MinVersion = keeper.Certificate, tls.VersionTLS12
+			c.GetCertificate = keeper.Certificate
 			// The port is also that of the subresources, which look at the certificate themselves;
 			// webhooks are called without one. Web sockets need HTTP/1.1.
 			c.ClientAuth, c.NextProtos = tls.RequestClientCert, []string{"h2", "http/1.1"}
+			options.TLS.Guard(c)
 		}},
 	})
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
@@ -105,7 +109,7 @@ func newManager(ctx context.Context, config *rest.Config, options Options, keepe
 		Cache:                  cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: watched()},
 		WebhookServer:          server,
 		HealthProbeBindAddress: options.HealthAddress,
-		Metrics:                metric.Server(options.MetricsAddress),
+		Metrics:                metric.Server(options.MetricsAddress, options.TLS),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making virt-api's manager: %w", err)

@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"github.com/slipway-vm/slipway/internal/tlspolicy"
 )
 
 // Validate returns what is wrong with a configuration, which is at path and may be nil.
@@ -32,6 +34,7 @@ func Validate(spec *cdiv1.CDIConfigSpec, path *field.Path) field.ErrorList {
 			errs = append(errs, field.Invalid(path.Child("insecureRegistries").Index(i), registry, "write it as host or host:port, without a scheme or a path"))
 		}
 	}
+	errs = append(errs, tlspolicy.ValidateProfile(spec.TLSSecurityProfile, path.Child("tlsSecurityProfile"))...)
 	errs = append(errs, validateProxy(spec.ImportProxy, path.Child("importProxy"))...)
 	return append(errs, resources(spec.PodResourceRequirements, path.Child("podResourceRequirements"))...)
 }

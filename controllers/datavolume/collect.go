@@ -101,7 +101,8 @@ func (s *scope) leftClaim() bool {
 		s.claim.Annotations[annotationCollected] == valueTrue && !metav1.IsControlledBy(s.claim, s.dv)
 }
 
-// configured finds the DataVolumes for which it matters what holds for all: those without a claim, and those that are to go.
+// configured finds the DataVolumes for which it matters what holds for all: those without a claim, those that wait for an
+// image, and those that are to go.
 func (r *Reconciler) configured(ctx context.Context, _ client.Object) []reconcile.Request {
 	var all cdiv1.DataVolumeList
 	if err := r.List(ctx, &all); err != nil {
@@ -112,7 +113,8 @@ func (r *Reconciler) configured(ctx context.Context, _ client.Object) []reconcil
 	for n := range all.Items {
 		dv := &all.Items[n]
 		goes := dv.Annotations[AnnotationCollect] == valueTrue && dv.Status.Phase == cdiv1.Succeeded
-		if goes || dv.Status.ClaimName == "" && dv.Status.Phase != cdiv1.Failed {
+		ended := dv.Status.Phase == cdiv1.Succeeded || dv.Status.Phase == cdiv1.Failed
+		if goes || dv.Status.ClaimName == "" && dv.Status.Phase != cdiv1.Failed || isUpload(dv) && !ended {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(dv)})
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/slipway-vm/slipway/controllers/cdiconfig"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/population"
+	"github.com/slipway-vm/slipway/internal/tlspolicy"
 	"github.com/slipway-vm/slipway/internal/transfer"
 )
 
@@ -29,6 +30,7 @@ type scope struct {
 	// config is what holds for all DataVolumes. By read.
 	config   cdiv1.CDIConfigStatus
 	workload cdiconfig.Workload     // by read: where pods run
+	tls      *tlspolicy.Settings    // by read: how upload servers speak TLS; nil for 1.2 and newer
 	insecure []string               // by read: the registries whose certificates are not checked
 	ttl      *int32                 // by read: after how many seconds DataVolumes go that have succeeded; nil for never
 	adopts   bool                   // by read: whether claims that are there are taken over where nothing else is said

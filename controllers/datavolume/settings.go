@@ -15,6 +15,7 @@ import (
 	"github.com/slipway-vm/slipway/controllers/cdiconfig"
 	"github.com/slipway-vm/slipway/controllers/storageprofile"
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/tlspolicy"
 )
 
 // unknownModes says that nothing tells which access modes a claim should ask for. That can
@@ -52,7 +53,7 @@ func (r *Reconciler) readConfig(ctx context.Context, s *scope) error {
 		return nil
 	}
 	s.config, s.insecure = config.Status, config.Spec.InsecureRegistries
-	s.ttl = config.Spec.DataVolumeTTLSeconds
+	s.ttl, s.tls = config.Spec.DataVolumeTTLSeconds, tlspolicy.OfProfile(config.Spec.TLSSecurityProfile)
 	s.adopts = slices.Contains(config.Spec.FeatureGates, cdiconfig.GateClaimAdoption)
 	return nil
 }

@@ -46,7 +46,7 @@ func (r *Reconciler) prepareUpload(ctx context.Context, s *scope, input *podInpu
 	}
 	input.Upload = &uploadInput{
 		Secret:    upload.ServerName(s.dv.Name) + "-" + strings.ToLower(rand.Text()[:8]),
-		Authority: certs.Authority(data),
+		Authority: certs.Authority(data), TLS: s.tls.Args(),
 	}
 	return nil
 }
@@ -96,13 +96,14 @@ func (r *Reconciler) noteServer(ctx context.Context, s *scope, ready bool) error
 	return nil
 }
 
-// replaceServer deletes a server that does not know the proxy's next certificate.
+// replaceServer deletes a server that does not know the proxy's next certificate, or speaks TLS as was said before.
 func (r *Reconciler) replaceServer(ctx context.Context, s *scope) (bool, error) {
 	newest := r.uploads.authority()
-	if newest == "" || s.pod.Annotations[annotationAuthority] == newest {
+	current := newest == "" || s.pod.Annotations[annotationAuthority] == newest
+	if current && s.pod.Annotations[annotationTLS] == strings.Join(s.tls.Args(), " ") {
 		return false, nil
 	}
-	log.FromContext(ctx).Info("Replacing the upload server, its authority is an older one", "pod", s.pod.Name)
+	log.FromContext(ctx).Info("Replacing the upload server, its authority or its TLS is an older one", "pod", s.pod.Name)
 	if err := r.Delete(ctx, s.pod, client.Preconditions{UID: &s.pod.UID}); client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("deleting pod %s: %w", s.pod.Name, err)
 	}

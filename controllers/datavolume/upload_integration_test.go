@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -162,6 +163,14 @@ func uploadServerIsReplaced(t *testing.T, w *world) {
 		t.Error("the new server has the old one's key")
 	}
 	w.until("the claim says that no image may come", func() bool { return w.claim("disk").Annotations[upload.AnnotationReady] != "true" })
+
+	// One that speaks TLS as was said before is replaced, too.
+	w.playServer("disk", corev1.PodRunning, nil)
+	w.config(cdiv1.CDIConfigSpec{TLSSecurityProfile: &cdiv1.TLSSecurityProfile{Type: cdiv1.TLSProfileModernType}})
+	w.until("a server that speaks TLS 1.3 is there", func() bool {
+		newest := w.server("disk")
+		return newest.UID != now.UID && slices.Contains(newest.Spec.Containers[0].Args, "--tls-min-version=VersionTLS13")
+	})
 }
 
 // A Service of somebody else's would lead the images away, however ready the server is.

@@ -2,6 +2,7 @@ package datavolume
 
 import (
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,8 +22,10 @@ const (
 	labelService = "service"
 	// annotationAuthority on an upload server's pod names who has made its certificate.
 	annotationAuthority = names.Domain + "upload-authority"
-	volumeUploadCerts   = "upload-certs"
-	portUpload          = "upload"
+	// annotationTLS on an upload server's pod says how it speaks TLS, where something is set.
+	annotationTLS     = names.Domain + "upload-tls"
+	volumeUploadCerts = "upload-certs"
+	portUpload        = "upload"
 )
 
 // uploadInput is what the pod of an upload server is built from, beside what every importer's is.
@@ -31,6 +34,8 @@ type uploadInput struct {
 	Secret string
 	// Authority names who makes that.
 	Authority string
+	// TLS are the flags that say how it speaks TLS; none for 1.2 and newer.
+	TLS []string
 }
 
 // awaitUpload makes of an importer's pod and container those of an upload server.
@@ -39,6 +44,9 @@ func awaitUpload(in *uploadInput, pod *corev1.Pod, container *corev1.Container) 
 	pod.Name = name
 	setAll(&pod.Labels, map[string]string{labelPodKind: containerUpload, names.LabelPod: containerUpload, labelService: name})
 	setAll(&pod.Annotations, map[string]string{annotationAuthority: in.Authority})
+	if len(in.TLS) > 0 {
+		setAll(&pod.Annotations, map[string]string{annotationTLS: strings.Join(in.TLS, " ")})
+	}
 	container.Name, container.Command[1] = containerUpload, "upload-server"
 	for n, arg := range container.Args {
 		if arg == fmt.Sprintf("--progress-address=:%d", transfer.ProgressPort) {
@@ -46,6 +54,7 @@ func awaitUpload(in *uploadInput, pod *corev1.Pod, container *corev1.Container) 
 		}
 	}
 	container.Args = append(container.Args, fmt.Sprintf("--address=:%d", upload.ServerPort), "--cert-dir="+certDir)
+	container.Args = append(container.Args, in.TLS...)
 	container.Ports = []corev1.ContainerPort{
 		{Name: portUpload, ContainerPort: upload.ServerPort, Protocol: corev1.ProtocolTCP},
 		{Name: "progress", ContainerPort: upload.ServerProgressPort, Protocol: corev1.ProtocolTCP},

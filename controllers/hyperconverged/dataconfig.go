@@ -22,7 +22,7 @@ var actedOfCDI = []string{
 	"/spec/config/uploadProxyURLOverride", "/spec/config/scratchSpaceStorageClass", "/spec/config/preallocation",
 	"/spec/config/insecureRegistries", "/spec/config/filesystemOverhead/global", "/spec/config/filesystemOverhead/storageClass/",
 	"/spec/config/podResourceRequirements/requests/", "/spec/config/podResourceRequirements/limits/",
-	"/spec/config/importProxy/HTTPProxy", "/spec/config/importProxy/HTTPSProxy", "/spec/config/importProxy/noProxy", "/spec/config/importProxy/trustedCAProxy",
+	"/spec/config/tlsSecurityProfile/", "/spec/config/importProxy/HTTPProxy", "/spec/config/importProxy/HTTPSProxy", "/spec/config/importProxy/noProxy", "/spec/config/importProxy/trustedCAProxy",
 	"/spec/config/dataVolumeTTLSeconds", "/spec/config/webhookPvcRendering", "/spec/config/imagePullSecrets", "/spec/imagePullPolicy", "/spec/workload/",
 }
 
@@ -66,6 +66,9 @@ func dataConfig(hco *hcov1.HyperConverged) (map[string]any, error) {
 	}
 	if asked.WorkloadResourceRequirements != nil {
 		set["podResourceRequirements"] = asked.WorkloadResourceRequirements
+	}
+	if profile := hco.Spec.Security.TLSSecurityProfile; profile != nil {
+		config["tlsSecurityProfile"], set["tlsSecurityProfile"] = map[string]any{}, profile
 	}
 	for name, part := range set {
 		fields, err := asMap(part)

@@ -43,27 +43,24 @@ func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Un
 	if err != nil {
 		return nil, err
 	}
+	kubevirt, err := kubeVirtSpec(hco)
+	if err != nil {
+		return nil, err
+	}
 	cdi, err := cdiSpec(hco)
 	if err != nil {
 		return nil, err
 	}
 	all := []operand{
 		{
-			object: object(kubeVirtKind.GroupVersion().String(), "KubeVirt", base.Namespace, names.KubeVirtName, map[string]any{
-				"imagePullPolicy":   "IfNotPresent",
-				"uninstallStrategy": string(hcov1.BlockUninstall),
-				"configuration": map[string]any{
-					"developerConfiguration":        map[string]any{"useEmulation": false}, // never empty, see updatesAsked
-					"commonInstancetypesDeployment": map[string]any{"enabled": sizesEnabled(hco)},
-				},
-				"workloadUpdateStrategy": updatesAsked(hco),
-			}),
+			object:     object(kubeVirtKind.GroupVersion().String(), "KubeVirt", base.Namespace, names.KubeVirtName, kubevirt),
 			annotation: hcov1.AnnotationKubeVirtPatch,
 			acted: []string{
 				"/spec/configuration/developerConfiguration/useEmulation", "/spec/configuration/commonInstancetypesDeployment/enabled",
 				"/spec/configuration/vmStateStorageClass", "/spec/configuration/evictionStrategy", "/spec/configuration/obsoleteCPUModels/", featureGates,
 				logVerbosity + "/virtAPI", logVerbosity + "/virtController", logVerbosity + "/virtHandler",
 				logVerbosity + "/virtLauncher", logVerbosity + "/virtOperator",
+				"/spec/configuration/tlsConfiguration/minTLSVersion", "/spec/configuration/tlsConfiguration/ciphers",
 				"/spec/workloadUpdateStrategy/workloadUpdateMethods",
 				"/spec/workloadUpdateStrategy/batchEvictionSize", "/spec/workloadUpdateStrategy/batchEvictionInterval",
 			},
@@ -102,6 +99,23 @@ func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Un
 	}
 	mark(objects, "operands", base.Version)
 	return objects, nil
+}
+
+// kubeVirtSpec is the spec of the KubeVirt object.
+func kubeVirtSpec(hco *hcov1.HyperConverged) (map[string]any, error) {
+	configuration := map[string]any{
+		"developerConfiguration":        map[string]any{"useEmulation": false}, // never empty, see updatesAsked
+		"commonInstancetypesDeployment": map[string]any{"enabled": sizesEnabled(hco)},
+	}
+	if err := secure(hco, configuration); err != nil {
+		return nil, err
+	}
+	return map[string]any{
+		"imagePullPolicy":        "IfNotPresent",
+		"uninstallStrategy":      string(hcov1.BlockUninstall),
+		"configuration":          configuration,
+		"workloadUpdateStrategy": updatesAsked(hco),
+	}, nil
 }
 
 // sizesEnabled is what hco says of the common instance types and preferences; yes, when it says nothing.

@@ -223,7 +223,7 @@ func newManager(config *rest.Config, options Options, hooks *webhooks, known ser
 		LeaderElectionReleaseOnCancel: true, LeaseDuration: &options.lead.duration, RenewDeadline: &options.lead.deadline, RetryPeriod: &options.lead.retry,
 		GracefulShutdownTimeout: &options.lead.grace,
 		HealthProbeBindAddress:  options.HealthAddress,
-		Metrics:                 metric.Server(options.MetricsAddress),
+		Metrics:                 metric.Server(options.MetricsAddress, options.TLS),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the manager: %w", err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/slipway-vm/slipway/controllers/hyperconverged/render"
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/tlspolicy"
 )
 
 // Bundle is a set of plain YAML files that is installed into the namespaces that the
@@ -41,6 +42,8 @@ type Options struct {
 	WebhookPort int
 	// HealthAddress serves /healthz and /readyz, MetricsAddress /metrics; "0" serves none.
 	HealthAddress, MetricsAddress string
+	// TLS is how TLS is spoken; nil for 1.2 and newer.
+	TLS *tlspolicy.Policy
 	// Extend adds what else the operator does to its manager, before that starts; nil for nothing.
 	Extend func(ctrl.Manager) error
 	// lead is how the lease is kept; slowLead when left out.

@@ -81,8 +81,11 @@ func (w *webhooks) renew(ctx context.Context) error {
 // server returns the HTTPS server that serves with the current certificate.
 func (w *webhooks) server() webhook.Server {
 	return webhook.NewServer(webhook.Options{
-		Port:    w.options.WebhookPort,
-		TLSOpts: []func(*tls.Config){func(c *tls.Config) { c.GetCertificate, c.MinVersion = w.keeper.Certificate, tls.VersionTLS12 }},
+		Port: w.options.WebhookPort,
+		TLSOpts: []func(*tls.Config){func(c *tls.Config) {
+			c.GetCertificate = w.keeper.Certificate
+			w.options.TLS.Guard(c)
+		}},
 	})
 }
 

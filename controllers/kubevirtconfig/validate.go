@@ -14,6 +14,7 @@ import (
 
 	"github.com/slipway-vm/slipway/controllers/featuregate"
 	"github.com/slipway-vm/slipway/internal/supported"
+	"github.com/slipway-vm/slipway/internal/tlspolicy"
 	"github.com/slipway-vm/slipway/internal/verbosity"
 )
 
@@ -102,6 +103,7 @@ func updates(asked *virtv1.KubeVirtWorkloadUpdateStrategy, path *field.Path) fie
 
 func configuration(config *virtv1.KubeVirtConfiguration, path *field.Path) field.ErrorList {
 	errs := developer(config.DeveloperConfiguration, path.Child("developerConfiguration"))
+	errs = append(errs, tlspolicy.ValidateKubeVirt(config.TLSConfiguration, path.Child("tlsConfiguration"))...)
 	if class := config.VMStateStorageClass; class != "" {
 		for _, problem := range validation.IsDNS1123Subdomain(class) {
 			errs = append(errs, field.Invalid(path.Child("vmStateStorageClass"), class, "it is no name of a StorageClass: "+problem))

@@ -29,6 +29,8 @@ func TestValidate(t *testing.T) {
 		"guests that grow to nothing": {spec: configuration(`"liveUpdateConfiguration":{"maxGuest":"0"}`), want: []string{"spec.configuration.liveUpdateConfiguration.maxGuest: Invalid value"}},
 		"a gate on and off":           {spec: developer(`"featureGates":["HostDisk"],"disabledFeatureGates":["VSOCK","HostDisk"]`), want: []string{"disabledFeatureGates[1]: Invalid value: \"HostDisk\": featureGates has it"}},
 		"a negative ratio":            {spec: developer(`"cpuAllocationRatio":-1`), want: []string{"cpuAllocationRatio: Invalid value: -1"}},
+		"the newest TLS":              {spec: `{"configuration":{"tlsConfiguration":{"minTLSVersion":"VersionTLS13"}}}`},
+		"ciphers of no version":       {spec: `{"configuration":{"tlsConfiguration":{"ciphers":["TLS_AES_128_GCM_SHA256"]}}}`, want: []string{"spec.configuration.tlsConfiguration.ciphers: Forbidden: You cannot specify ciphers when spec.configuration.tlsConfiguration.minTLSVersion is empty or VersionTLS13"}},
 		"too much of logs":            {spec: developer(`"logVerbosity":{"virtHandler":10}`), want: []string{"logVerbosity.virtHandler: Invalid value: 10"}},
 		"logs of one node":            {spec: developer(`"logVerbosity":{"nodeVerbosity":{"a":3}}`), want: []string{"logVerbosity.nodeVerbosity"}},
 		"a time of no length":         {spec: `{"workloadUpdateStrategy":{"batchEvictionInterval":"soon"}}`, want: []string{"spec.workloadUpdateStrategy: Invalid value"}},

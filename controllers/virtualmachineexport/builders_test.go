@@ -14,6 +14,7 @@ import (
 	exportv1 "kubevirt.io/api/export/v1beta1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/slipway-vm/slipway/internal/tlspolicy"
 	"github.com/slipway-vm/slipway/tests/fixture"
 )
 
@@ -21,6 +22,7 @@ import (
 type input struct {
 	Export  exportv1.VirtualMachineExport `json:"export"`
 	Volumes []Volume                      `json:"volumes"`
+	TLS     *virtv1.TLSConfiguration      `json:"tls"`
 }
 
 // began is when the exports of tests were made.
@@ -50,6 +52,7 @@ func TestServers(t *testing.T) {
 			for _, object := range []any{
 				buildPod(podInput{
 					Export: &in.Export, Volumes: in.Volumes, Image: "registry.local/slipway:test", Known: known, Definition: definition,
+					TLS: tlspolicy.OfKubeVirt(in.TLS),
 				}),
 				buildService(&in.Export, known),
 			} {

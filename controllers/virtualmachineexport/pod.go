@@ -19,6 +19,7 @@ import (
 	exportv1 "kubevirt.io/api/export/v1beta1"
 
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/tlspolicy"
 	"github.com/slipway-vm/slipway/internal/vmexport"
 )
 
@@ -30,6 +31,8 @@ type podInput struct {
 	Known   identity
 	// Definition is the name of the Secret with the definition of the VM, "" for none.
 	Definition string
+	// TLS is how the server speaks TLS; nil for 1.2 and newer.
+	TLS *tlspolicy.Settings
 }
 
 const portExport = "export"
@@ -113,14 +116,15 @@ func passedOn(given map[string]string) map[string]string {
 }
 
 func serverContainer(in podInput) corev1.Container {
+	args := []string{
+		fmt.Sprintf("--address=:%d", vmexport.Port), "--cert-dir=" + certDir, "--token-file=" + path.Join(tokenDir, vmexport.KeyToken),
+		"--deadline=" + vmexport.Expiry(in.Export).UTC().Format(time.RFC3339),
+	}
 	return corev1.Container{
 		Name: podKind, Image: in.Image, ImagePullPolicy: corev1.PullIfNotPresent,
 		Command: []string{"/slipway", "export-server"},
-		Args: []string{
-			fmt.Sprintf("--address=:%d", vmexport.Port), "--cert-dir=" + certDir, "--token-file=" + path.Join(tokenDir, vmexport.KeyToken),
-			"--deadline=" + vmexport.Expiry(in.Export).UTC().Format(time.RFC3339),
-		},
-		Ports: []corev1.ContainerPort{{Name: portExport, ContainerPort: vmexport.Port, Protocol: corev1.ProtocolTCP}},
+		Args:    append(args, in.TLS.Args()...),
+		Ports:   []corev1.ContainerPort{{Name: portExport, ContainerPort: vmexport.Port, Protocol: corev1.ProtocolTCP}},
 		ReadinessProbe: &corev1.Probe{
 			ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
 				Path: vmexport.PathHealth, Port: intstr.FromString(portExport), Scheme: corev1.URISchemeHTTPS,

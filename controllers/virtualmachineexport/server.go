@@ -21,6 +21,7 @@ import (
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/namespace"
 	"github.com/slipway-vm/slipway/internal/steps"
+	"github.com/slipway-vm/slipway/internal/tlspolicy"
 	"github.com/slipway-vm/slipway/internal/vmexport"
 )
 
@@ -101,7 +102,11 @@ func (r *Reconciler) makeServer(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
-	pod := buildPod(podInput{Export: s.export, Volumes: s.volumes, Image: r.options.Image, Known: s.known, Definition: definition})
+	spoken, err := r.readTLS(ctx)
+	if err != nil {
+		return err
+	}
+	pod := buildPod(podInput{Export: s.export, Volumes: s.volumes, Image: r.options.Image, Known: s.known, Definition: definition, TLS: spoken})
 	log.FromContext(ctx).Info("Creating the export server", "pod", pod.Name)
 	if err := r.create(ctx, pod); err != nil {
 		return err
@@ -110,6 +115,18 @@ func (r *Reconciler) makeServer(ctx context.Context, s *scope) error {
 	pod.Status.Phase = corev1.PodPending
 	s.pod = pod
 	return nil
+}
+
+// readTLS reads how servers speak TLS, as the KubeVirt object says.
+func (r *Reconciler) readTLS(ctx context.Context) (*tlspolicy.Settings, error) {
+	list := &virtv1.KubeVirtList{}
+	if err := r.List(ctx, list); err != nil {
+		return nil, fmt.Errorf("reading the KubeVirt object: %w", err)
+	}
+	if len(list.Items) == 0 {
+		return nil, nil //nolint:nilnil // it says nothing
+	}
+	return tlspolicy.OfKubeVirt(list.Items[0].Spec.Configuration.TLSConfiguration), nil
 }
 
 // makeDefinition makes the Secret with the definition of the VM as it is now, and returns its name, "" where there is

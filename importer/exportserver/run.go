@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/slipway-vm/slipway/internal/certs"
+	"github.com/slipway-vm/slipway/internal/tlspolicy"
 	"github.com/slipway-vm/slipway/internal/vmexport"
 )
 
@@ -30,6 +31,8 @@ type Options struct {
 	TokenFile string
 	// Deadline is when the export ends; zero for never.
 	Deadline time.Time
+	// TLS is how TLS is spoken; nil for 1.2 and newer.
+	TLS *tlspolicy.Policy
 }
 
 // validate says what is missing.
@@ -58,8 +61,10 @@ func Run(ctx context.Context, options Options) error {
 		ctx, cancel = context.WithDeadline(ctx, options.Deadline)
 		defer cancel()
 	}
+	config := &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"http/1.1"}}
+	options.TLS.Guard(config)
 	web := &http.Server{
-		Handler: New(options.Volumes, options.TokenFile), TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12},
+		Handler: New(options.Volumes, options.TokenFile), TLSConfig: config,
 		ReadHeaderTimeout: 30 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: vmexport.MaxHead,
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 		Protocols:   new(http.Protocols),

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/slipway-vm/slipway/internal/certs"
+	"github.com/slipway-vm/slipway/internal/tlspolicy"
 )
 
 // maxHead is how long the head of a request may be, in bytes.
@@ -42,7 +43,9 @@ type Options struct {
 	// Secret has the certificate; Bundle, a ConfigMap, the authorities that vouch for it, under KeyBundle.
 	Secret, Bundle, KeyBundle string
 	Handler                   http.Handler
-	Now                       func() time.Time
+	// TLS is how TLS is spoken; nil for 1.2 and newer.
+	TLS *tlspolicy.Policy
+	Now func() time.Time
 }
 
 // hosts are the names that the certificate is for.
@@ -138,9 +141,11 @@ func (s *server) serve(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("serving %s: %w", s.Name, err)
 	}
+	config := &tls.Config{GetCertificate: s.keeper.Certificate, NextProtos: []string{"http/1.1"}}
+	s.TLS.Guard(config)
 	web := &http.Server{
 		Handler: s.Handler, ReadHeaderTimeout: 30 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: maxHead,
-		TLSConfig:   &tls.Config{GetCertificate: s.keeper.Certificate, MinVersion: tls.VersionTLS12},
+		TLSConfig:   config,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		Protocols:   new(http.Protocols),
 	}

@@ -33,6 +33,7 @@ func serve(ctx context.Context, server *Server, options Options) (transfer.Resul
 	if err != nil {
 		return transfer.Result{}, err
 	}
+	options.TLS.Guard(config)
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", options.Address)
 	if err != nil {
 		return transfer.Result{}, fmt.Errorf("starting the upload server: %w", err)
@@ -101,6 +102,7 @@ func tlsConfig(dir string) (*tls.Config, error) {
 		return nil, fmt.Errorf("reading whom to trust: %s holds no certificate", certs.KeyBundle)
 	}
 	return &tls.Config{
-		Certificates: []tls.Certificate{cert}, ClientCAs: clients, ClientAuth: tls.VerifyClientCertIfGiven, MinVersion: tls.VersionTLS12,
+		Certificates: []tls.Certificate{cert}, ClientCAs: clients, ClientAuth: tls.VerifyClientCertIfGiven,
+		NextProtos: []string{"http/1.1"}, MinVersion: tls.VersionTLS12,
 	}, nil
 }

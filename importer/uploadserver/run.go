@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/slipway-vm/slipway/importer"
+	"github.com/slipway-vm/slipway/internal/tlspolicy"
 	"github.com/slipway-vm/slipway/internal/transfer"
 )
 
@@ -22,6 +23,8 @@ type Options struct {
 	Client string
 	// TerminationLog is where the result goes as JSON; empty writes none.
 	TerminationLog string
+	// TLS is how TLS is spoken; nil for 1.2 and newer.
+	TLS *tlspolicy.Policy
 }
 
 // Run serves until an image is whole, and writes the result for the controller; or until ctx ends.

@@ -12,6 +12,8 @@ var kubeVirtFields = join(
 		{Path: "configuration.vmStateStorageClass", Note: "Of what virtual machines keep beside their disks."},
 		{Path: "configuration.evictionStrategy", Only: []string{"None", "LiveMigrate", "LiveMigrateIfPossible", "External"}, Note: "Of virtual machines that name none."},
 		{Path: "configuration.obsoleteCPUModels", Note: "Models that nodes are not to be labelled with; when left out, those that are obsolete in the field."},
+		{Path: "configuration.tlsConfiguration.minTLSVersion", Only: []string{"VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"}, Note: "Of all servers but those of uploads; VersionTLS12 when left out. HyperConverged writes it where its own says something."},
+		{Path: "configuration.tlsConfiguration.ciphers", Note: "The IANA's names; none with TLS 1.3, or nothing, as the least version."},
 		{Path: "configuration.vmRolloutStrategy", Only: []string{"Stage", "LiveUpdate"}, Note: "LiveUpdate when left out."},
 		{Path: "configuration.commonInstancetypesDeployment.enabled", Note: "HyperConverged writes it, and sets it back."},
 		{Path: "configuration.liveUpdateConfiguration.maxCpuSockets"},

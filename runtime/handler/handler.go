@@ -34,6 +34,7 @@ import (
 	"github.com/slipway-vm/slipway/internal/metric"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/scheme"
+	"github.com/slipway-vm/slipway/internal/tlspolicy"
 	"github.com/slipway-vm/slipway/runtime/handler/api"
 	"github.com/slipway-vm/slipway/runtime/handler/devices"
 	"github.com/slipway-vm/slipway/runtime/handler/kvm"
@@ -65,6 +66,8 @@ type Options struct {
 	Namespace string
 	// Version is the program's version.
 	Version string
+	// TLS is how TLS is spoken; nil for 1.2 and newer.
+	TLS *tlspolicy.Policy
 	// ProveKVM is the command that calls kvm.Run in a process of its own.
 	ProveKVM []string
 	// Extend adds what else virt-handler does to its manager, before that starts; nil for nothing.
@@ -104,7 +107,7 @@ func Run(ctx context.Context, options Options) error {
 	})
 	server, err := api.New(ctx, api.Options{
 		Address: options.APIAddress, NodeName: options.NodeName, Namespace: options.Namespace,
-		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(name), Sessions: sessions, DialVSOCK: vsock.Dial,
+		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(name), Sessions: sessions, DialVSOCK: vsock.Dial, TLS: options.TLS,
 	})
 	if err != nil {
 		return err
@@ -171,7 +174,7 @@ func newManager(options Options) (ctrl.Manager, error) {
 				},
 			},
 		},
-		Metrics:                metric.Server(options.MetricsAddress),
+		Metrics:                metric.Server(options.MetricsAddress, options.TLS),
 		HealthProbeBindAddress: options.Address,
 	})
 	if err != nil {

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/slipway-vm/slipway/internal/metric"
+	"github.com/slipway-vm/slipway/internal/tlspolicy"
 	"github.com/slipway-vm/slipway/runtime/handler/session"
 )
 
@@ -50,6 +51,8 @@ type Options struct {
 	Sessions *session.Server
 	// DialVSOCK connects with guests by VSOCK.
 	DialVSOCK DialVSOCK
+	// TLS is how TLS is spoken; nil for 1.2 and newer.
+	TLS *tlspolicy.Policy
 }
 
 // Server serves the API.
@@ -91,11 +94,13 @@ func (s *Server) Certificate() []byte { return encodeCertificate(s.identity) }
 // Start serves until ctx is done; consoles are told that they end.
 func (s *Server) Start(ctx context.Context) error {
 	logger := log.FromContext(ctx).WithName("api")
+	config := &tls.Config{Certificates: []tls.Certificate{s.identity}, NextProtos: []string{"http/1.1"}}
+	s.options.TLS.Guard(config)
 	server := &http.Server{
 		Handler:           s.routes(),
 		BaseContext:       func(net.Listener) context.Context { return log.IntoContext(ctx, logger) },
 		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{s.identity}, MinVersion: tls.VersionTLS12},
+		TLSConfig: config,
 		// Websockets need the first version of HTTP.
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
 		ErrorLog:     slog.NewLogLogger(logr.ToSlogHandler(logger), slog.LevelDebug),

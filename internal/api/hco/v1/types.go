@@ -48,6 +48,17 @@ type HyperConvergedSpec struct {
 	// Storage configures the disks of virtual machines, and what fills them.
 	// +optional
 	Storage Storage `json:"storage,omitzero"`
+
+	// Security configures how Slipway's own parts are spoken to.
+	// +optional
+	Security Security `json:"security,omitzero"`
+}
+
+// Security configures how Slipway's own parts are spoken to.
+type Security struct {
+	// TLSSecurityProfile says which TLS Slipway's servers speak. They speak TLS 1.2 and newer when it is left out.
+	// +optional
+	TLSSecurityProfile *cdiv1.TLSSecurityProfile `json:"tlsSecurityProfile,omitempty"`
 }
 
 // Storage configures the disks of virtual machines, and what fills them.

@@ -36,6 +36,7 @@ func (h *HyperConverged) ConvertTo(hub conversion.Hub) error {
 			FilesystemOverhead: in.Spec.FilesystemOverhead, ScratchSpaceStorageClass: in.Spec.ScratchSpaceStorageClass,
 			StorageImport: in.Spec.StorageImport, WorkloadResourceRequirements: in.Spec.ResourceRequirements.StorageWorkloads,
 		},
+		Security: hcov1.Security{TLSSecurityProfile: in.Spec.TLSSecurityProfile},
 	}
 	return nil
 }
@@ -72,6 +73,8 @@ func (h *HyperConverged) ConvertFrom(hub conversion.Hub) error {
 		ScratchSpaceStorageClass: in.Spec.Storage.ScratchSpaceStorageClass,
 		StorageImport:            in.Spec.Storage.StorageImport,
 		ResourceRequirements:     ResourceRequirements{StorageWorkloads: in.Spec.Storage.WorkloadResourceRequirements},
+
+		TLSSecurityProfile: in.Spec.Security.TLSSecurityProfile,
 	}
 	return nil
 }

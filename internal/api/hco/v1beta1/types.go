@@ -96,6 +96,10 @@ type HyperConvergedSpec struct {
 	// ResourceRequirements is what pods ask for and may have.
 	// +optional
 	ResourceRequirements ResourceRequirements `json:"resourceRequirements,omitempty"`
+
+	// TLSSecurityProfile says which TLS Slipway's servers speak. They speak TLS 1.2 and newer when it is left out.
+	// +optional
+	TLSSecurityProfile *cdiv1.TLSSecurityProfile `json:"tlsSecurityProfile,omitempty"`
 }
 
 // ResourceRequirements is what pods ask for and may have.
