@@ -62,6 +62,7 @@ func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Un
 			acted: []string{
 				"/spec/configuration/developerConfiguration/useEmulation", "/spec/configuration/commonInstancetypesDeployment/enabled",
 				"/spec/configuration/vmStateStorageClass", "/spec/configuration/evictionStrategy", "/spec/configuration/obsoleteCPUModels/", featureGates,
+				"/spec/configuration/smbios/",
 				logVerbosity + "/virtAPI", logVerbosity + "/virtController", logVerbosity + "/virtHandler",
 				logVerbosity + "/virtLauncher", logVerbosity + "/virtOperator",
 				"/spec/workloadUpdateStrategy/workloadUpdateMethods",

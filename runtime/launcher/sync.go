@@ -188,7 +188,7 @@ func (m *machine) build(request protocol.Sync, prepared map[string]disks.Disk) (
 	}
 	own := m.options.own()
 	return domain.Build(domain.Input{
-		VMI: request.VMI, KVM: m.state.KVM, Disks: sources, Interfaces: request.Facts.Interfaces,
+		VMI: request.VMI, KVM: m.state.KVM, Disks: sources, Interfaces: request.Facts.Interfaces, SMBIOS: request.Facts.SMBIOS,
 		Console:   domain.Console{Socket: filepath.Join(own, socketConsole), Log: filepath.Join(own, "virt-serial0-pipe")},
 		VNCSocket: filepath.Join(own, socketVNC), USBSockets: filepath.Join(own, socketsUSB),
 		FilesystemSockets: filepath.Join(own, socketsFilesystem),

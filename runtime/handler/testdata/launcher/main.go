@@ -146,6 +146,9 @@ func (l *launcher) sync(request wire.Request) (any, error) {
 	}
 	tellFiles(sync.VMI)
 	fmt.Println("sync", sync.VMI.Name, "with disks", sync.Facts.ContainerDisks, len(request.Files))
+	if said := sync.Facts.SMBIOS; said != nil {
+		fmt.Println("made by", said.Manufacturer)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.state.Phase == protocol.PhaseRunning {
