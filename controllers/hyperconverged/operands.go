@@ -52,17 +52,14 @@ func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Un
 			object: object(kubeVirtKind.GroupVersion().String(), "KubeVirt", base.Namespace, names.KubeVirtName, map[string]any{
 				"imagePullPolicy":   "IfNotPresent",
 				"uninstallStrategy": string(hcov1.BlockUninstall),
-				"configuration": map[string]any{
-					"developerConfiguration":        map[string]any{"useEmulation": false}, // never empty, see updatesAsked
-					"commonInstancetypesDeployment": map[string]any{"enabled": sizesEnabled(hco)},
-				},
+				"configuration":          configurationAsked(hco),
 				"workloadUpdateStrategy": updatesAsked(hco),
 			}),
 			annotation: hcov1.AnnotationKubeVirtPatch,
 			acted: []string{
 				"/spec/configuration/developerConfiguration/useEmulation", "/spec/configuration/commonInstancetypesDeployment/enabled",
 				"/spec/configuration/vmStateStorageClass", "/spec/configuration/evictionStrategy", "/spec/configuration/obsoleteCPUModels/", featureGates,
-				"/spec/configuration/smbios/",
+				"/spec/configuration/smbios/", "/spec/configuration/virtualMachineOptions/",
 				logVerbosity + "/virtAPI", logVerbosity + "/virtController", logVerbosity + "/virtHandler",
 				logVerbosity + "/virtLauncher", logVerbosity + "/virtOperator",
 				"/spec/workloadUpdateStrategy/workloadUpdateMethods",

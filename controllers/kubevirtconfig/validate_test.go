@@ -31,6 +31,8 @@ func TestValidate(t *testing.T) {
 		"who made guests":             {spec: configuration(`"smbios":{"manufacturer":"Example, Inc.","product":"Café","version":"2.1","sku":"EX-2","family":"Example Cloud"}`)},
 		"a maker of two lines":        {spec: configuration(`"smbios":{"family":"x","manufacturer":"Example\nInc."}`), want: []string{"spec.configuration.smbios.manufacturer: Invalid value"}},
 		"a family without end":        {spec: configuration(`"smbios":{"family":"` + strings.Repeat("x", 256) + `"}`), want: []string{"spec.configuration.smbios.family: Too long"}},
+		"options of all guests":       {spec: configuration(`"virtualMachineOptions":{"disableFreePageReporting":{},"disableSerialConsoleLog":{}}`)},
+		"an option of no meaning":     {spec: configuration(`"virtualMachineOptions":{"disableSound":{}}`), want: []string{"spec.configuration.virtualMachineOptions.disableSound: Forbidden"}},
 		"a part of no meaning":        {spec: configuration(`"smbios":{"asset":"x"}`), want: []string{"spec.configuration.smbios.asset: Forbidden"}},
 		"a negative ratio":            {spec: developer(`"cpuAllocationRatio":-1`), want: []string{"cpuAllocationRatio: Invalid value: -1"}},
 		"too much of logs":            {spec: developer(`"logVerbosity":{"virtHandler":10}`), want: []string{"logVerbosity.virtHandler: Invalid value: 10"}},

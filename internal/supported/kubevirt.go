@@ -17,6 +17,8 @@ var kubeVirtFields = join(
 		{Path: "configuration.smbios.version"},
 		{Path: "configuration.smbios.sku"},
 		{Path: "configuration.smbios.family", Note: "KubeVirt when left out."},
+		{Path: "configuration.virtualMachineOptions.disableFreePageReporting", Note: "`{}`: guests do not hand back to the node what they have freed of their memory."},
+		{Path: "configuration.virtualMachineOptions.disableSerialConsoleLog", Note: "`{}`: no log of the serial console, but of virtual machines with `logSerialConsole: true`."},
 		{Path: "configuration.vmRolloutStrategy", Only: []string{"Stage", "LiveUpdate"}, Note: "LiveUpdate when left out."},
 		{Path: "configuration.commonInstancetypesDeployment.enabled", Note: "HyperConverged writes it, and sets it back."},
 		{Path: "configuration.liveUpdateConfiguration.maxCpuSockets"},

@@ -89,6 +89,23 @@ type Virtualization struct {
 	// an earlier version.
 	// +optional
 	WorkloadUpdateStrategy *WorkloadUpdateStrategy `json:"workloadUpdateStrategy,omitempty"`
+
+	// VirtualMachineOptions turns off what all virtual machines have.
+	// +optional
+	VirtualMachineOptions *VirtualMachineOptions `json:"virtualMachineOptions,omitempty"`
+}
+
+// VirtualMachineOptions turns off what all virtual machines have, from their next start.
+type VirtualMachineOptions struct {
+	// DisableFreePageReporting has guests keep the memory that they freed, instead of handing it back
+	// to the node.
+	// +optional
+	DisableFreePageReporting *bool `json:"disableFreePageReporting,omitempty"`
+
+	// DisableSerialConsoleLog keeps no log of the serial console, but for virtual machines with
+	// logSerialConsole: true.
+	// +optional
+	DisableSerialConsoleLog *bool `json:"disableSerialConsoleLog,omitempty"`
 }
 
 // WorkloadUpdateStrategy says what becomes of virtual machines that run with the launcher of an

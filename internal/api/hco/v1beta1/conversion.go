@@ -23,7 +23,9 @@ func (h *HyperConverged) ConvertTo(hub conversion.Hub) error {
 			UninstallStrategy:  in.Spec.UninstallStrategy,
 			LogVerbosityConfig: in.Spec.LogVerbosityConfig,
 		},
-		Virtualization: hcov1.Virtualization{WorkloadUpdateStrategy: in.Spec.WorkloadUpdateStrategy},
+		Virtualization: hcov1.Virtualization{
+			WorkloadUpdateStrategy: in.Spec.WorkloadUpdateStrategy, VirtualMachineOptions: in.Spec.VirtualMachineOptions,
+		},
 		WorkloadSources: hcov1.WorkloadSources{
 			TektonNamespaces:     in.Spec.TektonNamespaces,
 			TektonTasksNamespace: in.Spec.TektonTasksNamespace, TektonPipelinesNamespace: in.Spec.TektonPipelinesNamespace,
@@ -56,6 +58,7 @@ func (h *HyperConverged) ConvertFrom(hub conversion.Hub) error {
 		LogVerbosityConfig: in.Spec.Deployment.LogVerbosityConfig,
 
 		WorkloadUpdateStrategy: in.Spec.Virtualization.WorkloadUpdateStrategy,
+		VirtualMachineOptions:  in.Spec.Virtualization.VirtualMachineOptions,
 
 		TektonNamespaces: in.Spec.WorkloadSources.TektonNamespaces,
 

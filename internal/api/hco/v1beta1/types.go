@@ -35,6 +35,10 @@ type HyperConvergedSpec struct {
 	// +optional
 	WorkloadUpdateStrategy *hcov1.WorkloadUpdateStrategy `json:"workloadUpdateStrategy,omitempty"`
 
+	// VirtualMachineOptions turns off what all virtual machines have.
+	// +optional
+	VirtualMachineOptions *hcov1.VirtualMachineOptions `json:"virtualMachineOptions,omitempty"`
+
 	// TektonNamespaces names the namespaces that get the provisioning tasks and pipelines with
 	// their service accounts. A namespace that does not exist is waited for; none is created.
 	// +listType=set

@@ -101,6 +101,11 @@ func (in *HyperConvergedSpec) DeepCopyInto(out *HyperConvergedSpec) {
 		*out = new(v1.WorkloadUpdateStrategy)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.VirtualMachineOptions != nil {
+		in, out := &in.VirtualMachineOptions, &out.VirtualMachineOptions
+		*out = new(v1.VirtualMachineOptions)
+		(*in).DeepCopyInto(*out)
+	}
 	if in.TektonNamespaces != nil {
 		in, out := &in.TektonNamespaces, &out.TektonNamespaces
 		*out = make([]string, len(*in))
