@@ -1,6 +1,9 @@
 package hyperconverged
 
 import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 
 	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
@@ -8,7 +11,7 @@ import (
 
 // configurationAsked is what hco says of the KubeVirt object's spec.configuration. What it leaves out is left to who
 // edits that object.
-func configurationAsked(hco *hcov1.HyperConverged) map[string]any {
+func configurationAsked(hco *hcov1.HyperConverged) (map[string]any, error) {
 	said := map[string]any{
 		"developerConfiguration":        map[string]any{"useEmulation": false}, // never empty, see updatesAsked
 		"commonInstancetypesDeployment": map[string]any{"enabled": sizesEnabled(hco)},
@@ -16,7 +19,14 @@ func configurationAsked(hco *hcov1.HyperConverged) map[string]any {
 	if options := optionsAsked(hco.Spec.Virtualization.VirtualMachineOptions); len(options) > 0 {
 		said["virtualMachineOptions"] = options
 	}
-	return said
+	if selector := hco.Spec.Virtualization.AutoCPULimitNamespaceLabelSelector; selector != nil {
+		asked, err := runtime.DefaultUnstructuredConverter.ToUnstructured(selector)
+		if err != nil {
+			return nil, fmt.Errorf("encoding autoCPULimitNamespaceLabelSelector of HyperConverged %s: %w", hco.Name, err)
+		}
+		said["autoCPULimitNamespaceLabelSelector"] = asked
+	}
+	return said, nil
 }
 
 // optionsAsked turns switches into what the KubeVirt object has in their place: an empty object for one that is on.

@@ -5,6 +5,7 @@ package hyperconverged
 import (
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -33,19 +34,24 @@ func passesConfigurationOn(t *testing.T, c client.WithWatch, options Options) {
 	}
 	edit(func(hco *hcov1beta1.HyperConverged) {
 		hco.Spec.VirtualMachineOptions = &hcov1.VirtualMachineOptions{DisableSerialConsoleLog: new(true)}
+		hco.Spec.ResourceRequirements.AutoCPULimitNamespaceLabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"limit": "yes"}}
 		hco.Annotations = map[string]string{hcov1.AnnotationKubeVirtPatch: `[{"op":"add","path":"/spec/configuration/smbios","value":{"family":"Example"}}]`}
 	})
 	said("what is set", func(k virtv1.KubeVirtConfiguration) bool {
 		return k.VirtualMachineOptions != nil && k.VirtualMachineOptions.DisableSerialConsoleLog != nil && k.VirtualMachineOptions.DisableFreePageReporting == nil &&
-			k.SMBIOSConfig != nil && k.SMBIOSConfig.Family == "Example"
+			k.SMBIOSConfig != nil && k.SMBIOSConfig.Family == "Example" &&
+			k.AutoCPULimitNamespaceLabelSelector != nil && k.AutoCPULimitNamespaceLabelSelector.MatchLabels["limit"] == "yes"
 	})
 	stored := theObject(options)
 	get(t, c, client.ObjectKeyFromObject(stored), stored)
 	if got := stored.Spec.Virtualization.VirtualMachineOptions; got == nil || got.DisableSerialConsoleLog == nil || !*got.DisableSerialConsoleLog {
 		t.Errorf("v1 says %+v", got)
 	}
-	edit(func(hco *hcov1beta1.HyperConverged) { hco.Spec.VirtualMachineOptions, hco.Annotations = nil, nil })
+	edit(func(hco *hcov1beta1.HyperConverged) {
+		hco.Spec.VirtualMachineOptions, hco.Spec.ResourceRequirements.AutoCPULimitNamespaceLabelSelector, hco.Annotations = nil, nil, nil
+	})
 	said("what is taken back", func(k virtv1.KubeVirtConfiguration) bool {
-		return (k.VirtualMachineOptions == nil || k.VirtualMachineOptions.DisableSerialConsoleLog == nil) && (k.SMBIOSConfig == nil || k.SMBIOSConfig.Family == "")
+		return (k.VirtualMachineOptions == nil || k.VirtualMachineOptions.DisableSerialConsoleLog == nil) && (k.SMBIOSConfig == nil || k.SMBIOSConfig.Family == "") &&
+			(k.AutoCPULimitNamespaceLabelSelector == nil || len(k.AutoCPULimitNamespaceLabelSelector.MatchLabels) == 0)
 	})
 }

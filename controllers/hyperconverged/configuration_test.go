@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
@@ -29,6 +30,10 @@ func TestWhatAllVMsAreGivenReachesKubeVirt(t *testing.T) {
 		"an option by a patch": {
 			patch: `[{"op":"add","path":"/spec/configuration/virtualMachineOptions","value":{"disableSerialConsoleLog":{}}}]`,
 			field: "virtualMachineOptions", want: map[string]any{"disableSerialConsoleLog": on},
+		},
+		"namespaces with limits": {
+			asked: hcov1.Virtualization{AutoCPULimitNamespaceLabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"limit": "yes"}}},
+			field: "autoCPULimitNamespaceLabelSelector", want: map[string]any{"matchLabels": map[string]any{"limit": "yes"}},
 		},
 		"who made guests": {
 			patch: `[{"op":"add","path":"/spec/configuration/smbios","value":{"family":"Example"}}]`,

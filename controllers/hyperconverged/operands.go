@@ -47,12 +47,16 @@ func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Un
 	if err != nil {
 		return nil, err
 	}
+	configuration, err := configurationAsked(hco)
+	if err != nil {
+		return nil, err
+	}
 	all := []operand{
 		{
 			object: object(kubeVirtKind.GroupVersion().String(), "KubeVirt", base.Namespace, names.KubeVirtName, map[string]any{
-				"imagePullPolicy":   "IfNotPresent",
-				"uninstallStrategy": string(hcov1.BlockUninstall),
-				"configuration":          configurationAsked(hco),
+				"imagePullPolicy":        "IfNotPresent",
+				"uninstallStrategy":      string(hcov1.BlockUninstall),
+				"configuration":          configuration,
 				"workloadUpdateStrategy": updatesAsked(hco),
 			}),
 			annotation: hcov1.AnnotationKubeVirtPatch,
@@ -60,6 +64,7 @@ func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Un
 				"/spec/configuration/developerConfiguration/useEmulation", "/spec/configuration/commonInstancetypesDeployment/enabled",
 				"/spec/configuration/vmStateStorageClass", "/spec/configuration/evictionStrategy", "/spec/configuration/obsoleteCPUModels/", featureGates,
 				"/spec/configuration/smbios/", "/spec/configuration/virtualMachineOptions/",
+				"/spec/configuration/additionalGuestMemoryOverheadRatio", "/spec/configuration/autoCPULimitNamespaceLabelSelector/", "/spec/configuration/seccompConfiguration/",
 				logVerbosity + "/virtAPI", logVerbosity + "/virtController", logVerbosity + "/virtHandler",
 				logVerbosity + "/virtLauncher", logVerbosity + "/virtOperator",
 				"/spec/workloadUpdateStrategy/workloadUpdateMethods",

@@ -116,6 +116,7 @@ func configuration(config *virtv1.KubeVirtConfiguration, path *field.Path) field
 			errs = append(errs, field.Invalid(path.Child("obsoleteCPUModels").Key(model), model, "no CPU model has such a name: "+problem))
 		}
 	}
+	errs = append(errs, launchers(config, path)...)
 	errs = append(errs, smbios(config.SMBIOSConfig, path.Child("smbios"))...)
 	if live := config.LiveUpdateConfiguration; live != nil && live.MaxGuest != nil && live.MaxGuest.Sign() <= 0 {
 		at := path.Child("liveUpdateConfiguration", "maxGuest")

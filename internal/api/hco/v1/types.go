@@ -93,6 +93,11 @@ type Virtualization struct {
 	// VirtualMachineOptions turns off what all virtual machines have.
 	// +optional
 	VirtualMachineOptions *VirtualMachineOptions `json:"virtualMachineOptions,omitempty"`
+
+	// AutoCPULimitNamespaceLabelSelector selects namespaces in which the pods of virtual machines are
+	// held to a processor for each virtual CPU, unless they name a limit or have dedicated processors.
+	// +optional
+	AutoCPULimitNamespaceLabelSelector *metav1.LabelSelector `json:"autoCPULimitNamespaceLabelSelector,omitempty"`
 }
 
 // VirtualMachineOptions turns off what all virtual machines have, from their next start.

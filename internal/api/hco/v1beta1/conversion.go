@@ -25,6 +25,7 @@ func (h *HyperConverged) ConvertTo(hub conversion.Hub) error {
 		},
 		Virtualization: hcov1.Virtualization{
 			WorkloadUpdateStrategy: in.Spec.WorkloadUpdateStrategy, VirtualMachineOptions: in.Spec.VirtualMachineOptions,
+			AutoCPULimitNamespaceLabelSelector: in.Spec.ResourceRequirements.AutoCPULimitNamespaceLabelSelector,
 		},
 		WorkloadSources: hcov1.WorkloadSources{
 			TektonNamespaces:     in.Spec.TektonNamespaces,
@@ -74,7 +75,10 @@ func (h *HyperConverged) ConvertFrom(hub conversion.Hub) error {
 		FilesystemOverhead:       in.Spec.Storage.FilesystemOverhead,
 		ScratchSpaceStorageClass: in.Spec.Storage.ScratchSpaceStorageClass,
 		StorageImport:            in.Spec.Storage.StorageImport,
-		ResourceRequirements:     ResourceRequirements{StorageWorkloads: in.Spec.Storage.WorkloadResourceRequirements},
+		ResourceRequirements: ResourceRequirements{
+			StorageWorkloads:                   in.Spec.Storage.WorkloadResourceRequirements,
+			AutoCPULimitNamespaceLabelSelector: in.Spec.Virtualization.AutoCPULimitNamespaceLabelSelector,
+		},
 	}
 	return nil
 }

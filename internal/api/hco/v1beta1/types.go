@@ -107,6 +107,11 @@ type ResourceRequirements struct {
 	// StorageWorkloads is of the pods that fill disks, in the place of the defaults.
 	// +optional
 	StorageWorkloads *corev1.ResourceRequirements `json:"storageWorkloads,omitempty"`
+
+	// AutoCPULimitNamespaceLabelSelector selects namespaces in which the pods of virtual machines are
+	// held to a processor for each virtual CPU, unless they name a limit or have dedicated processors.
+	// +optional
+	AutoCPULimitNamespaceLabelSelector *metav1.LabelSelector `json:"autoCPULimitNamespaceLabelSelector,omitempty"`
 }
 
 // HyperConvergedConfig configures a class of components.
