@@ -58,6 +58,8 @@ func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Un
 			acted: []string{
 				"/spec/configuration/developerConfiguration/useEmulation", "/spec/configuration/commonInstancetypesDeployment/enabled",
 				"/spec/configuration/vmStateStorageClass", "/spec/configuration/evictionStrategy", "/spec/configuration/obsoleteCPUModels/", featureGates,
+				"/spec/configuration/smbios/", "/spec/configuration/virtualMachineOptions/",
+				"/spec/configuration/additionalGuestMemoryOverheadRatio", "/spec/configuration/autoCPULimitNamespaceLabelSelector/", "/spec/configuration/seccompConfiguration/",
 				logVerbosity + "/virtAPI", logVerbosity + "/virtController", logVerbosity + "/virtHandler",
 				logVerbosity + "/virtLauncher", logVerbosity + "/virtOperator",
 				"/spec/configuration/tlsConfiguration/minTLSVersion", "/spec/configuration/tlsConfiguration/ciphers",
@@ -103,11 +105,8 @@ func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Un
 
 // kubeVirtSpec is the spec of the KubeVirt object.
 func kubeVirtSpec(hco *hcov1.HyperConverged) (map[string]any, error) {
-	configuration := map[string]any{
-		"developerConfiguration":        map[string]any{"useEmulation": false}, // never empty, see updatesAsked
-		"commonInstancetypesDeployment": map[string]any{"enabled": sizesEnabled(hco)},
-	}
-	if err := secure(hco, configuration); err != nil {
+	configuration, err := configurationAsked(hco)
+	if err != nil {
 		return nil, err
 	}
 	return map[string]any{

@@ -35,6 +35,7 @@ func TestUpdatesOfVMs(t *testing.T) {
 	}
 	countsFormerLaunchers(t, c, asController(t, config, options), options, vmis)
 	passesUpdatesOn(t, c, options)
+	passesConfigurationOn(t, c, options)
 }
 
 // asController is a client with virt-controller's rights, for which virt-api is not asked.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -20,6 +21,9 @@ import (
 
 // shortestInterval is the least time between two batches of VMs that are restarted.
 const shortestInterval = time.Second
+
+// longestSMBIOS is how many bytes a text of SMBIOS has at most.
+const longestSMBIOS = 255
 
 // Validate returns what is wrong with a KubeVirt object, which is given as JSON has it: fields that nothing
 // acts on, and values of which nothing can be made.
@@ -114,9 +118,30 @@ func configuration(config *virtv1.KubeVirtConfiguration, path *field.Path) field
 			errs = append(errs, field.Invalid(path.Child("obsoleteCPUModels").Key(model), model, "no CPU model has such a name: "+problem))
 		}
 	}
+	errs = append(errs, launchers(config, path)...)
+	errs = append(errs, smbios(config.SMBIOSConfig, path.Child("smbios"))...)
 	if live := config.LiveUpdateConfiguration; live != nil && live.MaxGuest != nil && live.MaxGuest.Sign() <= 0 {
 		at := path.Child("liveUpdateConfiguration", "maxGuest")
 		errs = append(errs, field.Invalid(at, live.MaxGuest.String(), "write how much memory guests may grow to, or leave it out: they do not grow"))
+	}
+	return errs
+}
+
+// smbios refuses what cannot be said in SMBIOS, where a text is one line and ends at the first zero.
+func smbios(said *virtv1.SMBiosConfiguration, path *field.Path) field.ErrorList {
+	if said == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	for _, text := range []struct{ name, value string }{
+		{"manufacturer", said.Manufacturer}, {"product", said.Product}, {"version", said.Version}, {"sku", said.Sku}, {"family", said.Family},
+	} {
+		if strings.ContainsFunc(text.value, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			errs = append(errs, field.Invalid(path.Child(text.name), text.value, "it is one line of letters, digits, signs and spaces; remove all else"))
+		}
+		if len(text.value) > longestSMBIOS {
+			errs = append(errs, field.TooLongMaxLength(path.Child(text.name), text.value, longestSMBIOS))
+		}
 	}
 	return errs
 }

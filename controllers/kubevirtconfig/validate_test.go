@@ -35,6 +35,22 @@ func TestValidate(t *testing.T) {
 		"logs of one node":            {spec: developer(`"logVerbosity":{"nodeVerbosity":{"a":3}}`), want: []string{"logVerbosity.nodeVerbosity"}},
 		"a time of no length":         {spec: `{"workloadUpdateStrategy":{"batchEvictionInterval":"soon"}}`, want: []string{"spec.workloadUpdateStrategy: Invalid value"}},
 		"two at once":                 {spec: `{"imageTag":"x","workloadUpdateStrategy":{"batchEvictionSize":0}}`, want: []string{"spec.imageTag", "spec.workloadUpdateStrategy.batchEvictionSize"}},
+		"who made guests":             {spec: configuration(`"smbios":{"manufacturer":"Example, Inc.","product":"Café","version":"2.1","sku":"EX-2","family":"Example Cloud"}`)},
+		"a maker of two lines":        {spec: configuration(`"smbios":{"family":"x","manufacturer":"Example\nInc."}`), want: []string{"spec.configuration.smbios.manufacturer: Invalid value"}},
+		"a family without end":        {spec: configuration(`"smbios":{"family":"` + strings.Repeat("x", 256) + `"}`), want: []string{"spec.configuration.smbios.family: Too long"}},
+		"options of all guests":       {spec: configuration(`"virtualMachineOptions":{"disableFreePageReporting":{},"disableSerialConsoleLog":{}}`)},
+		"an option of no meaning":     {spec: configuration(`"virtualMachineOptions":{"disableSound":{}}`), want: []string{"spec.configuration.virtualMachineOptions.disableSound: Forbidden"}},
+		"how launchers are made": {spec: configuration(`"additionalGuestMemoryOverheadRatio":"1.5","autoCPULimitNamespaceLabelSelector":{"matchLabels":{"limit":"yes"}},` +
+			`"seccompConfiguration":{"virtualMachineInstanceProfile":{"customProfile":{"localhostProfile":"vms/launcher.json"}}}`)},
+		"the runtime's profile":     {spec: configuration(`"seccompConfiguration":{"virtualMachineInstanceProfile":{"customProfile":{"runtimeDefaultProfile":true}}}`)},
+		"two profiles":              {spec: configuration(`"seccompConfiguration":{"virtualMachineInstanceProfile":{"customProfile":{"runtimeDefaultProfile":true,"localhostProfile":"a"}}}`), want: []string{"customProfile.runtimeDefaultProfile: Invalid value: true"}},
+		"no profile":                {spec: configuration(`"seccompConfiguration":{"virtualMachineInstanceProfile":{}}`), want: []string{"spec.configuration.seccompConfiguration.virtualMachineInstanceProfile.customProfile: Required"}},
+		"a profile of anywhere":     {spec: configuration(`"seccompConfiguration":{"virtualMachineInstanceProfile":{"customProfile":{"localhostProfile":"a/../../b"}}}`), want: []string{"customProfile.localhostProfile: Invalid value"}},
+		"less than the overhead":    {spec: configuration(`"additionalGuestMemoryOverheadRatio":"0.9"`), want: []string{`spec.configuration.additionalGuestMemoryOverheadRatio: Invalid value: "0.9": it is a number from 1`}},
+		"an overhead without end":   {spec: configuration(`"additionalGuestMemoryOverheadRatio":"Inf"`), want: []string{"additionalGuestMemoryOverheadRatio: Invalid value"}},
+		"an overhead of no number":  {spec: configuration(`"additionalGuestMemoryOverheadRatio":"NaN"`), want: []string{"additionalGuestMemoryOverheadRatio: Invalid value"}},
+		"a selector of no operator": {spec: configuration(`"autoCPULimitNamespaceLabelSelector":{"matchExpressions":[{"key":"a","operator":"Is"}]}`), want: []string{"spec.configuration.autoCPULimitNamespaceLabelSelector.matchExpressions[0].operator: Invalid value"}},
+		"a part of no meaning":      {spec: configuration(`"smbios":{"asset":"x"}`), want: []string{"spec.configuration.smbios.asset: Forbidden"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			object := map[string]any{}

@@ -10,6 +10,7 @@ import (
 	virtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/slipway-vm/slipway/controllers/eviction"
+	"github.com/slipway-vm/slipway/controllers/kubevirtconfig"
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/pod"
 	"github.com/slipway-vm/slipway/internal/metric"
 	"github.com/slipway-vm/slipway/internal/names"
@@ -51,7 +52,7 @@ func (w *world) tellVMI(tell teller, vmi *virtv1.VirtualMachineInstance) {
 	podName := ""
 	if launcher != nil {
 		podName = launcher.Name
-		overhead := pod.MemoryOverhead(vmi, asksForKVM(launcher))
+		overhead := pod.MemoryOverhead(vmi, asksForKVM(launcher), w.overheadRatio())
 		tell(vmiOverhead, float64(overhead.Value()), vmi.Namespace, vmi.Name)
 	}
 	_, outdated := vmi.Labels[virtv1.OutdatedLauncherImageLabel]
@@ -67,6 +68,14 @@ func (w *world) tellVMI(tell teller, vmi *virtv1.VirtualMachineInstance) {
 	for _, nic := range interfacesOf(&vmi.Spec) {
 		tell(vmiNIC, 1, vmi.Name, vmi.Namespace, nic.name, nic.bindingType, nic.network, nic.binding, nic.model)
 	}
+}
+
+// overheadRatio is what the KubeVirt object says of launchers' memory.
+func (w *world) overheadRatio() float64 {
+	if len(w.kubevirts) == 0 {
+		return 1
+	}
+	return kubevirtconfig.OverheadRatio(&w.kubevirts[0])
 }
 
 // kind is what VMIs are counted by.

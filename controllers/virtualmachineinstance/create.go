@@ -63,6 +63,10 @@ func (r *Reconciler) podInput(ctx context.Context, s *scope) (pod.Input, error) 
 	if err != nil {
 		return pod.Input{}, err
 	}
+	limitCPU, err := r.limitsCPU(ctx, settings, s.vmi.Namespace)
+	if err != nil {
+		return pod.Input{}, err
+	}
 	in := pod.Input{
 		VMI:              s.vmi,
 		LauncherImage:    r.options.LauncherImage,
@@ -74,6 +78,9 @@ func (r *Reconciler) podInput(ctx context.Context, s *scope) (pod.Input, error) 
 		CPURatio:         settings.cpuRatio,
 		MemoryOvercommit: settings.memoryOvercommit,
 		Claims:           claims(s.volumes),
+		OverheadRatio:    settings.overheadRatio,
+		LimitCPU:         limitCPU,
+		Seccomp:          settings.seccomp,
 		LogVerbosity:     settings.launcherVerbosity,
 	}
 	if s.state != nil {

@@ -6,10 +6,13 @@ import (
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/controllers/featuregate"
+	"github.com/slipway-vm/slipway/controllers/kubevirtconfig"
 	"github.com/slipway-vm/slipway/internal/names"
 )
 
@@ -23,6 +26,12 @@ type settings struct {
 	stateClass string
 	// launcherVerbosity is how much launchers log; 0 when nothing is said.
 	launcherVerbosity uint
+	// overheadRatio is by what launchers' computed overhead of memory is multiplied.
+	overheadRatio float64
+	// limitedNamespaces selects the namespaces whose launchers are held to their virtual CPUs; nil for none.
+	limitedNamespaces *metav1.LabelSelector
+	// seccomp is the profile of launchers; nil for the runtime's.
+	seccomp *corev1.SeccompProfile
 	// imageVolumes says that the cluster has images as volumes of pods.
 	imageVolumes bool
 }
@@ -42,10 +51,12 @@ func (r *Reconciler) readSettings(ctx context.Context) (settings, error) {
 }
 
 func settingsOf(kv *virtv1.KubeVirt) settings {
-	s := settings{cpuRatio: defaultCPURatio, memoryOvercommit: 100, pullPolicy: corev1.PullIfNotPresent}
+	s := settings{cpuRatio: defaultCPURatio, memoryOvercommit: 100, pullPolicy: corev1.PullIfNotPresent, overheadRatio: kubevirtconfig.OverheadRatio(kv)}
 	s.imageVolumes = featuregate.On(kv, featuregate.ImageVolume)
 	config := kv.Spec.Configuration
 	s.stateClass = config.VMStateStorageClass
+	s.limitedNamespaces = config.AutoCPULimitNamespaceLabelSelector
+	s.seccomp = kubevirtconfig.LauncherSeccomp(kv)
 	if config.ImagePullPolicy != "" {
 		s.pullPolicy = config.ImagePullPolicy
 	}
@@ -92,6 +103,22 @@ func (r *Reconciler) kvmOffered(ctx context.Context) (bool, error) {
 func offersKVM(node *corev1.Node) bool {
 	kvm := node.Status.Capacity[names.DeviceKVM]
 	return !kvm.IsZero()
+}
+
+// limitsCPU decides whether a new launcher pod in the namespace is held to its virtual CPUs.
+func (r *Reconciler) limitsCPU(ctx context.Context, s settings, namespace string) (bool, error) {
+	if s.limitedNamespaces == nil {
+		return false, nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(s.limitedNamespaces)
+	if err != nil {
+		return false, fmt.Errorf("reading spec.configuration.autoCPULimitNamespaceLabelSelector of the KubeVirt object: %w", err)
+	}
+	ns := &corev1.Namespace{}
+	if err := r.live.Get(ctx, client.ObjectKey{Name: namespace}, ns); err != nil {
+		return false, fmt.Errorf("reading the labels of namespace %s: %w", namespace, err)
+	}
+	return selector.Matches(labels.Set(ns.Labels)), nil
 }
 
 // useVhostNet decides whether a new launcher pod may ask for /dev/vhost-net: where every node with

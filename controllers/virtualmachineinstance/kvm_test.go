@@ -18,7 +18,8 @@ func TestSettingsOf(t *testing.T) {
 	kv := &virtv1.KubeVirt{}
 	kv.Spec.Configuration.ImagePullPolicy = corev1.PullAlways
 	kv.Spec.Configuration.DeveloperConfiguration = &virtv1.DeveloperConfiguration{UseEmulation: true, CPUAllocationRatio: 4, MemoryOvercommit: 150, FeatureGates: []string{"ImageVolume"}}
-	want := settings{useEmulation: true, cpuRatio: 4, memoryOvercommit: 150, pullPolicy: corev1.PullAlways, imageVolumes: true}
+	kv.Spec.Configuration.AdditionalGuestMemoryOverheadRatio = new("1.5")
+	want := settings{useEmulation: true, cpuRatio: 4, memoryOvercommit: 150, pullPolicy: corev1.PullAlways, imageVolumes: true, overheadRatio: 1.5}
 	if got := settingsOf(kv); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

@@ -107,6 +107,7 @@ func (r *Reconciler) resizePod(ctx context.Context, s *scope) (bool, *refusal, e
 	}
 	want, err := pod.Resizable(pod.Input{
 		VMI: s.vmi, KVM: wantsKVM(s.pod), CPURatio: config.cpuRatio, MemoryOvercommit: config.memoryOvercommit,
+		OverheadRatio: config.overheadRatio, LimitCPU: limitsCPU(s.pod), // a limit can be changed, but not come or go
 	})
 	if err != nil {
 		return false, nil, fmt.Errorf("computing the pod's resources of %s/%s: %w", s.vmi.Namespace, s.vmi.Name, err)
@@ -131,6 +132,12 @@ func (r *Reconciler) resizePod(ctx context.Context, s *scope) (bool, *refusal, e
 	}
 	const rounding = 1 // kernels count shares of a processor, not thousandths
 	return covers(statusResources(s.pod), want, rounding), nil, nil
+}
+
+// limitsCPU says whether pod's compute container is held to so much of processors.
+func limitsCPU(pod *corev1.Pod) bool {
+	_, limited := specResources(pod).Limits[corev1.ResourceCPU]
+	return limited
 }
 
 // patchSize asks for other resources of the running pod, unless that was refused. A

@@ -18,9 +18,17 @@ func balloon(in Input, domain *libvirtxml.Domain) error {
 		return nil
 	}
 	domain.Devices.MemBalloon = &libvirtxml.DomainMemBalloon{
-		Model: virtioModel(in.VMI), FreePageReporting: onOff(!ownsMemory(in.VMI) && in.VMI.Annotations[v1.FreePageReportingDisabledAnnotation] != "true"), Stats: &libvirtxml.DomainMemBalloonStats{Period: balloonPeriod},
+		Model: virtioModel(in.VMI), FreePageReporting: onOff(reportsFreePages(in)), Stats: &libvirtxml.DomainMemBalloonStats{Period: balloonPeriod},
 	}
 	return nil
+}
+
+// reportsFreePages says whether the guest tells the node of pages that it freed.
+func reportsFreePages(in Input) bool {
+	if in.Options != nil && in.Options.DisableFreePageReporting != nil {
+		return false
+	}
+	return !ownsMemory(in.VMI) && in.VMI.Annotations[v1.FreePageReportingDisabledAnnotation] != "true"
 }
 
 // ownsMemory says whether the guest keeps the memory that it frees: the node has no use for its

@@ -13,7 +13,7 @@ func console(in Input, domain *libvirtxml.Domain) error {
 	zero := uint(0)
 	source := &libvirtxml.DomainChardevSource{UNIX: &libvirtxml.DomainChardevSourceUNIX{Mode: "bind", Path: in.Console.Socket}}
 	serial := libvirtxml.DomainSerial{Source: source, Target: &libvirtxml.DomainSerialTarget{Port: &zero}}
-	if LogsConsole(in.VMI) && in.Console.Log != "" {
+	if LogsConsole(in.VMI, in.Options) && in.Console.Log != "" {
 		serial.Log = &libvirtxml.DomainChardevLog{File: in.Console.Log, Append: "on"}
 	}
 	domain.Devices.Serials = []libvirtxml.DomainSerial{serial}
@@ -23,10 +23,17 @@ func console(in Input, domain *libvirtxml.Domain) error {
 	return nil
 }
 
-// LogsConsole says whether the output of the first serial port is kept.
-func LogsConsole(vmi *v1.VirtualMachineInstance) bool {
+// LogsConsole says whether the output of the first serial port is kept: as the VMI says, and where it says nothing, as
+// the options of all guests do, which may be nil.
+func LogsConsole(vmi *v1.VirtualMachineInstance, options *v1.VirtualMachineOptions) bool {
 	devices := &vmi.Spec.Domain.Devices
-	return enabled(devices.AutoattachSerialConsole) && enabled(devices.LogSerialConsole)
+	if !enabled(devices.AutoattachSerialConsole) {
+		return false
+	}
+	if devices.LogSerialConsole != nil {
+		return *devices.LogSerialConsole
+	}
+	return options == nil || options.DisableSerialConsoleLog == nil
 }
 
 // AgentChannel is the name of the port of the guest's agent.

@@ -24,6 +24,10 @@ type Input struct {
 	Disks map[string]Disk
 	// Interfaces are the taps that the handler made, in any order.
 	Interfaces []protocol.Interface
+	// SMBIOS is what the KubeVirt object says of who made the machine; nil, and what is empty in it, are the defaults.
+	SMBIOS *v1.SMBiosConfiguration
+	// Options are what the KubeVirt object says of all guests; nil for nothing.
+	Options *v1.VirtualMachineOptions
 	// Console is where the guest's first serial port goes.
 	Console Console
 	// VNCSocket is the unix socket of the guest's screen.

@@ -1,8 +1,10 @@
 package domain
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 
 	"github.com/google/uuid"
 	v1 "kubevirt.io/api/core/v1"
@@ -43,16 +45,7 @@ func UUID(vmi *v1.VirtualMachineInstance) string {
 func identity(in Input, domain *libvirtxml.Domain) error {
 	domain.Name = Name(in.VMI)
 	domain.UUID = UUID(in.VMI)
-	entries := []libvirtxml.DomainSysInfoEntry{
-		{Name: "manufacturer", Value: "KubeVirt"}, // what guests' tools look for
-		{Name: "product", Value: "None"},
-		{Name: "uuid", Value: domain.UUID},
-		{Name: "family", Value: "KubeVirt"},
-	}
-	if fw := in.VMI.Spec.Domain.Firmware; fw != nil && fw.Serial != "" {
-		entries = append(entries, libvirtxml.DomainSysInfoEntry{Name: "serial", Value: fw.Serial})
-	}
-	smbios := &libvirtxml.DomainSysInfoSMBIOS{System: &libvirtxml.DomainSysInfoSystem{Entry: entries}}
+	smbios := &libvirtxml.DomainSysInfoSMBIOS{System: systemInfo(in, domain.UUID)}
 	if chassis := in.VMI.Spec.Domain.Chassis; chassis != nil {
 		if info := chassisInfo(chassis); len(info.Entry) > 0 { // libvirt takes none that says nothing
 			smbios.Chassis = info
@@ -62,18 +55,45 @@ func identity(in Input, domain *libvirtxml.Domain) error {
 	return nil
 }
 
+// What guests' tools look for where the KubeVirt object says nothing else.
+const (
+	defaultMaker   = "KubeVirt"
+	defaultProduct = "None"
+	defaultFamily  = "KubeVirt"
+)
+
+// systemInfo says who made the machine, as the KubeVirt object has it, and which one it is.
+func systemInfo(in Input, uuid string) *libvirtxml.DomainSysInfoSystem {
+	said := v1.SMBiosConfiguration{}
+	if in.SMBIOS != nil {
+		said = *in.SMBIOS
+	}
+	serial := ""
+	if fw := in.VMI.Spec.Domain.Firmware; fw != nil {
+		serial = fw.Serial
+	}
+	return &libvirtxml.DomainSysInfoSystem{Entry: filled([]libvirtxml.DomainSysInfoEntry{
+		{Name: "manufacturer", Value: cmp.Or(said.Manufacturer, defaultMaker)},
+		{Name: "product", Value: cmp.Or(said.Product, defaultProduct)},
+		{Name: "version", Value: said.Version},
+		{Name: "uuid", Value: uuid},
+		{Name: "sku", Value: said.Sku},
+		{Name: "family", Value: cmp.Or(said.Family, defaultFamily)},
+		{Name: "serial", Value: serial},
+	})}
+}
+
 func chassisInfo(chassis *v1.Chassis) *libvirtxml.DomainSysInfoChassis {
-	info := &libvirtxml.DomainSysInfoChassis{}
-	for _, entry := range []libvirtxml.DomainSysInfoEntry{
+	return &libvirtxml.DomainSysInfoChassis{Entry: filled([]libvirtxml.DomainSysInfoEntry{
 		{Name: "manufacturer", Value: chassis.Manufacturer},
 		{Name: "version", Value: chassis.Version},
 		{Name: "serial", Value: chassis.Serial},
 		{Name: "asset", Value: chassis.Asset},
 		{Name: "sku", Value: chassis.Sku},
-	} {
-		if entry.Value != "" {
-			info.Entry = append(info.Entry, entry)
-		}
-	}
-	return info
+	})}
+}
+
+// filled are those of entries that say something.
+func filled(entries []libvirtxml.DomainSysInfoEntry) []libvirtxml.DomainSysInfoEntry {
+	return slices.DeleteFunc(entries, func(entry libvirtxml.DomainSysInfoEntry) bool { return entry.Value == "" })
 }

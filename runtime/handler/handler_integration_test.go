@@ -73,6 +73,7 @@ func beHandler(root string) error {
 func TestHandler(t *testing.T) {
 	w := newWorld(t)
 	t.Run("a scheduled VMI runs with few writes, outlives kill -9 and ends within its grace", w.lifeOfAVMI)
+	t.Run("a guest has what the KubeVirt object says of all", w.installation)
 	t.Run("a guest that ignores its shutdown is powered off when its grace is over", w.stubbornGuest)
 	t.Run("container disks that were lost before the start end the VMI with the reason", w.lostDisk)
 	t.Run("a file of the node is made before the guest starts, and only then", w.hostDisk)

@@ -102,7 +102,7 @@ func (m *machine) start(ctx context.Context, request protocol.Sync) {
 		return
 	}
 	m.stepAside(spec)
-	if err := m.openConsole(ctx, request.VMI); err != nil {
+	if err := m.openConsole(ctx, request); err != nil {
 		m.fail("ConsoleFailed", err)
 		return
 	}
@@ -188,7 +188,7 @@ func (m *machine) build(request protocol.Sync, prepared map[string]disks.Disk) (
 	}
 	own := m.options.own()
 	return domain.Build(domain.Input{
-		VMI: request.VMI, KVM: m.state.KVM, Disks: sources, Interfaces: request.Facts.Interfaces,
+		VMI: request.VMI, KVM: m.state.KVM, Disks: sources, Interfaces: request.Facts.Interfaces, SMBIOS: request.Facts.SMBIOS, Options: request.Facts.Options,
 		Console:   domain.Console{Socket: filepath.Join(own, socketConsole), Log: filepath.Join(own, "virt-serial0-pipe")},
 		VNCSocket: filepath.Join(own, socketVNC), USBSockets: filepath.Join(own, socketsUSB),
 		FilesystemSockets: filepath.Join(own, socketsFilesystem),
@@ -200,8 +200,8 @@ func (m *machine) build(request protocol.Sync, prepared map[string]disks.Disk) (
 }
 
 // openConsole makes what takes the serial console's output.
-func (m *machine) openConsole(ctx context.Context, vmi *v1.VirtualMachineInstance) error {
-	if !domain.LogsConsole(vmi) || m.console != nil {
+func (m *machine) openConsole(ctx context.Context, request protocol.Sync) error {
+	if !domain.LogsConsole(request.VMI, request.Facts.Options) || m.console != nil {
 		return nil
 	}
 	own := m.options.own()

@@ -81,6 +81,10 @@ type Facts struct {
 	// Preallocated names the volumes whose claims keep all of their size: what the guest has no
 	// more use for is not given back.
 	Preallocated []string `json:"preallocated,omitempty"`
+	// SMBIOS is what the KubeVirt object has all guests told of who made their machine; nil for the defaults.
+	SMBIOS *v1.SMBiosConfiguration `json:"smbios,omitempty"`
+	// Options are the KubeVirt object's for all guests; nil for none.
+	Options *v1.VirtualMachineOptions `json:"options,omitempty"`
 }
 
 // Interface is a network interface that the handler prepared in the pod.

@@ -68,7 +68,7 @@ func containerPorts(vmi *virtv1.VirtualMachineInstance) []corev1.ContainerPort {
 // memory, and the devices that the guest uses.
 func computeResources(in Input) (corev1.ResourceRequirements, error) {
 	wanted := in.VMI.Spec.Domain.Resources
-	overhead := MemoryOverhead(in.VMI, in.KVM)
+	overhead := MemoryOverhead(in.VMI, in.KVM, in.OverheadRatio)
 	memory, err := memoryRequest(in)
 	if err != nil {
 		return corev1.ResourceRequirements{}, err
@@ -93,6 +93,7 @@ func computeResources(in Input) (corev1.ResourceRequirements, error) {
 		}
 		resources.Limits[name] = limit
 	}
+	limitCPU(in, resources)
 	inHugepages(in.VMI, overhead, resources)
 	guarantee(in.VMI, resources)
 	for _, device := range devices(in) {
@@ -100,6 +101,19 @@ func computeResources(in Input) (corev1.ResourceRequirements, error) {
 		resources.Limits[device] = resource.MustParse("1")
 	}
 	return resources, nil
+}
+
+// limitCPU holds the container to a processor for each virtual CPU, where that is asked for and the VMI names no limit.
+// One whose VMI requests more than that is held to its request. Dedicated processors are a limit of their own.
+func limitCPU(in Input, resources corev1.ResourceRequirements) {
+	if _, named := resources.Limits[corev1.ResourceCPU]; named || !in.LimitCPU {
+		return
+	}
+	limit := *resource.NewQuantity(VCPUs(in.VMI), resource.DecimalSI)
+	if request := resources.Requests[corev1.ResourceCPU]; request.Cmp(limit) > 0 {
+		limit = request.DeepCopy()
+	}
+	resources.Limits[corev1.ResourceCPU] = limit
 }
 
 // Resizable are those of the compute container's resources that a running pod can be given

@@ -1,6 +1,8 @@
 package pod
 
 import (
+	"math"
+
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 	virtv1 "kubevirt.io/api/core/v1"
@@ -10,8 +12,9 @@ import (
 )
 
 // MemoryOverhead returns how much memory the launcher pod of vmi needs beyond the
-// guest's own, with what the VMI adds to that; it is added to the pod's request, and to its limit when it has one.
-func MemoryOverhead(vmi *virtv1.VirtualMachineInstance, kvm bool) resource.Quantity {
+// guest's own: what is computed times ratio, which is 1 at least, with what the VMI adds to that. It is added to the
+// pod's request, and to its limit when it has one.
+func MemoryOverhead(vmi *virtv1.VirtualMachineInstance, kvm bool, ratio float64) resource.Quantity {
 	guest := guestMemory(vmi)
 	machine := overhead.Machine{
 		Guest: guest.Value(), VCPUs: VCPUs(vmi), KVM: kvm,
@@ -24,6 +27,9 @@ func MemoryOverhead(vmi *virtv1.VirtualMachineInstance, kvm bool) resource.Quant
 		}
 	}
 	bytes := machine.Bytes()
+	if ratio > 1 {
+		bytes = int64(math.Ceil(float64(bytes) * ratio))
+	}
 	if memory := vmi.Spec.Domain.Memory; memory != nil && memory.ReservedOverhead != nil && memory.ReservedOverhead.AddedOverhead != nil {
 		bytes += memory.ReservedOverhead.AddedOverhead.Value()
 	}

@@ -54,6 +54,13 @@ type Input struct {
 	CPURatio int64
 	// MemoryOvercommit is guest memory as a percentage of what is requested, KubeVirt's memoryOvercommit.
 	MemoryOvercommit int64
+	// OverheadRatio is by what the computed overhead of memory is multiplied, KubeVirt's
+	// additionalGuestMemoryOverheadRatio; zero is the same as 1.
+	OverheadRatio float64
+	// LimitCPU holds a pod whose VMI names no limit to its virtual CPUs, as KubeVirt's autoCPULimitNamespaceLabelSelector asks.
+	LimitCPU bool
+	// Seccomp is the launcher pod's profile; nil for the runtime's.
+	Seccomp *corev1.SeccompProfile
 	// LogVerbosity is how much the launcher logs unless the VMI says it; 0 when nothing is said.
 	LogVerbosity uint
 	// Claims are the persistent volume claims by the name of the VMI's volume.
@@ -99,6 +106,9 @@ func Launcher(in Input) (*corev1.Pod, error) {
 	spec.DNSPolicy = in.VMI.Spec.DNSPolicy
 	spec.DNSConfig = in.VMI.Spec.DNSConfig
 	spec.ServiceAccountName = serviceAccount(in.VMI)
+	if in.Seccomp != nil {
+		spec.SecurityContext.SeccompProfile = in.Seccomp
+	}
 	mergeNodeSelector(spec, map[string]string{virtv1.NodeSchedulable: "true"})
 	if in.KVM { // emulation has what the node's processor has not
 		mergeNodeSelector(spec, ProcessorLabels(in.VMI))

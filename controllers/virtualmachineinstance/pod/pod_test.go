@@ -3,6 +3,7 @@ package pod
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -25,6 +26,16 @@ func inputOf(t *testing.T, data []byte) Input {
 		PullPolicy: corev1.PullIfNotPresent, CPURatio: 10, MemoryOvercommit: 100, Claims: map[string]Claim{},
 		KVM: vmi.Annotations["test/kvm"] == "true", VhostNet: vmi.Annotations["test/vhost-net"] == "true",
 		ImageVolumes: vmi.Annotations["test/image-volumes"] == "true",
+		LimitCPU:     vmi.Annotations["test/limit-cpu"] == "true",
+	}
+	if ratio := vmi.Annotations["test/overhead-ratio"]; ratio != "" {
+		var err error
+		if in.OverheadRatio, err = strconv.ParseFloat(ratio, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if profile := vmi.Annotations["test/seccomp"]; profile != "" {
+		in.Seccomp = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost, LocalhostProfile: &profile}
 	}
 	if KeepsState(vmi) {
 		in.State = "persistent-state-for-" + vmi.Name + "-x7b2k"

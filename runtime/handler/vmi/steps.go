@@ -142,9 +142,13 @@ func (r *Reconciler) prepareAndSync(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
+	config, err := r.configuration(ctx)
+	if err != nil {
+		return err
+	}
 	what := session.Synced{Key: key, PodInterface: podInterface, Facts: protocol.Facts{
 		NodeName: r.NodeName, AllowEmulation: !requestsKVM(s.pod), Interfaces: plan.Interfaces,
-		ClaimSizes: sizes, Preallocated: preallocated,
+		ClaimSizes: sizes, Preallocated: preallocated, SMBIOS: config.SMBIOSConfig, Options: config.VirtualMachineOptions,
 	}}
 	log.FromContext(ctx).Info("Telling the launcher what to run", "pod", s.pod.Name)
 	ctx, stop := context.WithTimeout(ctx, syncTimeout)

@@ -100,6 +100,28 @@ type Virtualization struct {
 	// an earlier version.
 	// +optional
 	WorkloadUpdateStrategy *WorkloadUpdateStrategy `json:"workloadUpdateStrategy,omitempty"`
+
+	// VirtualMachineOptions turns off what all virtual machines have.
+	// +optional
+	VirtualMachineOptions *VirtualMachineOptions `json:"virtualMachineOptions,omitempty"`
+
+	// AutoCPULimitNamespaceLabelSelector selects namespaces in which the pods of virtual machines are
+	// held to a processor for each virtual CPU, unless they name a limit or have dedicated processors.
+	// +optional
+	AutoCPULimitNamespaceLabelSelector *metav1.LabelSelector `json:"autoCPULimitNamespaceLabelSelector,omitempty"`
+}
+
+// VirtualMachineOptions turns off what all virtual machines have, from their next start.
+type VirtualMachineOptions struct {
+	// DisableFreePageReporting has guests keep the memory that they freed, instead of handing it back
+	// to the node.
+	// +optional
+	DisableFreePageReporting *bool `json:"disableFreePageReporting,omitempty"`
+
+	// DisableSerialConsoleLog keeps no log of the serial console, but for virtual machines with
+	// logSerialConsole: true.
+	// +optional
+	DisableSerialConsoleLog *bool `json:"disableSerialConsoleLog,omitempty"`
 }
 
 // WorkloadUpdateStrategy says what becomes of virtual machines that run with the launcher of an

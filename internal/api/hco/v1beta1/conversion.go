@@ -23,7 +23,10 @@ func (h *HyperConverged) ConvertTo(hub conversion.Hub) error {
 			UninstallStrategy:  in.Spec.UninstallStrategy,
 			LogVerbosityConfig: in.Spec.LogVerbosityConfig,
 		},
-		Virtualization: hcov1.Virtualization{WorkloadUpdateStrategy: in.Spec.WorkloadUpdateStrategy},
+		Virtualization: hcov1.Virtualization{
+			WorkloadUpdateStrategy: in.Spec.WorkloadUpdateStrategy, VirtualMachineOptions: in.Spec.VirtualMachineOptions,
+			AutoCPULimitNamespaceLabelSelector: in.Spec.ResourceRequirements.AutoCPULimitNamespaceLabelSelector,
+		},
 		WorkloadSources: hcov1.WorkloadSources{
 			TektonNamespaces:     in.Spec.TektonNamespaces,
 			TektonTasksNamespace: in.Spec.TektonTasksNamespace, TektonPipelinesNamespace: in.Spec.TektonPipelinesNamespace,
@@ -57,6 +60,7 @@ func (h *HyperConverged) ConvertFrom(hub conversion.Hub) error {
 		LogVerbosityConfig: in.Spec.Deployment.LogVerbosityConfig,
 
 		WorkloadUpdateStrategy: in.Spec.Virtualization.WorkloadUpdateStrategy,
+		VirtualMachineOptions:  in.Spec.Virtualization.VirtualMachineOptions,
 
 		TektonNamespaces: in.Spec.WorkloadSources.TektonNamespaces,
 
@@ -72,7 +76,10 @@ func (h *HyperConverged) ConvertFrom(hub conversion.Hub) error {
 		FilesystemOverhead:       in.Spec.Storage.FilesystemOverhead,
 		ScratchSpaceStorageClass: in.Spec.Storage.ScratchSpaceStorageClass,
 		StorageImport:            in.Spec.Storage.StorageImport,
-		ResourceRequirements:     ResourceRequirements{StorageWorkloads: in.Spec.Storage.WorkloadResourceRequirements},
+		ResourceRequirements: ResourceRequirements{
+			StorageWorkloads:                   in.Spec.Storage.WorkloadResourceRequirements,
+			AutoCPULimitNamespaceLabelSelector: in.Spec.Virtualization.AutoCPULimitNamespaceLabelSelector,
+		},
 
 		TLSSecurityProfile: in.Spec.Security.TLSSecurityProfile,
 	}

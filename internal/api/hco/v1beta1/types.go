@@ -35,6 +35,10 @@ type HyperConvergedSpec struct {
 	// +optional
 	WorkloadUpdateStrategy *hcov1.WorkloadUpdateStrategy `json:"workloadUpdateStrategy,omitempty"`
 
+	// VirtualMachineOptions turns off what all virtual machines have.
+	// +optional
+	VirtualMachineOptions *hcov1.VirtualMachineOptions `json:"virtualMachineOptions,omitempty"`
+
 	// TektonNamespaces names the namespaces that get the provisioning tasks and pipelines with
 	// their service accounts. A namespace that does not exist is waited for; none is created.
 	// +listType=set
@@ -107,6 +111,11 @@ type ResourceRequirements struct {
 	// StorageWorkloads is of the pods that fill disks, in the place of the defaults.
 	// +optional
 	StorageWorkloads *corev1.ResourceRequirements `json:"storageWorkloads,omitempty"`
+
+	// AutoCPULimitNamespaceLabelSelector selects namespaces in which the pods of virtual machines are
+	// held to a processor for each virtual CPU, unless they name a limit or have dedicated processors.
+	// +optional
+	AutoCPULimitNamespaceLabelSelector *metav1.LabelSelector `json:"autoCPULimitNamespaceLabelSelector,omitempty"`
 }
 
 // HyperConvergedConfig configures a class of components.

@@ -7,6 +7,7 @@ package v1beta1
 import (
 	"github.com/slipway-vm/slipway/internal/api/hco/v1"
 	apicorev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	corev1 "kubevirt.io/api/core/v1"
 	corev1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -101,6 +102,11 @@ func (in *HyperConvergedSpec) DeepCopyInto(out *HyperConvergedSpec) {
 		*out = new(v1.WorkloadUpdateStrategy)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.VirtualMachineOptions != nil {
+		in, out := &in.VirtualMachineOptions, &out.VirtualMachineOptions
+		*out = new(v1.VirtualMachineOptions)
+		(*in).DeepCopyInto(*out)
+	}
 	if in.TektonNamespaces != nil {
 		in, out := &in.TektonNamespaces, &out.TektonNamespaces
 		*out = make([]string, len(*in))
@@ -167,6 +173,11 @@ func (in *ResourceRequirements) DeepCopyInto(out *ResourceRequirements) {
 	if in.StorageWorkloads != nil {
 		in, out := &in.StorageWorkloads, &out.StorageWorkloads
 		*out = new(apicorev1.ResourceRequirements)
+		(*in).DeepCopyInto(*out)
+	}
+	if in.AutoCPULimitNamespaceLabelSelector != nil {
+		in, out := &in.AutoCPULimitNamespaceLabelSelector, &out.AutoCPULimitNamespaceLabelSelector
+		*out = new(metav1.LabelSelector)
 		(*in).DeepCopyInto(*out)
 	}
 }

@@ -146,6 +146,12 @@ func (l *launcher) sync(request wire.Request) (any, error) {
 	}
 	tellFiles(sync.VMI)
 	fmt.Println("sync", sync.VMI.Name, "with disks", sync.Facts.ContainerDisks, len(request.Files))
+	if said := sync.Facts.SMBIOS; said != nil {
+		fmt.Println("made by", said.Manufacturer)
+	}
+	if said := sync.Facts.Options; said != nil {
+		fmt.Println("without a log:", said.DisableSerialConsoleLog != nil)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.state.Phase == protocol.PhaseRunning {

@@ -1,0 +1,48 @@
+package hyperconverged
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+
+	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
+)
+
+// configurationAsked is what hco says of the KubeVirt object's spec.configuration. What it leaves out is left to who
+// edits that object.
+func configurationAsked(hco *hcov1.HyperConverged) (map[string]any, error) {
+	said := map[string]any{
+		"developerConfiguration":        map[string]any{"useEmulation": false}, // never empty, see updatesAsked
+		"commonInstancetypesDeployment": map[string]any{"enabled": sizesEnabled(hco)},
+	}
+	if options := optionsAsked(hco.Spec.Virtualization.VirtualMachineOptions); len(options) > 0 {
+		said["virtualMachineOptions"] = options
+	}
+	if selector := hco.Spec.Virtualization.AutoCPULimitNamespaceLabelSelector; selector != nil {
+		asked, err := runtime.DefaultUnstructuredConverter.ToUnstructured(selector)
+		if err != nil {
+			return nil, fmt.Errorf("encoding autoCPULimitNamespaceLabelSelector of HyperConverged %s: %w", hco.Name, err)
+		}
+		said["autoCPULimitNamespaceLabelSelector"] = asked
+	}
+	if err := secure(hco, said); err != nil {
+		return nil, err
+	}
+	return said, nil
+}
+
+// optionsAsked turns switches into what the KubeVirt object has in their place: an empty object for one that is on.
+func optionsAsked(options *hcov1.VirtualMachineOptions) map[string]any {
+	said := map[string]any{}
+	if options == nil {
+		return said
+	}
+	if ptr.Deref(options.DisableFreePageReporting, false) {
+		said["disableFreePageReporting"] = map[string]any{}
+	}
+	if ptr.Deref(options.DisableSerialConsoleLog, false) {
+		said["disableSerialConsoleLog"] = map[string]any{}
+	}
+	return said
+}

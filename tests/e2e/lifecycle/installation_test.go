@@ -1,0 +1,47 @@
+//go:build e2e
+
+package lifecycle
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	virtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/tests/e2e/suite"
+	"github.com/slipway-vm/slipway/tests/fixture"
+)
+
+var _ = Describe("what the KubeVirt object says of all virtual machines", func() {
+	It("is what one has that starts then", func(ctx context.Context) {
+		configure := func(ctx context.Context, change string) {
+			kv := &virtv1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: names.InstallNamespace, Name: names.KubeVirtName}}
+			patch := []byte(`{"spec":{"configuration":` + change + `}}`)
+			Expect(suite.World.Client.Patch(ctx, kv, client.RawPatch(types.MergePatchType, patch))).To(Succeed())
+		}
+		ns := suite.Namespace(ctx)
+		DeferCleanup(func(ctx context.Context) {
+			configure(ctx, `{"smbios":null,"virtualMachineOptions":null,"additionalGuestMemoryOverheadRatio":null,"autoCPULimitNamespaceLabelSelector":null}`)
+		})
+		configure(ctx, `{"smbios":{"manufacturer":"Example, Inc.","version":"2.1"},"virtualMachineOptions":{"disableFreePageReporting":{}},`+
+			`"additionalGuestMemoryOverheadRatio":"1.5","autoCPULimitNamespaceLabelSelector":{"matchLabels":{"kubernetes.io/metadata.name":"`+ns+`"}}}`)
+		suite.Create(ctx, fixture.VM(ns, "configured", fixture.ContainerDisk(suite.TinyImage())))
+		vmi := suite.RunningVMI(ctx, ns, "configured")
+		Expect(suite.Shell(ctx, vmi, "cat /sys/class/dmi/id/sys_vendor")).To(Equal("Example, Inc."))
+		Expect(suite.Shell(ctx, vmi, "cat /sys/class/dmi/id/product_version")).To(Equal("2.1"))
+		Expect(suite.Shell(ctx, vmi, "cat /sys/class/dmi/id/product_family")).To(Equal("KubeVirt"))
+
+		pods := &corev1.PodList{}
+		Expect(suite.World.Client.List(ctx, pods, client.InNamespace(ns), client.MatchingLabels{virtv1.CreatedByLabel: string(vmi.UID)})).To(Succeed())
+		Expect(pods.Items).To(HaveLen(1))
+		limit := pods.Items[0].Spec.Containers[0].Resources.Limits[corev1.ResourceCPU]
+		Expect(limit.String()).To(Equal("1"), "a processor for the one virtual CPU")
+	}, SpecTimeout(15*time.Minute))
+})
