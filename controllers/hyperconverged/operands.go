@@ -59,7 +59,7 @@ func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Un
 				"/spec/configuration/developerConfiguration/useEmulation", "/spec/configuration/commonInstancetypesDeployment/enabled",
 				"/spec/configuration/vmStateStorageClass", "/spec/configuration/evictionStrategy", "/spec/configuration/obsoleteCPUModels/", featureGates,
 				"/spec/configuration/smbios/", "/spec/configuration/virtualMachineOptions/",
-				"/spec/configuration/additionalGuestMemoryOverheadRatio", "/spec/configuration/autoCPULimitNamespaceLabelSelector/", "/spec/configuration/seccompConfiguration/",
+				"/spec/configuration/additionalGuestMemoryOverheadRatio", "/spec/configuration/autoCPULimitNamespaceLabelSelector/", "/spec/configuration/seccompConfiguration/", "/spec/configuration/virtualMachineInstancesPerNode",
 				logVerbosity + "/virtAPI", logVerbosity + "/virtController", logVerbosity + "/virtHandler",
 				logVerbosity + "/virtLauncher", logVerbosity + "/virtOperator",
 				"/spec/configuration/tlsConfiguration/minTLSVersion", "/spec/configuration/tlsConfiguration/ciphers",

@@ -22,6 +22,9 @@ import (
 // shortestInterval is the least time between two batches of VMs that are restarted.
 const shortestInterval = time.Second
 
+// mostPerNode is how many virtual machines a node may be said to have; the kubelet gets a list of as many.
+const mostPerNode = 10000
+
 // longestSMBIOS is how many bytes a text of SMBIOS has at most.
 const longestSMBIOS = 255
 
@@ -119,6 +122,9 @@ func configuration(config *virtv1.KubeVirtConfiguration, path *field.Path) field
 		}
 	}
 	errs = append(errs, launchers(config, path)...)
+	if most := config.VirtualMachineInstancesPerNode; most != nil && (*most < 1 || *most > mostPerNode) {
+		errs = append(errs, field.Invalid(path.Child("virtualMachineInstancesPerNode"), *most, fmt.Sprintf("it is from 1 to %d", mostPerNode)))
+	}
 	errs = append(errs, smbios(config.SMBIOSConfig, path.Child("smbios"))...)
 	if live := config.LiveUpdateConfiguration; live != nil && live.MaxGuest != nil && live.MaxGuest.Sign() <= 0 {
 		at := path.Child("liveUpdateConfiguration", "maxGuest")

@@ -50,6 +50,8 @@ func TestValidate(t *testing.T) {
 		"an overhead without end":   {spec: configuration(`"additionalGuestMemoryOverheadRatio":"Inf"`), want: []string{"additionalGuestMemoryOverheadRatio: Invalid value"}},
 		"an overhead of no number":  {spec: configuration(`"additionalGuestMemoryOverheadRatio":"NaN"`), want: []string{"additionalGuestMemoryOverheadRatio: Invalid value"}},
 		"a selector of no operator": {spec: configuration(`"autoCPULimitNamespaceLabelSelector":{"matchExpressions":[{"key":"a","operator":"Is"}]}`), want: []string{"spec.configuration.autoCPULimitNamespaceLabelSelector.matchExpressions[0].operator: Invalid value"}},
+		"few on a node":             {spec: configuration(`"virtualMachineInstancesPerNode":10`)},
+		"none on a node":            {spec: configuration(`"virtualMachineInstancesPerNode":0`), want: []string{"spec.configuration.virtualMachineInstancesPerNode: Invalid value: 0: it is from 1 to 10000"}},
 		"a part of no meaning":      {spec: configuration(`"smbios":{"asset":"x"}`), want: []string{"spec.configuration.smbios.asset: Forbidden"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -23,6 +23,7 @@ var kubeVirtFields = join(
 		{Path: "configuration.autoCPULimitNamespaceLabelSelector", Note: "Of namespaces whose launchers are held to their virtual CPUs."},
 		{Path: "configuration.seccompConfiguration.virtualMachineInstanceProfile.customProfile.localhostProfile", Note: "A file that is on the nodes."},
 		{Path: "configuration.seccompConfiguration.virtualMachineInstanceProfile.customProfile.runtimeDefaultProfile", Note: "As when it is left out."},
+		{Path: "configuration.virtualMachineInstancesPerNode", Note: "1000 when left out."},
 		{Path: "configuration.virtualMachineOptions.disableFreePageReporting", Note: "`{}`: guests do not hand back to the node what they have freed of their memory."},
 		{Path: "configuration.virtualMachineOptions.disableSerialConsoleLog", Note: "`{}`: no log of the serial console, but of virtual machines with `logSerialConsole: true`."},
 		{Path: "configuration.vmRolloutStrategy", Only: []string{"Stage", "LiveUpdate"}, Note: "LiveUpdate when left out."},

@@ -119,7 +119,7 @@ func Run(ctx context.Context, options Options) error {
 	// Everything that this program runs:
 	for _, part := range []manager.Runnable{
 		sessions,
-		&devices.Plugins{KubeletRoot: options.KubeletRoot, Devices: devices.Candidates, Prove: prover(options.ProveKVM)},
+		&devices.Plugins{KubeletRoot: options.KubeletRoot, Devices: devices.Candidates, Prove: prover(options.ProveKVM), Cache: mgr.GetCache()},
 		server,
 		heartbeat,
 	} {

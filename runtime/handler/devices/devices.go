@@ -15,14 +15,11 @@ import (
 	"strings"
 
 	"golang.org/x/sync/errgroup"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/slipway-vm/slipway/internal/names"
 )
-
-// capacity is how many pods of a node can have a device: it is shared, the number only
-// has to be large enough.
-const capacity = 1000
 
 // Device is a device file that any number of pods share.
 type Device struct {
@@ -50,11 +47,21 @@ type Plugins struct {
 	Devices []Device
 	// Prove says whether KVM can be used; an error says why it cannot.
 	Prove func(ctx context.Context) error
+	// Cache has the KubeVirt object, which may say how many pods of the node can have each device.
+	Cache cache.Cache
+
+	shares *shares // made by Start
 }
 
 // Start offers the devices that are there; it returns an error when the kubelet's
 // folder cannot be written.
 func (p *Plugins) Start(ctx context.Context) error {
+	p.shares = newShares()
+	if p.Cache != nil {
+		if err := p.shares.follow(ctx, p.Cache); err != nil {
+			return err
+		}
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, device := range p.Devices {
 		if present(ctx, device) {

@@ -25,7 +25,7 @@ func (p *Plugins) serve(ctx context.Context, device Device) error {
 		return fmt.Errorf("listening for the kubelet (is --kubelet-root right?): %w", err)
 	}
 	server := grpc.NewServer()
-	one := &devicePlugin{device: device, path: path, done: ctx.Done()}
+	one := &devicePlugin{device: device, path: path, shares: p.shares, done: ctx.Done()}
 	registration.RegisterRegistrationServer(server, one)
 	plugin.RegisterDevicePluginServer(server, one)
 	stop := context.AfterFunc(ctx, server.Stop)
@@ -44,6 +44,7 @@ type devicePlugin struct {
 
 	device Device
 	path   string
+	shares *shares
 	done   <-chan struct{}
 }
 
@@ -68,20 +69,25 @@ func (d *devicePlugin) GetDevicePluginOptions(context.Context, *plugin.Empty) (*
 	return &plugin.DevicePluginOptions{}, nil
 }
 
-// ListAndWatch lists the device as often as it can be shared; nothing changes later.
+// ListAndWatch lists the device as often as it can be shared, anew when that changes.
 func (d *devicePlugin) ListAndWatch(_ *plugin.Empty, stream grpc.ServerStreamingServer[plugin.ListAndWatchResponse]) error {
-	shares := make([]*plugin.Device, capacity)
-	for i := range shares {
-		shares[i] = &plugin.Device{ID: strconv.Itoa(i), Health: plugin.Healthy}
+	for {
+		count, changed := d.shares.now()
+		list := make([]*plugin.Device, count)
+		for i := range list {
+			list[i] = &plugin.Device{ID: strconv.Itoa(i), Health: plugin.Healthy}
+		}
+		if err := stream.Send(&plugin.ListAndWatchResponse{Devices: list}); err != nil {
+			return fmt.Errorf("listing %s: %w", d.device.Resource, err)
+		}
+		select {
+		case <-changed:
+		case <-d.done:
+			return nil
+		case <-stream.Context().Done():
+			return nil
+		}
 	}
-	if err := stream.Send(&plugin.ListAndWatchResponse{Devices: shares}); err != nil {
-		return fmt.Errorf("listing %s: %w", d.device.Resource, err)
-	}
-	select {
-	case <-d.done:
-	case <-stream.Context().Done():
-	}
-	return nil
 }
 
 // Allocate puts the device file into each container that asks for a share.

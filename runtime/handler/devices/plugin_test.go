@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	plugin "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+	v1 "kubevirt.io/api/core/v1"
 )
 
 // TestTheKubeletFindsTheDevice does what a kubelet does with a socket in its folder.
@@ -24,9 +25,10 @@ func TestTheKubeletFindsTheDevice(t *testing.T) {
 	path := socketPath(root, device)
 	must(t, os.WriteFile(path, nil, 0o600)) // what a killed handler left behind
 
+	offered := newShares()
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- (&Plugins{KubeletRoot: root}).serve(ctx, device) }()
+	go func() { done <- (&Plugins{KubeletRoot: root, shares: offered}).serve(ctx, device) }()
 	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	must(t, err)
 	defer conn.Close()
@@ -46,6 +48,12 @@ func TestTheKubeletFindsTheDevice(t *testing.T) {
 	must(t, err)
 	if len(list.Devices) != capacity || list.Devices[0].Health != plugin.Healthy {
 		t.Errorf("it lists %d devices, the first %v", len(list.Devices), list.Devices[0])
+	}
+	offered.set(3)
+	list, err = watch.Recv()
+	must(t, err)
+	if len(list.Devices) != 3 {
+		t.Errorf("it lists %d devices where there are to be 3", len(list.Devices))
 	}
 	request := &plugin.AllocateRequest{ContainerRequests: []*plugin.ContainerAllocateRequest{{DevicesIds: []string{"0"}}, {DevicesIds: []string{"1"}}}}
 	granted, err := kubelet.Allocate(deadline, request, wait)
@@ -68,6 +76,23 @@ func TestKVMIsNotOfferedWithoutItsProof(t *testing.T) {
 	plugins := &Plugins{KubeletRoot: root, Prove: func(context.Context) error { return errors.New("emulated") }}
 	if err := plugins.Start(t.Context()); err != nil {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestKubeVirtSaysHowManyPodsHaveADevice(t *testing.T) {
+	for name, c := range map[string]struct {
+		said *int
+		want int
+	}{
+		"nothing":   {want: capacity},
+		"a number":  {said: new(10), want: 10},
+		"none ever": {said: new(0), want: capacity}, // which is refused, but may be stored
+	} {
+		kubevirt := &v1.KubeVirt{}
+		kubevirt.Spec.Configuration.VirtualMachineInstancesPerNode = c.said
+		if got := sharesOf(kubevirt); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
 	}
 }
 
