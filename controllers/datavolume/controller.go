@@ -88,7 +88,7 @@ func setup(mgr ctrl.Manager, options Options, now func() time.Time) error {
 }
 
 // steps are done in this order in every pass, until one ends it: without a claim there is
-// nothing to fill; what has ended needs no pod; a pod is made last, anew where others than its settings hold, when all else stands, and then what is its own.
+// nothing to fill; what has ended needs no pod, unless its claim is yet to be bound; a pod is made last, anew where others than its settings hold, when all else stands, and then what is its own.
 func (r *Reconciler) steps() []func(context.Context, *scope) error {
 	return []func(context.Context, *scope) error{
 		r.refuseStream,
@@ -98,6 +98,7 @@ func (r *Reconciler) steps() []func(context.Context, *scope) error {
 		r.settleVolume,
 		r.awaitSource,
 		r.noteEnd,
+		r.bindWhole,
 		r.cleanUp,
 		r.missSnapshot,
 		r.renewPod,
