@@ -1,9 +1,18 @@
 package admission
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	"sigs.k8s.io/yaml"
 )
 
 // cronBase is a DataImportCron that is admitted; cases change it.
@@ -38,10 +47,11 @@ func TestBadDataImportCronsAreRefusedWithThePath(t *testing.T) {
 		"a long name":                   {"name: x", "name: " + strings.Repeat("a", 64), []string{"metadata.name"}},
 		"less than nothing to keep":     {"  template:\n", "  importsToKeep: -1\n  template:\n", []string{"spec.importsToKeep"}},
 		"a way to collect that is none": {"  template:\n", "  garbageCollect: Sometimes\n  template:\n", []string{"spec.garbageCollect"}},
-		"an account":                    {"  template:\n", "  serviceAccountName: importer\n  template:\n", []string{"spec.serviceAccountName"}},
+		"an account":                    {"  template:\n", "  serviceAccountName: importer\n  template:\n", nil},
+		"an account of no name":         {"  template:\n", "  serviceAccountName: 'other:importer'\n  template:\n", []string{"spec.serviceAccountName"}},
 		"a blank disk":                  {`{http: {url: "https://example.com/disk.qcow2"}}`, "{blank: {}}", []string{"spec.template.spec.source"}},
 		"a claim":                       {`{http: {url: "https://example.com/disk.qcow2"}}`, "{pvc: {name: golden}}", nil},
-		"a claim of another namespace":  {`{http: {url: "https://example.com/disk.qcow2"}}`, "{pvc: {namespace: other, name: golden}}", []string{source + "pvc.namespace"}},
+		"a claim of its own namespace":  {`{http: {url: "https://example.com/disk.qcow2"}}`, "{pvc: {namespace: prod, name: golden}}", nil},
 		"a DataSource as source":        {`source: {http: {url: "https://example.com/disk.qcow2"}}`, "sourceRef: {kind: DataSource, name: a}", []string{"spec.template.spec.sourceRef"}},
 		"no URL":                        {"https://example.com/disk.qcow2", "ftp://example.com", []string{source + "http.url"}},
 		"an image of a registry":        {`{http: {url: "https://example.com/disk.qcow2"}}`, `{registry: {url: "docker://example.com/disk:1", certConfigMap: authorities}}`, nil},
@@ -63,6 +73,38 @@ func TestBadDataImportCronsAreRefusedWithThePath(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestADataImportCronThatMayNotCloneIsWarnedOf has its account have no right yet, or one.
+func TestADataImportCronThatMayNotCloneIsWarnedOf(t *testing.T) {
+	foreign := strings.Replace(cronBase, `{http: {url: "https://example.com/disk.qcow2"}}`, "{pvc: {namespace: golden, name: base}}", 1)
+	content, err := yaml.YAMLToJSON([]byte(foreign))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Namespace: "prod", Name: "x", Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: content}}}
+	for may, warnings := range map[rights]int{true: 0, false: 1} {
+		response := Handlers(empty{}, may, "slipway", nil)["/dataimportcrons-validate"].Handle(t.Context(), request)
+		if !response.Allowed || len(response.Warnings) != warnings {
+			t.Fatalf("with rights %t: %+v", may, response)
+		}
+		if warnings > 0 && !strings.Contains(response.Warnings[0], "User system:serviceaccount:prod:default has insufficient permissions in clone source namespace golden") {
+			t.Errorf("it warns %q", response.Warnings)
+		}
+	}
+}
+
+// rights are the answer to each question whether somebody may do something.
+type rights bool
+
+// Create answers a review.
+func (r rights) Create(_ context.Context, review client.Object, _ ...client.CreateOption) error {
+	asked, ok := review.(*authorizationv1.SubjectAccessReview)
+	if !ok {
+		return fmt.Errorf("a %T is created", review)
+	}
+	asked.Status.Allowed = bool(r)
+	return nil
 }
 
 func TestADataImportCronKeepsItsSpec(t *testing.T) {

@@ -7,8 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	clonev1 "kubevirt.io/api/clone/v1beta1"
@@ -60,7 +62,7 @@ func Handlers(reader client.Reader, reviews clone.Reviewer, namespace string, no
 		"/virtualmachinerestores-validate":            validator(a.restore),
 		"/virtualmachineexports-validate":             validator(a.export),
 		"/virtualmachineclones-validate":              validator(a.vmClone),
-		"/dataimportcrons-validate":                   validator(a.dataImportCron),
+		"/dataimportcrons-validate":                   admission.HandlerFunc(a.warnedCron),
 		"/volumeimportsources-validate":               validator(importSource),
 		"/volumeuploadsources-validate":               validator(uploadSource),
 		"/volumeclonesources-validate":                validator(cloneSource),
@@ -237,6 +239,28 @@ func (a admitter) dataImportCron(_ context.Context, r *review[cdiv1.DataImportCr
 	}
 	errs := supported.Unsupported(supported.DataImportCron, r.raw)
 	return append(errs, dataimportcron.Validate(r.object)...), nil
+}
+
+// warnedCron validates a DataImportCron, and warns of one that may not clone what it names: it may later, when a RoleBinding comes
+// that is created after it, and imports nothing before.
+func (a admitter) warnedCron(ctx context.Context, request admission.Request) admission.Response {
+	response := validator(a.dataImportCron).Handle(ctx, request)
+	if !response.Allowed || request.Operation != admissionv1.Create {
+		return response
+	}
+	r, err := decode[cdiv1.DataImportCron](&request)
+	if err != nil {
+		return undecodable(&request, err)
+	}
+	r.object.Namespace = request.Namespace
+	message, err := a.clones.Cron(ctx, r.object)
+	switch {
+	case err != nil:
+		return admission.Errored(http.StatusInternalServerError, err)
+	case message != "":
+		return response.WithWarnings("spec.serviceAccountName: nothing is imported for now: " + message)
+	}
+	return response
 }
 
 func (a admitter) storageProfile(_ context.Context, r *review[cdiv1.StorageProfile]) (field.ErrorList, error) {

@@ -46,6 +46,7 @@ const (
 	reasonManaged   = "ErrDataSourceAlreadyManaged"
 	reasonTaken     = "ErrResourceExists"
 	reasonPollError = "PollFailed"
+	reasonDenied    = "NotAuthorized"
 )
 
 const (

@@ -66,12 +66,23 @@ func (r *Reconciler) startImport(ctx context.Context, s *scope) error {
 	}
 	if kept {
 		dv = nil
-	} else if made, err := r.create(ctx, s, dv); err != nil || !made {
+	} else if made, err := r.begin(ctx, s, dv); err != nil || !made {
 		return err
 	}
 	s.current = &cdiv1.ImportStatus{DataVolumeName: nameOfImport(s.cron, s.digest), Digest: s.digest}
 	s.dv, s.claim, s.snapshot = dv, nil, nil
 	return nil
+}
+
+// begin makes dv where the account may have cloned what it clones, and says whether it is there.
+func (r *Reconciler) begin(ctx context.Context, s *scope, dv *cdiv1.DataVolume) (bool, error) {
+	if s.unauthorized != "" {
+		return false, nil // the poll has asked
+	}
+	if allowed, err := r.authorize(ctx, s); err != nil || !allowed {
+		return false, err
+	}
+	return r.create(ctx, s, dv)
 }
 
 // create makes dv, and says whether it is there.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/slipway-vm/slipway/controllers/cdiconfig"
 	"github.com/slipway-vm/slipway/controllers/datavolume"
+	"github.com/slipway-vm/slipway/internal/clonesource"
 	"github.com/slipway-vm/slipway/internal/imageversion"
 	"github.com/slipway-vm/slipway/internal/importschedule"
 	"github.com/slipway-vm/slipway/internal/names"
@@ -46,6 +47,10 @@ func (r *Reconciler) poll(ctx context.Context, s *scope) error {
 		s.sooner(wait)
 		return nil
 	}
+	if allowed, err := r.authorize(ctx, s); err != nil || !allowed {
+		s.forgetNext()
+		return err
+	}
 	if !r.limit.TryAccept() {
 		s.sooner(busyRetry)
 		return nil
@@ -56,9 +61,7 @@ func (r *Reconciler) poll(ctx context.Context, s *scope) error {
 		return err
 	case errors.Is(failed, errAsking):
 		s.unknown = asking(s.cron)
-		if s.lastPoll.IsZero() {
-			s.nextPoll = time.Time{} // this one, which would be noted anew in every pass
-		}
+		s.forgetNext()
 		return nil
 	case failed != nil:
 		r.pollFailed(s, before, schedule.Next(now), failed)
@@ -72,6 +75,13 @@ func (r *Reconciler) poll(ctx context.Context, s *scope) error {
 	r.polls.put(s.cron, attempt{at: s.lastPoll, digest: digest})
 	s.sooner(s.nextPoll.Sub(now))
 	return nil
+}
+
+// forgetNext has no next poll noted that is the first one and still goes on: it would be another time in every pass.
+func (s *scope) forgetNext() {
+	if s.lastPoll.IsZero() {
+		s.nextPoll = time.Time{}
+	}
 }
 
 // asking says who is asking for an image.
@@ -90,7 +100,7 @@ func (r *Reconciler) ask(ctx context.Context, s *scope) (digest string, failed, 
 		digest, failed = r.askByPod(ctx, s)
 		return digest, failed, nil
 	case source != nil && source.PVC != nil:
-		return r.askClaim(ctx, s.cron.Namespace, source.PVC.Name)
+		return r.askClaim(ctx, s.cron)
 	}
 	settings, err := r.registries(ctx)
 	if err != nil {
@@ -100,9 +110,13 @@ func (r *Reconciler) ask(ctx context.Context, s *scope) (digest string, failed, 
 	return digest, failed, nil
 }
 
-// askClaim learns which claim has a name: another one that gets it has another image.
-func (r *Reconciler) askClaim(ctx context.Context, namespace, name string) (digest string, failed, err error) {
-	claim, err := get(ctx, r.live, types.NamespacedName{Namespace: namespace, Name: name}, &corev1.PersistentVolumeClaim{})
+// askClaim learns which claim has the name of the source: another one that gets it has another image.
+func (r *Reconciler) askClaim(ctx context.Context, cron *cdiv1.DataImportCron) (digest string, failed, err error) {
+	key, name := clonesource.Named(cron.Namespace, cron.Spec.Template.Spec.Source).Key(), cron.Spec.Template.Spec.Source.PVC.Name
+	if key.Namespace != cron.Namespace {
+		name = key.String()
+	}
+	claim, err := get(ctx, r.live, key, &corev1.PersistentVolumeClaim{})
 	switch {
 	case err != nil:
 		return "", nil, err

@@ -30,6 +30,8 @@ type scope struct {
 	polled             bool
 	// unknown says why the digest is not known. By poll.
 	unknown string
+	// unauthorized says why nothing is imported from the namespace of the source. By poll, then startImport.
+	unauthorized string
 	// current is the import under way, or the last one. By read, then startImport.
 	current *cdiv1.ImportStatus
 	dv      *cdiv1.DataVolume             // of current; nil when it is gone. By read

@@ -34,6 +34,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	if s.rival != "" && (before == nil || before.Reason != reasonManaged) {
 		r.events.Eventf(s.cron, nil, corev1.EventTypeWarning, reasonManaged, eventAction, "%s", managed(s))
 	}
+	if s.unauthorized != "" && (before == nil || before.Reason != reasonDenied) {
+		r.events.Eventf(s.cron, nil, corev1.EventTypeWarning, reasonDenied, eventAction, "%s", s.unauthorized)
+	}
 	return nil
 }
 
@@ -89,8 +92,11 @@ func newStatus(s *scope, now metav1.Time) cdiv1.DataImportCronStatus {
 
 // progressing says whether an image is being imported.
 func progressing(s *scope) cdiv1.ConditionState {
+	idle := s.current == nil || s.imported() || s.dv == nil && !s.filled()
 	switch {
-	case s.current == nil || s.imported() || s.dv == nil && !s.filled():
+	case idle && s.unauthorized != "":
+		return state(false, reasonDenied, "Not authorized to create DataVolume")
+	case idle:
 		return state(false, reasonNoImport, "No current import")
 	case s.filled():
 		return state(s.unkept == "", reasonProgress, snapshotProgress)
@@ -114,6 +120,8 @@ func upToDate(s *scope) cdiv1.ConditionState {
 		return state(false, reasonManaged, managed(s)+"; name another DataSource")
 	case s.taken != "":
 		return state(false, reasonTaken, s.taken)
+	case s.unauthorized != "":
+		return state(false, reasonDenied, s.unauthorized)
 	case s.digest == "" && s.unknown != "":
 		return state(false, reasonNoDigest, "No source digest: "+s.unknown)
 	case s.digest == "" && s.cron.Spec.Schedule == "":

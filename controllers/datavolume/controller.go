@@ -44,15 +44,20 @@ type Reconciler struct {
 	listeners *listeners
 	uploads   *uploadSigner
 	told      ledger
+	pace      pace
 	copies    copies
 	now       func() time.Time
 }
 
 // SetupWithManager adds the controller to mgr.
 func SetupWithManager(mgr ctrl.Manager, options Options) error {
+	return setup(mgr, options, time.Now)
+}
+
+func setup(mgr ctrl.Manager, options Options, now func() time.Time) error {
 	r := &Reconciler{
 		Client: mgr.GetClient(), live: mgr.GetAPIReader(), events: mgr.GetEventRecorder("datavolume-controller"),
-		options: options, listeners: newListeners(), now: time.Now,
+		options: options, listeners: newListeners(), now: now,
 	}
 	r.uploads = newUploadSigner(r)
 	if err := errors.Join(mgr.Add(r.listeners), mgr.Add(r.uploads)); err != nil {
@@ -83,7 +88,7 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 }
 
 // steps are done in this order in every pass, until one ends it: without a claim there is
-// nothing to fill; what has ended needs no pod; a pod is made last, anew where others than its settings hold, when all else stands, and then what is its own.
+// nothing to fill; what has ended needs no pod, unless its claim is yet to be bound; a pod is made last, anew where others than its settings hold, when all else stands, and then what is its own.
 func (r *Reconciler) steps() []func(context.Context, *scope) error {
 	return []func(context.Context, *scope) error{
 		r.refuseStream,
@@ -93,6 +98,7 @@ func (r *Reconciler) steps() []func(context.Context, *scope) error {
 		r.settleVolume,
 		r.awaitSource,
 		r.noteEnd,
+		r.bindWhole,
 		r.cleanUp,
 		r.missSnapshot,
 		r.renewPod,
@@ -110,6 +116,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if apierrors.IsNotFound(err) {
 			r.listeners.stop(req.NamespacedName)
 			r.told.forget(req.NamespacedName)
+			r.pace.forget(req.NamespacedName)
 			r.copies.end(req.NamespacedName)
 			return ctrl.Result{}, r.abandon(ctx, req.NamespacedName, "")
 		}
@@ -120,6 +127,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.copies.end(req.NamespacedName)
 		return ctrl.Result{}, r.abandon(ctx, req.NamespacedName, "")
 	}
+	r.pace.catchUp(dv)
 	if dv.Status.Phase == "" { // a new one, perhaps in the place of another
 		if err := r.abandon(ctx, req.NamespacedName, dv.UID); err != nil {
 			return ctrl.Result{}, err
@@ -141,10 +149,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return s.result, failure
 }
 
-// writeStatus writes what the pass has found, when it is new, and tells of it by events.
+// writeStatus writes what the pass has found, when it is new and is not to wait, and tells of it by events.
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
-	status := newStatus(s, r.now())
+	now := r.now()
+	status := newStatus(s, now)
 	if equalStatus(status, s.dv.Status) {
+		r.pace.rest(s.dv)
+		return nil
+	}
+	if wait := r.pace.wait(s.dv, status, now); wait > 0 {
+		if s.result.RequeueAfter == 0 || wait < s.result.RequeueAfter {
+			s.result.RequeueAfter = wait
+		}
 		return nil
 	}
 	err := apply.Status(ctx, r.Client, s.dv, names.ManagerData, status)
@@ -154,6 +170,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	if err != nil {
 		return fmt.Errorf("writing what DataVolume %s has reached: %w", s.dv.Name, err)
 	}
+	r.pace.wrote(s.dv, status, now)
 	r.tell(s, status)
 	return nil
 }

@@ -53,6 +53,7 @@ func TestController(t *testing.T) {
 		"a volume that is prepared and does not fit":           passesUnfitVolume,
 		"a volume that was prepared goes":                      forgetsGoneVolume,
 		"a DataVolume of a backup waits for its claim":         waitsForRestoredClaim,
+		"a claim that has its disk is bound at once":           bindsRestoredClaim,
 		"a claim is taken over by the gate":                    adoptsByGate,
 		"a DataVolume goes after its time":                     goesAfterItsTime,
 		"a claim takes its modes from the StorageProfile":      modesOfTheProfile,

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -13,4 +14,9 @@ func NewReconciler(cached client.Client, live client.Reader) *Reconciler {
 		Client: cached, live: live, events: events.NewFakeRecorder(100),
 		options: Options{ImporterImage: "registry.local/slipway:test"}, listeners: newListeners(), now: time.Now,
 	}
+}
+
+// SetupAt is SetupWithManager for tests whose time is now.
+func SetupAt(mgr ctrl.Manager, options Options, now func() time.Time) error {
+	return setup(mgr, options, now)
 }

@@ -4,6 +4,7 @@ package datavolume_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -139,6 +140,31 @@ func waitsForRestoredClaim(t *testing.T, w *world) {
 		t.Error("the claim is not the DataVolume's")
 	}
 	w.noPod()
+}
+
+// A claim that has its disk, as that of a restored VM, is bound at once by a pod where the DataVolume asks for that.
+func bindsRestoredClaim(t *testing.T, w *world) {
+	for name, immediate := range map[string]bool{"asks": true, "waits": false} {
+		w.create(name, "local", http(), func(dv *cdiv1.DataVolume) {
+			dv.Annotations = map[string]string{datavolume.AnnotationPrePopulated: name}
+			if immediate {
+				dv.Annotations[names.AnnotationBind] = "true"
+			}
+		})
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}, Spec: *w.dv(name).Spec.PVC.DeepCopy()}
+		claim.Annotations = map[string]string{datavolume.AnnotationPopulatedFor: name}
+		w.must(w.Create(t.Context(), claim))
+		w.phase(name, cdiv1.Succeeded)
+	}
+	pod := w.pod("asks")
+	if command := pod.Spec.Containers[0].Command; !slices.Equal(command, []string{"/slipway", "version"}) {
+		t.Errorf("the pod does %v to a disk that is there", command)
+	}
+	w.bind("asks")
+	w.podGone("asks")
+	if err := w.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "importer-waits"}, &corev1.Pod{}); !apierrors.IsNotFound(err) {
+		t.Errorf("a claim that nobody asks to be bound has a pod: %v", err)
+	}
 }
 
 // config makes a CDIConfig for one case.

@@ -221,15 +221,22 @@ func condition(conditions []cdiv1.DataVolumeCondition, kind cdiv1.DataVolumeCond
 
 // equalStatus compares what is written, in whatever order the conditions stand.
 func equalStatus(a, b cdiv1.DataVolumeStatus) bool {
-	if len(a.Conditions) != len(b.Conditions) {
+	if !equalConditions(a.Conditions, b.Conditions) {
 		return false
-	}
-	for n := range a.Conditions {
-		old := condition(b.Conditions, a.Conditions[n].Type)
-		if old == nil || old.Status != a.Conditions[n].Status || old.Reason != a.Conditions[n].Reason || old.Message != a.Conditions[n].Message {
-			return false
-		}
 	}
 	a.Conditions, b.Conditions = nil, nil
 	return equality.Semantic.DeepEqual(a, b)
+}
+
+func equalConditions(a, b []cdiv1.DataVolumeCondition) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for n := range a {
+		old := condition(b, a[n].Type)
+		if old == nil || old.Status != a[n].Status || old.Reason != a[n].Reason || old.Message != a[n].Message {
+			return false
+		}
+	}
+	return true
 }

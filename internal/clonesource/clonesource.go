@@ -81,6 +81,12 @@ func (s *Source) String() string {
 	return "PVC " + s.Claim.String()
 }
 
+// Allowing tells a person how others are allowed to clone the source.
+func (s *Source) Allowing() string {
+	return fmt.Sprintf("whoever runs namespace %s can allow it with a RoleBinding to a role that may create datavolumes/source of cdi.kubevirt.io there",
+		s.Key().Namespace)
+}
+
 // Obstacle says why no claim was found.
 type Obstacle struct {
 	// Missing says that an object on the way does not exist yet.

@@ -6,6 +6,7 @@ var cronFields = []Field{
 	{Path: "managedDataSource", Note: "Made when it does not exist; one that nobody's DataImportCron made is left alone."},
 	{Path: "garbageCollect", Only: []string{"Outdated", "Never"}},
 	{Path: "importsToKeep", Note: "3 when left out. The last one always stays."},
+	{Path: "serviceAccountName", Note: "default when left out. With its rights a claim of another namespace is cloned; nothing else is done with it."},
 	{Path: "retentionPolicy", Only: []string{"All", "None"}, Note: "All when left out."},
 	{Path: "template.metadata", Note: "Labels and annotations of the DataVolumes; their names are the DataSource's with a digest."},
 	{Path: "template.status", Note: "Exists for old clients and means nothing."},

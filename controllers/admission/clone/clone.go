@@ -1,6 +1,7 @@
 // Package clone decides who may clone a claim or snapshot of another namespace: whoever may create
 // datavolumes/source (cdi.kubevirt.io) there, or pods, as in CDI. A VM clones with the
-// rights of its namespace's ServiceAccount default, not with those of virt-controller.
+// rights of its namespace's ServiceAccount default, a DataImportCron with those of the one that it names, neither with those of
+// virt-controller, which makes their DataVolumes.
 package clone
 
 import (
@@ -10,11 +11,14 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	virtv1 "kubevirt.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/slipway-vm/slipway/controllers/dataimportcron"
 	"github.com/slipway-vm/slipway/controllers/datavolume"
 	"github.com/slipway-vm/slipway/controllers/objecttransfer"
 	"github.com/slipway-vm/slipway/internal/clonesource"
@@ -30,11 +34,11 @@ type Reviewer interface {
 
 // Judge decides.
 type Judge struct {
-	// Reader finds DataSources.
+	// Reader finds DataSources and DataImportCrons.
 	Reader client.Reader
 	// Reviews asks the API server what somebody may do.
 	Reviews Reviewer
-	// Controller is the user name of virt-controller, which makes the DataVolumes of VMs.
+	// Controller is the user name of virt-controller, which makes the DataVolumes of VMs and DataImportCrons.
 	Controller string
 }
 
@@ -86,7 +90,11 @@ func hasDisk(dv *cdiv1.DataVolume) bool {
 func (j Judge) ask(ctx context.Context, dv *cdiv1.DataVolume, namespace string, user authenticationv1.UserInfo) (*clonesource.Source, error) {
 	return j.check(ctx, &dv.Spec, namespace, func(source *clonesource.Source) (bool, string, error) {
 		if user.Username == j.Controller {
-			return j.mayAccount(ctx, source, namespace)
+			account, err := j.accountOf(ctx, dv, namespace, source)
+			if err != nil {
+				return false, "", err
+			}
+			return j.mayAccount(ctx, source, namespace, account)
 		}
 		ask := cdiv1.CanUserClonePVC
 		if source.InSnapshot() {
@@ -96,13 +104,49 @@ func (j Judge) ask(ctx context.Context, dv *cdiv1.DataVolume, namespace string, 
 	})
 }
 
+// accountOf is the ServiceAccount of namespace with whose rights virt-controller's dv clones source. It is that of the DataImportCron
+// which dv is labelled of, where that imports just this claim and dv is no VM's and no claim's: those have the labels that
+// users like.
+func (j Judge) accountOf(ctx context.Context, dv *cdiv1.DataVolume, namespace string, source *clonesource.Source) (string, error) {
+	name := dv.Labels[dataimportcron.LabelCron]
+	if name == "" || dv.Labels[virtv1.CreatedByLabel] != "" || metav1.GetControllerOf(dv) != nil {
+		return vmAccount, nil
+	}
+	cron := &cdiv1.DataImportCron{}
+	if err := j.Reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, cron); apierrors.IsNotFound(err) {
+		return vmAccount, nil
+	} else if err != nil {
+		return "", fmt.Errorf("reading DataImportCron %s/%s: %w", namespace, name, err)
+	}
+	if from := dataimportcron.Foreign(cron); from == nil || from.Mark() != source.Mark() {
+		return vmAccount, nil
+	}
+	return dataimportcron.Account(cron), nil
+}
+
+// Cron returns why nothing is imported by a DataImportCron, "" where its account may clone what it names.
+func (j Judge) Cron(ctx context.Context, cron *cdiv1.DataImportCron) (string, error) {
+	source := dataimportcron.Foreign(cron)
+	if source == nil {
+		return "", nil
+	}
+	allowed, reason, err := j.mayAccount(ctx, source, cron.Namespace, dataimportcron.Account(cron))
+	if err != nil {
+		return "", fmt.Errorf("asking who may clone %s: %w", source, err)
+	}
+	if allowed {
+		return "", nil
+	}
+	return reason + "; " + source.Allowing(), nil
+}
+
 // Templates returns what is wrong with the clones that the dataVolumeTemplates of vm, whose spec is at path, ask for.
 func (j Judge) Templates(ctx context.Context, vm *virtv1.VirtualMachine, path *field.Path) (field.ErrorList, error) {
 	var errs field.ErrorList
 	for i := range vm.Spec.DataVolumeTemplates {
 		template := &vm.Spec.DataVolumeTemplates[i]
 		_, err := j.check(ctx, &template.Spec, vm.Namespace, func(source *clonesource.Source) (bool, string, error) {
-			return j.mayAccount(ctx, source, vm.Namespace)
+			return j.mayAccount(ctx, source, vm.Namespace, vmAccount)
 		})
 		if _, ok := errors.AsType[*clonesource.Obstacle](err); ok {
 			continue // asked again when the DataVolume is created
@@ -116,13 +160,13 @@ func (j Judge) Templates(ctx context.Context, vm *virtv1.VirtualMachine, path *f
 	return errs, nil
 }
 
-// mayAccount asks whether the account with whose rights the VMs of namespace clone may clone source.
-func (j Judge) mayAccount(ctx context.Context, source *clonesource.Source, namespace string) (bool, string, error) {
+// mayAccount asks whether a ServiceAccount of namespace may clone source.
+func (j Judge) mayAccount(ctx context.Context, source *clonesource.Source, namespace, account string) (bool, string, error) {
 	ask := cdiv1.CanServiceAccountClonePVC
 	if source.InSnapshot() {
 		ask = cdiv1.CanServiceAccountCloneSnapshot
 	}
-	return ask(j.review(ctx), source.Key().Namespace, source.Key().Name, namespace, vmAccount)
+	return ask(j.review(ctx), source.Key().Namespace, source.Key().Name, namespace, account)
 }
 
 // waits refuses a DataVolume whose source is not there when that is in another namespace, where
@@ -149,14 +193,9 @@ func (j Judge) check(ctx context.Context, spec *cdiv1.DataVolumeSpec, namespace 
 		return nil, fmt.Errorf("asking who may clone %s: %w", source, err)
 	}
 	if !ok {
-		return nil, &refusal{reason + advice(source)}
+		return nil, &refusal{reason + "; " + source.Allowing()}
 	}
 	return source, nil
-}
-
-func advice(source *clonesource.Source) string {
-	return fmt.Sprintf("; whoever runs namespace %s can allow it with a RoleBinding to a role that may create datavolumes/source of cdi.kubevirt.io there",
-		source.Key().Namespace)
 }
 
 // review asks the API server.

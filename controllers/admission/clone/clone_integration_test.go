@@ -3,6 +3,7 @@
 package clone_test
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 
@@ -45,7 +46,10 @@ func world(t *testing.T) (client.Client, clone.Judge) {
 			Subjects: []rbacv1.Subject{
 				{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "jane"},
 				{Kind: rbacv1.ServiceAccountKind, Namespace: "team", Name: "default"},
+				{Kind: rbacv1.ServiceAccountKind, Namespace: "images", Name: "importer"},
 			}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "images"}},
+		cron("named", "importer", "base"), cron("unnamed", "", "base"), cron("other", "importer", "another"),
 		// virt-controller may create pods everywhere, which is no leave for those whose VMs it runs.
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "controller"}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"create"}}}},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "controller"},
@@ -74,6 +78,17 @@ func world(t *testing.T) (client.Client, clone.Judge) {
 
 func source(namespace, name string, from cdiv1.DataSourceSource) *cdiv1.DataSource {
 	return &cdiv1.DataSource{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: cdiv1.DataSourceSpec{Source: from}}
+}
+
+// cron is a DataImportCron of namespace images that imports a claim of namespace golden.
+func cron(name, account, from string) *cdiv1.DataImportCron {
+	cron := &cdiv1.DataImportCron{ObjectMeta: metav1.ObjectMeta{Namespace: "images", Name: name}}
+	cron.Spec.ManagedDataSource, cron.Spec.Template.Spec = name, claim("golden")
+	cron.Spec.Template.Spec.Source.PVC.Name = from
+	if account != "" {
+		cron.Spec.ServiceAccountName = &account
+	}
+	return cron
 }
 
 func ref(namespace, name string) cdiv1.DataVolumeSpec {
@@ -153,5 +168,57 @@ func TestTemplatesOfVMsCloneWithTheRightsOfTheirNamespace(t *testing.T) {
 		if want == "" && got != "" || !strings.HasPrefix(got, want) {
 			t.Errorf("in namespace %s refused %q, want %q", namespace, got, want)
 		}
+	}
+}
+
+// TestADataImportCronClonesWithTheRightsOfItsAccount has virt-controller make DataVolumes of DataImportCrons, and of others that say they are.
+func TestADataImportCronClonesWithTheRightsOfItsAccount(t *testing.T) {
+	_, judge := world(t)
+	const refused = "User system:serviceaccount:images:default has insufficient permissions in clone source namespace golden"
+	for name, c := range map[string]struct {
+		of, user string
+		spec     cdiv1.DataVolumeSpec
+		change   func(*cdiv1.DataVolume)
+		refused  string
+	}{
+		"of one that names an account with leave": {of: "named", spec: claim("golden")},
+		"of one that names none":                  {of: "unnamed", spec: claim("golden"), refused: refused},
+		"of one that imports another claim":       {of: "other", spec: claim("golden"), refused: refused},
+		"of one that is not there":                {of: "gone", spec: claim("golden"), refused: refused},
+		"a snapshot of the claim's name":          {of: "named", spec: snapshot("golden"), refused: refused},
+		"a user's, with the label":                {of: "named", spec: claim("golden"), user: "mallory", refused: "User mallory"},
+		"a VM's, with the label": {of: "named", spec: claim("golden"), refused: refused, change: func(dv *cdiv1.DataVolume) {
+			dv.OwnerReferences = []metav1.OwnerReference{{Kind: "VirtualMachine", Name: "vm", Controller: new(true)}}
+		}},
+		"a VM's that keeps its disks, with the label": {of: "named", spec: claim("golden"), refused: refused, change: func(dv *cdiv1.DataVolume) {
+			dv.Labels[virtv1.CreatedByLabel] = "uid"
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dv := &cdiv1.DataVolume{Spec: c.spec}
+			dv.Labels = map[string]string{"cdi.kubevirt.io/dataImportCron": c.of}
+			if c.change != nil {
+				c.change(dv)
+			}
+			err := judge.Authorize(t.Context(), dv, "images", authenticationv1.UserInfo{Username: cmp.Or(c.user, controller)})
+			if message := clone.Refused(err); err != nil && message == "" {
+				t.Fatal(err)
+			} else if (c.refused == "") != (message == "") || !strings.Contains(message, c.refused) {
+				t.Errorf("refused %q, want %q", message, c.refused)
+			}
+			if got := dv.Annotations[clonesource.AnnotationAuthorized]; (got == "golden/base") != (c.refused == "") {
+				t.Errorf("it may clone %q", got)
+			}
+		})
+	}
+	for of, want := range map[string]string{"importer": "", "": refused} {
+		if got, err := judge.Cron(t.Context(), cron("new", of, "base")); err != nil || (want == "") != (got == "") || !strings.HasPrefix(got, want) {
+			t.Errorf("of a new one with account %q it is said %q, %v", of, got, err)
+		}
+	}
+	own := cron("new", "", "base")
+	own.Spec.Template.Spec.Source.PVC.Namespace = ""
+	if got, err := judge.Cron(t.Context(), own); err != nil || got != "" {
+		t.Errorf("of a claim of its own it is said %q, %v", got, err)
 	}
 }

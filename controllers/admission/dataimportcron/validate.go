@@ -32,8 +32,13 @@ func Validate(cron *cdiv1.DataImportCron) field.ErrorList {
 	if keep := spec.ImportsToKeep; keep != nil && *keep < 0 {
 		errs = append(errs, field.Invalid(path.Child("importsToKeep"), *keep, "Illegal ImportsToKeep value; write how many imports stay, the last one among them"))
 	}
+	if account := spec.ServiceAccountName; account != nil {
+		for _, message := range validation.IsDNS1123Subdomain(*account) {
+			errs = append(errs, field.Invalid(path.Child("serviceAccountName"), *account, message+"; name a ServiceAccount of the DataImportCron's namespace"))
+		}
+	}
 	at := path.Child("template", "spec")
-	errs = append(errs, source(cron.Namespace, &spec.Template.Spec, at)...)
+	errs = append(errs, source(&spec.Template.Spec, at)...)
 	return append(errs, datavolume.Validate(&spec.Template.Spec, at)...)
 }
 
@@ -60,15 +65,13 @@ func dataSource(name string, at *field.Path) field.ErrorList {
 }
 
 // source checks that the template's source can be polled.
-func source(namespace string, spec *cdiv1.DataVolumeSpec, path *field.Path) field.ErrorList {
+func source(spec *cdiv1.DataVolumeSpec, path *field.Path) field.ErrorList {
 	at := path.Child("source")
 	switch from := spec.Source; {
 	case spec.SourceRef != nil:
 		return field.ErrorList{field.Forbidden(path.Child("sourceRef"), "what it names is not polled; set source.http, source.registry or source.pvc")}
 	case from == nil || from.HTTP == nil && from.Registry == nil && from.PVC == nil:
 		return field.ErrorList{field.Required(at, "Missing source that can be polled; set http, registry or pvc")}
-	case from.PVC != nil && from.PVC.Namespace != "" && from.PVC.Namespace != namespace:
-		return field.ErrorList{field.Forbidden(at.Child("pvc", "namespace"), "claims of other namespaces are not polled: nobody would be asked whether you may read them; make the DataImportCron in the claim's namespace")}
 	case from.Registry == nil:
 		return nil
 	}

@@ -14,6 +14,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -105,6 +106,39 @@ var _ = Describe("a DataImportCron", func() {
 		older := &cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: first}}
 		Expect(suite.World.Gone(ctx, GinkgoWriter, older, suite.BoundEnd)).To(Succeed())
 	}, SpecTimeout(25*time.Minute))
+
+	It("clones a claim of another namespace once its account may", func(ctx context.Context) {
+		namespace, images := suite.Namespace(ctx), suite.Namespace(ctx)
+		address, _ := scattered("published-4", 4)
+		suite.Create(ctx, fixture.DataVolume(images, "published", "64Mi", fixture.HTTP(address)))
+		content := suite.DataVolume(ctx, images, "published", cdiv1.Succeeded).Annotations[names.AnnotationDigest]
+		template := fixture.DataVolume(namespace, "", "64Mi", fixture.CloneOf(images, "published"))
+		suite.Create(ctx,
+			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "importer"}},
+			&cdiv1.DataImportCron{
+				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "nightly"},
+				Spec: cdiv1.DataImportCronSpec{
+					Schedule: "@daily", ManagedDataSource: "tiny", ServiceAccountName: new("importer"), Template: cdiv1.DataVolume{Spec: template.Spec},
+				},
+			})
+		cron := &cdiv1.DataImportCron{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "nightly"}}
+		cronSays(ctx, cron, "it may not", func(_ *cdiv1.DataImportCron, c cdiv1.DataImportCronCondition) bool {
+			return c.Reason == "NotAuthorized" && strings.Contains(c.Message, "system:serviceaccount:"+namespace+":importer has insufficient permissions")
+		})
+
+		By("allowing it, which is asked again after a minute")
+		suite.Create(ctx,
+			&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: images, Name: "clone"}, Rules: []rbacv1.PolicyRule{
+				{APIGroups: []string{"cdi.kubevirt.io"}, Resources: []string{"datavolumes/source"}, Verbs: []string{"create"}},
+			}},
+			&rbacv1.RoleBinding{
+				ObjectMeta: metav1.ObjectMeta{Namespace: images, Name: "clone"},
+				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "clone"},
+				Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: "importer"}},
+			})
+		imported := suite.DataVolume(ctx, namespace, named(ctx, namespace, ""), cdiv1.Succeeded)
+		Expect(imported.Annotations).To(HaveKeyWithValue(names.AnnotationDigest, content))
+	}, SpecTimeout(20*time.Minute))
 
 	It("asks a registry that wants a password, and says so while it is another one", func(ctx context.Context) {
 		namespace := suite.Namespace(ctx)

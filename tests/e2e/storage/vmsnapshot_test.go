@@ -83,6 +83,25 @@ var _ = Describe("a virtual machine", func() {
 		suite.DataVolume(ctx, ns, volume.PersistentVolumeClaimName, cdiv1.Succeeded)
 	}, SpecTimeout(25*time.Minute))
 
+	It("has a restored disk bound before it starts, where its DataVolume asks for that", func(ctx context.Context) {
+		ns := suite.Namespace(ctx)
+		vm := fixture.VM(ns, "web", fixture.Strategy(virtv1.RunStrategyHalted), fixture.Template("data", fixture.DataVolume(ns, "data", "64Mi")))
+		vm.Spec.DataVolumeTemplates[0].Annotations = map[string]string{names.AnnotationBind: "true"}
+		suite.Create(ctx, vm)
+		suite.DataVolume(ctx, ns, "data", cdiv1.Succeeded)
+		suite.Snapshot(ctx, ns, "before", "web")
+		restore := suite.Restore(ns, "bound", "web", "before")
+		suite.Create(ctx, restore)
+		name := suite.Restored(ctx, restore).Status.Restores[0].PersistentVolumeClaimName
+		Eventually(ctx, func(g Gomega) {
+			claim, pods := &corev1.PersistentVolumeClaim{}, &corev1.PodList{}
+			g.Expect(suite.World.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: name}, claim)).To(Succeed())
+			g.Expect(claim.Status.Phase).To(Equal(corev1.ClaimBound))
+			g.Expect(suite.World.Client.List(ctx, pods, client.InNamespace(ns))).To(Succeed())
+			g.Expect(pods.Items).To(BeEmpty(), "the pod by which it was bound goes")
+		}).WithTimeout(suite.BoundEnd).WithPolling(time.Second).Should(Succeed())
+	}, SpecTimeout(15*time.Minute))
+
 	It("leaves disks that were restored to be nobody's when it goes", func(ctx context.Context) {
 		ns := suite.Namespace(ctx)
 		address, content := scattered("nobodys", 1)
