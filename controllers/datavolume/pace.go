@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,9 +25,9 @@ type pace struct {
 type written struct {
 	uid types.UID // of the DataVolume; another one may have got the name
 	at  time.Time // zero for none since the controller began
-	// before is the resourceVersion of the DataVolume that it was written onto, status what was written.
-	before string
-	status cdiv1.DataVolumeStatus
+	// before is the resourceVersion of the DataVolume that it was written onto, was the status that this had, status what was written.
+	before      string
+	was, status cdiv1.DataVolumeStatus
 	// since is when something else was to be written first; zero while there is nothing.
 	since time.Time
 }
@@ -37,7 +38,10 @@ func (p *pace) catchUp(dv *cdiv1.DataVolume) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	w, ok := p.last[client.ObjectKeyFromObject(dv)]
-	if ok && w.uid == dv.UID && !w.at.IsZero() && w.before == dv.ResourceVersion {
+	if !ok || w.uid != dv.UID || w.at.IsZero() {
+		return
+	}
+	if w.before == dv.ResourceVersion || equality.Semantic.DeepEqual(w.was, dv.Status) { // its annotations may have been written between
 		w.status.DeepCopyInto(&dv.Status)
 	}
 }
@@ -76,7 +80,7 @@ func erroneous(status cdiv1.DataVolumeStatus) bool {
 func (p *pace) wrote(dv *cdiv1.DataVolume, status cdiv1.DataVolumeStatus, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.put(client.ObjectKeyFromObject(dv), written{uid: dv.UID, at: now, before: dv.ResourceVersion, status: *status.DeepCopy()})
+	p.put(client.ObjectKeyFromObject(dv), written{uid: dv.UID, at: now, before: dv.ResourceVersion, was: *dv.Status.DeepCopy(), status: *status.DeepCopy()})
 }
 
 // rest notes that nothing is to be written of dv: what was is no longer so.

@@ -73,17 +73,21 @@ func TestAControllerThatStartsAnewWritesProgressAtOnce(t *testing.T) {
 func TestACacheThatLagsBehindIsCaughtUpWith(t *testing.T) {
 	var p pace
 	shown := &cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "disk", UID: "one", ResourceVersion: "7"}}
+	shown.Status.Phase = cdiv1.ImportScheduled
 	p.wrote(shown, importing(nil), time.Unix(1_800_000_000, 0))
 	for name, c := range map[string]struct {
 		uid     types.UID
 		version string
+		shown   cdiv1.DataVolumePhase
 		want    cdiv1.DataVolumePhase
 	}{
-		"as it was before the write": {"one", "7", cdiv1.ImportInProgress},
-		"as it is after that":        {"one", "8", ""},
-		"another of the name":        {"two", "7", ""},
+		"as it was before the write":      {"one", "7", cdiv1.ImportScheduled, cdiv1.ImportInProgress},
+		"with annotations written before": {"one", "8", cdiv1.ImportScheduled, cdiv1.ImportInProgress},
+		"as it is after that":             {"one", "9", cdiv1.Paused, cdiv1.Paused},
+		"another of the name":             {"two", "7", cdiv1.ImportScheduled, cdiv1.ImportScheduled},
 	} {
 		dv := &cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "disk", UID: c.uid, ResourceVersion: c.version}}
+		dv.Status.Phase = c.shown
 		if p.catchUp(dv); dv.Status.Phase != c.want {
 			t.Errorf("%s: its phase is %q, want %q", name, dv.Status.Phase, c.want)
 		}

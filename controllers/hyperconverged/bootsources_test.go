@@ -245,7 +245,9 @@ func TestBadBootSourcesAreRefusedWithThePath(t *testing.T) {
 		at + "spec: Required value: write the whole spec": func(_ *hcov1.WorkloadSources, c *hcov1.DataImportCronTemplate) { c.Spec = nil },
 		at + "spec.schedule":                              func(_ *hcov1.WorkloadSources, c *hcov1.DataImportCronTemplate) { c.Spec.Schedule = "often" },
 		at + "spec.managedDataSource":                     func(_ *hcov1.WorkloadSources, c *hcov1.DataImportCronTemplate) { c.Spec.ManagedDataSource = "" },
-		at + "spec.serviceAccountName: Forbidden: Slipway does not act on this field yet": func(_ *hcov1.WorkloadSources, c *hcov1.DataImportCronTemplate) { c.Spec.ServiceAccountName = new("x") },
+		at + "spec.serviceAccountName: Invalid value": func(_ *hcov1.WorkloadSources, c *hcov1.DataImportCronTemplate) {
+			c.Spec.ServiceAccountName = new("x:y")
+		},
 		at + "spec.template.spec.source.registry.url": func(_ *hcov1.WorkloadSources, c *hcov1.DataImportCronTemplate) {
 			c.Spec.Template.Spec.Source.Registry.URL = new("oci-archive://x")
 		},
