@@ -18,9 +18,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	virtv1 "kubevirt.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/slipway-vm/slipway/internal/apply"
@@ -72,6 +74,7 @@ func (b *bundler) setup(mgr ctrl.Manager) error {
 		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, all).
 		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, all).
 		Watches(apiService(), all).
+		Watches(&virtv1.KubeVirt{}, all, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Complete(b)
 	if err != nil {
 		return fmt.Errorf("setting up the certificates' controller: %w", err)
@@ -81,6 +84,9 @@ func (b *bundler) setup(mgr ctrl.Manager) error {
 
 // Reconcile renews what is due and writes the authorities into both configurations and the APIServices.
 func (b *bundler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+	if err := b.keeper.Terms.Read(ctx, b.Client); err != nil {
+		return ctrl.Result{}, err
+	}
 	now := b.now()
 	bundle, next, err := b.keeper.Keep(ctx, b.live, b.Client, now)
 	if err != nil {

@@ -135,6 +135,8 @@ func TestBadProfilesAndConfigurationsAreRefusedWithThePath(t *testing.T) {
 		{"/cdis-validate", config + "{config: {logVerbosity: 3}, infra: {deploymentReplicas: 2}}", []string{"spec.config.logVerbosity", "spec.infra.deploymentReplicas"}},
 		{"/cdis-validate", config + "{config: {importProxy: {HTTPProxy: \"http://user:password@proxy:3128\", HTTPSProxy: \"proxy:3128\", noProxy: \"a,10.0.0.0/8\", trustedCAProxy: authorities}}}", nil},
 		{"/cdis-validate", config + "{config: {importProxy: {HTTPProxy: \"ftp://a\"}}}", []string{"spec.config.importProxy.HTTPProxy"}},
+		{"/cdis-validate", config + "{certConfig: {ca: {duration: 48h}, server: {duration: 24h, renewBefore: 12h}, client: {duration: 24h}}}", nil},
+		{"/cdis-validate", config + "{certConfig: {ca: {duration: 12h}, server: {duration: 24h}}}", []string{"spec.certConfig.server.duration"}},
 		{"/cdis-validate", config + "{config: {tlsSecurityProfile: {type: Modern, modern: {}}}}", nil},
 		{"/cdis-validate", config + "{config: {tlsSecurityProfile: {type: Custom, custom: {minTLSVersion: VersionTLS12, ciphers: [ECDHE-ECDSA-AES128-GCM-SHA256, DHE-RSA-AES128-GCM-SHA256]}}}}", nil},
 		{"/cdis-validate", config + "{config: {tlsSecurityProfile: {type: Custom, custom: {minTLSVersion: VersionTLS12, ciphers: [ECDHE-ECDSA-AES128-GCM-SHA256, ROT13]}}}}", []string{"spec.config.tlsSecurityProfile.custom.ciphers[1]"}},

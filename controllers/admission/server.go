@@ -48,9 +48,9 @@ const (
 // Run serves the webhooks of the cluster of config until ctx ends.
 func Run(ctx context.Context, config *rest.Config, options Options) error {
 	keeper := &certs.Keeper{
-		Secret:    client.ObjectKey{Namespace: options.Namespace, Name: secretName},
-		Hosts:     append(hosts(options.Namespace), options.Hosts...),
-		Lifetimes: certs.DefaultLifetimes(),
+		Secret: client.ObjectKey{Namespace: options.Namespace, Name: secretName},
+		Hosts:  append(hosts(options.Namespace), options.Hosts...),
+		Terms:  certs.OfKubeVirt(),
 	}
 	config = rest.CopyConfig(config)
 	if err := metric.CountRequests(config); err != nil {
@@ -61,6 +61,9 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 		return err
 	}
 	// The first certificate is there before the server is.
+	if err := keeper.Terms.Read(ctx, mgr.GetAPIReader()); err != nil {
+		return fmt.Errorf("preparing virt-api: %w", err)
+	}
 	if _, _, err := keeper.Keep(ctx, mgr.GetAPIReader(), mgr.GetClient(), time.Now()); err != nil {
 		return fmt.Errorf("preparing virt-api: %w", err)
 	}

@@ -37,6 +37,7 @@ import (
 	"github.com/slipway-vm/slipway/controllers/admission/vmclone"
 	"github.com/slipway-vm/slipway/controllers/cdiconfig"
 	"github.com/slipway-vm/slipway/controllers/instancetype"
+	"github.com/slipway-vm/slipway/internal/certs"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/rename"
 	"github.com/slipway-vm/slipway/internal/supported"
@@ -284,6 +285,7 @@ func (a admitter) objectTransfer(ctx context.Context, r *review[cdiv1.ObjectTran
 func (a admitter) cdi(ctx context.Context, r *review[cdiv1.CDI]) (field.ErrorList, error) {
 	errs := supported.Unsupported(supported.CDI, r.raw)
 	errs = append(errs, cdiconfig.Validate(r.object.Spec.Config, field.NewPath("spec", "config"))...)
+	errs = append(errs, certs.ValidateCDI(r.object.Spec.CertConfig, field.NewPath("spec", "certConfig"))...)
 	var before client.Object
 	if r.old != nil {
 		before = r.old

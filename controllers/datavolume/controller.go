@@ -60,7 +60,7 @@ func setup(mgr ctrl.Manager, options Options, now func() time.Time) error {
 		options: options, listeners: newListeners(), now: now,
 	}
 	r.uploads = newUploadSigner(r)
-	if err := errors.Join(mgr.Add(r.listeners), mgr.Add(r.uploads)); err != nil {
+	if err := errors.Join(mgr.Add(r.listeners), mgr.Add(r.uploads), r.uploads.keeper.Terms.Follow(mgr)); err != nil {
 		return fmt.Errorf("setting up the DataVolume controller: %w", err)
 	}
 	err := ctrl.NewControllerManagedBy(mgr).

@@ -32,7 +32,7 @@ type uploadSigner struct {
 func newUploadSigner(r *Reconciler) *uploadSigner {
 	return &uploadSigner{r: r, keeper: &certs.Keeper{
 		Secret: client.ObjectKey{Namespace: r.options.Namespace, Name: upload.SignerSecret},
-		Hosts:  []string{upload.ClientName}, Lifetimes: certs.DefaultLifetimes(), Client: true,
+		Hosts:  []string{upload.ClientName}, Terms: certs.OfCDI(true), Client: true,
 	}}
 }
 
@@ -57,6 +57,7 @@ func (u *uploadSigner) Start(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-u.keeper.Terms.Changed():
 		case <-time.After(wait):
 		}
 	}
@@ -83,6 +84,9 @@ func (u *uploadSigner) current(ctx context.Context) (map[string][]byte, error) {
 }
 
 func (u *uploadSigner) keep(ctx context.Context) (data map[string][]byte, next time.Time, err error) {
+	if err := u.keeper.Terms.Read(ctx, u.r.Client); err != nil {
+		return nil, time.Time{}, err
+	}
 	data, next, err = u.keeper.KeepAll(ctx, u.r.live, u.r.Client, u.r.now())
 	if err != nil {
 		return nil, time.Time{}, fmt.Errorf("keeping the authority of upload servers: %w", err)

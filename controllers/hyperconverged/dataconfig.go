@@ -14,6 +14,7 @@ import (
 
 	"github.com/slipway-vm/slipway/controllers/cdiconfig"
 	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
+	"github.com/slipway-vm/slipway/internal/certs"
 	"github.com/slipway-vm/slipway/internal/names"
 )
 
@@ -23,7 +24,7 @@ var actedOfCDI = []string{
 	"/spec/config/insecureRegistries", "/spec/config/filesystemOverhead/global", "/spec/config/filesystemOverhead/storageClass/",
 	"/spec/config/podResourceRequirements/requests/", "/spec/config/podResourceRequirements/limits/",
 	"/spec/config/tlsSecurityProfile/", "/spec/config/importProxy/HTTPProxy", "/spec/config/importProxy/HTTPSProxy", "/spec/config/importProxy/noProxy", "/spec/config/importProxy/trustedCAProxy",
-	"/spec/config/dataVolumeTTLSeconds", "/spec/config/webhookPvcRendering", "/spec/config/imagePullSecrets", "/spec/imagePullPolicy", "/spec/workload/",
+	"/spec/certConfig/", "/spec/config/dataVolumeTTLSeconds", "/spec/config/webhookPvcRendering", "/spec/config/imagePullSecrets", "/spec/imagePullPolicy", "/spec/workload/",
 }
 
 // cdiSpec is the spec of the CDI object: pods that fill disks run where workloads do.
@@ -37,6 +38,11 @@ func cdiSpec(hco *hcov1.HyperConverged) (map[string]any, error) {
 		"uninstallStrategy": string(hcov1.BlockUninstall),
 		"config":            config,
 		"workload":          map[string]any{},
+	}
+	if asked := lifetimes(hco); asked != nil {
+		if spec["certConfig"], err = asMap(asked); err != nil {
+			return nil, fmt.Errorf("encoding certConfig of HyperConverged %s: %w", hco.Name, err)
+		}
 	}
 	placements := hco.Spec.Deployment.NodePlacements
 	for name, placement := range map[string]*sdkapi.NodePlacement{"infra": placements.Infra, "workload": placements.Workload} {
@@ -135,7 +141,8 @@ func checkDataConfig(object *unstructured.Unstructured) error {
 	if err != nil {
 		return fmt.Errorf("annotation %s sets what CDI cannot hold: %w", hcov1.AnnotationCDIPatch, err)
 	}
-	if errs := cdiconfig.Validate(cdi.Spec.Config, field.NewPath("spec", "config")); len(errs) > 0 {
+	errs := cdiconfig.Validate(cdi.Spec.Config, field.NewPath("spec", "config"))
+	if errs = append(errs, certs.ValidateCDI(cdi.Spec.CertConfig, field.NewPath("spec", "certConfig"))...); len(errs) > 0 {
 		var messages []string
 		for _, err := range errs {
 			messages = append(messages, err.Error())

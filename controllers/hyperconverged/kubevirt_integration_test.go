@@ -43,6 +43,8 @@ func judgesKubeVirt(t *testing.T, c client.WithWatch, options Options) {
 		configuration(`"tlsConfiguration":{"minTLSVersion":"VersionTLS12","ciphers":["TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"]}`): "",
 		configuration(`"tlsConfiguration":{"minTLSVersion":"VersionTLS12","ciphers":["ROT13"]}`):                                   "spec.configuration.tlsConfiguration.ciphers[0]",
 		configuration(`"tlsConfiguration":{"ciphers":["TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"]}`):                                "spec.configuration.tlsConfiguration.ciphers",
+		`{"spec":{"certificateRotateStrategy":{"selfSigned":{"ca":{"duration":"48h"}}}}}`:                                          "",
+		`{"spec":{"certificateRotateStrategy":{"selfSigned":{"server":{"duration":"9m"}}}}}`:                                       "spec.certificateRotateStrategy.selfSigned.server.duration",
 		configuration(`"evictionStrategy":"Sometimes"`):                                                                            "spec.configuration.evictionStrategy",
 		developer(`"logVerbosity":{"virtAPI":10}`):                                                                                 "spec.configuration.developerConfiguration.logVerbosity.virtAPI",
 		`{"spec":{"workloadUpdateStrategy":{"workloadUpdateMethods":["LiveMigrate"]}}}`:                                            "spec.workloadUpdateStrategy.workloadUpdateMethods[0]",

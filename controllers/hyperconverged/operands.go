@@ -62,6 +62,7 @@ func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Un
 				"/spec/configuration/additionalGuestMemoryOverheadRatio", "/spec/configuration/autoCPULimitNamespaceLabelSelector/", "/spec/configuration/seccompConfiguration/", "/spec/configuration/virtualMachineInstancesPerNode",
 				logVerbosity + "/virtAPI", logVerbosity + "/virtController", logVerbosity + "/virtHandler",
 				logVerbosity + "/virtLauncher", logVerbosity + "/virtOperator",
+				"/spec/certificateRotateStrategy/selfSigned/",
 				"/spec/configuration/tlsConfiguration/minTLSVersion", "/spec/configuration/tlsConfiguration/ciphers",
 				"/spec/workloadUpdateStrategy/workloadUpdateMethods",
 				"/spec/workloadUpdateStrategy/batchEvictionSize", "/spec/workloadUpdateStrategy/batchEvictionInterval",
@@ -109,12 +110,16 @@ func kubeVirtSpec(hco *hcov1.HyperConverged) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string]any{
+	spec := map[string]any{
 		"imagePullPolicy":        "IfNotPresent",
 		"uninstallStrategy":      string(hcov1.BlockUninstall),
 		"configuration":          configuration,
 		"workloadUpdateStrategy": updatesAsked(hco),
-	}, nil
+	}
+	if err := speak(hco, configuration); err != nil {
+		return nil, err
+	}
+	return spec, certify(hco, spec)
 }
 
 // sizesEnabled is what hco says of the common instance types and preferences; yes, when it says nothing.

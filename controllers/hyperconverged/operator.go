@@ -74,9 +74,8 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 	if err != nil {
 		return err
 	}
-	hooks.register(mgr)
-	if err := mgr.Add(hooks); err != nil {
-		return fmt.Errorf("adding webhooks: %w", err)
+	if err := hooks.setup(mgr, known); err != nil {
+		return err
 	}
 	reconciler := &Reconciler{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Cache: mgr.GetCache(), Clock: time.Now, Options: options,

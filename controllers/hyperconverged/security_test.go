@@ -1,10 +1,13 @@
 package hyperconverged
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
@@ -55,5 +58,34 @@ func TestAProfileIsHandedOn(t *testing.T) {
 				t.Errorf("CDI has a profile %q (%v)", kind, err)
 			}
 		})
+	}
+}
+
+// Both objects have how long certificates are valid, with the time before their end where only that was left out.
+func TestLifetimesAreHandedOn(t *testing.T) {
+	hours := func(n int) *metav1.Duration { return &metav1.Duration{Duration: time.Duration(n) * time.Hour} }
+	hco := &hcov1.HyperConverged{}
+	hco.Spec.Security.CertConfig = &hcov1.CertConfig{CA: &cdiv1.CertConfig{Duration: hours(48)}, Server: &cdiv1.CertConfig{Duration: hours(24), RenewBefore: hours(6)}}
+	objects, err := operands(hco, testOptions().Values())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const ca, server = `{"duration":"48h0m0s","renewBefore":"24h0m0s"}`, `{"duration":"24h0m0s","renewBefore":"6h0m0s"}`
+	for i, want := range map[int]string{
+		0: `{"ca":` + ca + `,"server":` + server + `}`,
+		1: `{"ca":` + ca + `,"client":` + server + `,"server":` + server + `}`,
+	} {
+		path := map[int][]string{0: {"spec", "certificateRotateStrategy", "selfSigned"}, 1: {"spec", "certConfig"}}[i]
+		got, _, err := unstructured.NestedMap(objects[i].Object, path...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if data, err := json.Marshal(got); err != nil || string(data) != want {
+			t.Errorf("%s has %s (%v), want %s", objects[i].GetKind(), data, err, want)
+		}
+	}
+	hco.Spec.Security.CertConfig.CA.Duration = hours(12)
+	if _, err := operands(hco, testOptions().Values()); err == nil || !strings.Contains(err.Error(), "spec.security.certConfig.server.duration") {
+		t.Errorf("got error %v", err)
 	}
 }

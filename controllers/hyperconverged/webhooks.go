@@ -63,8 +63,11 @@ func newWebhooks(ctx context.Context, c client.Client, options Options, clock fu
 		hosts = []string{parsed.Hostname()}
 	}
 	w := &webhooks{client: c, options: options, clock: clock, keeper: &certs.Keeper{
-		Secret: client.ObjectKey{Namespace: options.Namespace, Name: webhookSecret}, Hosts: hosts, Lifetimes: certs.DefaultLifetimes(),
+		Secret: client.ObjectKey{Namespace: options.Namespace, Name: webhookSecret}, Hosts: hosts, Terms: certs.OfKubeVirt(),
 	}}
+	if err := w.keeper.Terms.Read(ctx, c); err != nil {
+		return nil, err
+	}
 	return w, w.renew(ctx)
 }
 
@@ -87,6 +90,18 @@ func (w *webhooks) server() webhook.Server {
 			w.options.TLS.Guard(c)
 		}},
 	})
+}
+
+// setup has mgr serve and announce them, and follow how long their certificate is valid.
+func (w *webhooks) setup(mgr manager.Manager, known served) error {
+	w.register(mgr)
+	if err := mgr.Add(w); err != nil {
+		return fmt.Errorf("adding webhooks: %w", err)
+	}
+	if !known.instances { // nor the KubeVirt object, beside another installation
+		return nil
+	}
+	return w.keeper.Terms.Follow(mgr)
 }
 
 // register puts the handlers into mgr's server.
@@ -112,6 +127,7 @@ func (w *webhooks) Start(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-w.keeper.Terms.Changed():
 		case <-time.After(w.due.Sub(w.clock())):
 		}
 		if err := w.renew(ctx); err != nil {

@@ -14,6 +14,7 @@ import (
 	virtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/slipway-vm/slipway/controllers/featuregate"
+	"github.com/slipway-vm/slipway/internal/certs"
 	"github.com/slipway-vm/slipway/internal/supported"
 	"github.com/slipway-vm/slipway/internal/tlspolicy"
 	"github.com/slipway-vm/slipway/internal/verbosity"
@@ -35,6 +36,9 @@ func Validate(object map[string]any) field.ErrorList {
 	spec, _ := object["spec"].(map[string]any)
 	path := field.NewPath("spec")
 	errs = append(errs, part(spec, path, "workloadUpdateStrategy", updates)...)
+	errs = append(errs, part(spec, path, "certificateRotateStrategy", func(asked *virtv1.KubeVirtCertificateRotateStrategy, at *field.Path) field.ErrorList {
+		return certs.ValidateKubeVirt(asked.SelfSigned, at.Child("selfSigned"))
+	})...)
 	return append(errs, part(spec, path, "configuration", configuration)...)
 }
 

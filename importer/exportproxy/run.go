@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/importer/proxyserver"
+	"github.com/slipway-vm/slipway/internal/certs"
 	"github.com/slipway-vm/slipway/internal/metric"
 	"github.com/slipway-vm/slipway/internal/tlspolicy"
 	"github.com/slipway-vm/slipway/internal/vmexport"
@@ -59,7 +60,7 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 	return proxyserver.Run(ctx, mgr, live, proxyserver.Options{
 		Name: vmexport.ProxyName, Namespace: options.Namespace, Hosts: options.Hosts, Address: options.Address,
 		Secret: vmexport.ProxySecret, Bundle: vmexport.ProxyBundle, KeyBundle: vmexport.KeyBundle,
-		Handler: &Proxy{Exports: mgr.GetCache(), Dial: options.Dial}, TLS: policy, Now: time.Now,
+		Handler: &Proxy{Exports: mgr.GetCache(), Dial: options.Dial}, TLS: policy, Terms: certs.OfKubeVirt(), Now: time.Now,
 	}, &exportv1.VirtualMachineExport{})
 }
 

@@ -45,7 +45,9 @@ type Options struct {
 	Handler                   http.Handler
 	// TLS is how TLS is spoken; nil for 1.2 and newer.
 	TLS *tlspolicy.Policy
-	Now func() time.Time
+	// Terms are how long its certificates are valid.
+	Terms *certs.Terms
+	Now   func() time.Time
 }
 
 // hosts are the names that the certificate is for.
@@ -60,13 +62,17 @@ func Run(ctx context.Context, mgr manager.Manager, live client.Client, options O
 	s := &server{
 		Options: options, live: live,
 		keeper: &certs.Keeper{
-			Secret: client.ObjectKey{Namespace: options.Namespace, Name: options.Secret}, Lifetimes: certs.DefaultLifetimes(), Hosts: options.hosts(),
+			Secret: client.ObjectKey{Namespace: options.Namespace, Name: options.Secret}, Terms: options.Terms, Hosts: options.hosts(),
 		},
+	}
+	if err := s.Terms.Read(ctx, live); err != nil {
+		return fmt.Errorf("preparing %s: %w", s.Name, err)
 	}
 	if err := s.renew(ctx); err != nil {
 		return err
 	}
 	err := errors.Join(
+		s.Terms.Follow(mgr),
 		mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping),
 		mgr.Add(manager.RunnableFunc(s.serve)), mgr.Add(manager.RunnableFunc(s.keep)),
 	)
@@ -127,6 +133,7 @@ func (s *server) keep(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-s.Terms.Changed():
 		case <-time.After(max(s.due.Sub(s.Now()), renewRetry)):
 		}
 		if err := s.renew(ctx); err != nil && ctx.Err() == nil {

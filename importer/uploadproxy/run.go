@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/importer/proxyserver"
+	"github.com/slipway-vm/slipway/internal/certs"
 	"github.com/slipway-vm/slipway/internal/metric"
 	"github.com/slipway-vm/slipway/internal/tlspolicy"
 	"github.com/slipway-vm/slipway/internal/upload"
@@ -65,6 +66,6 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 	}
 	return proxyserver.Run(ctx, mgr, live, proxyserver.Options{
 		Name: upload.ProxyName, Namespace: options.Namespace, Hosts: options.Hosts, Address: options.Address,
-		Secret: upload.ProxySecret, Bundle: upload.ProxyBundle, KeyBundle: upload.KeyBundle, Handler: proxy, TLS: policy, Now: time.Now,
+		Secret: upload.ProxySecret, Bundle: upload.ProxyBundle, KeyBundle: upload.KeyBundle, Handler: proxy, TLS: policy, Terms: certs.OfCDI(false), Now: time.Now,
 	}, &corev1.Secret{}, &corev1.ConfigMap{})
 }

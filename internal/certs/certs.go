@@ -63,7 +63,7 @@ type leaf struct {
 func renewFor(data map[string][]byte, wanted leaf, lifetimes Lifetimes, now time.Time) (renewed map[string][]byte, changed bool, next time.Time, err error) {
 	current := parse(data)
 	signer := current.authority
-	if current.authority == nil || !now.Before(current.authority.cert.NotAfter.Add(-lifetimes.CARenewBefore)) {
+	if current.authority == nil || due(current.authority, lifetimes.CA, lifetimes.CARenewBefore, now) {
 		// What serves is signed by the old authority, as long as that lasts, until the next
 		// renewal: by then everybody has heard of the new one.
 		if current.authority, err = newAuthority(lifetimes.CA, now); err != nil {
@@ -75,7 +75,7 @@ func renewFor(data map[string][]byte, wanted leaf, lifetimes Lifetimes, now time
 	if signer == nil || !now.Add(lifetimes.Serving).Before(signer.cert.NotAfter) {
 		signer = current.authority
 	}
-	if !current.serves(wanted.names, now.Add(lifetimes.ServingRenewBefore)) {
+	if !current.serves(wanted.names, now.Add(lifetimes.ServingRenewBefore)) || due(current.serving, lifetimes.Serving, lifetimes.ServingRenewBefore, now) {
 		if current.serving, err = signer.issue(wanted, lifetimes.Serving, now); err != nil {
 			return nil, false, time.Time{}, err
 		}
@@ -90,6 +90,11 @@ func renewFor(data map[string][]byte, wanted leaf, lifetimes Lifetimes, now time
 	}
 	renewed, err = current.encode()
 	return renewed, true, next, err
+}
+
+// due says whether p is to be renewed: before its end, and when it would last longer than certificates shall by now.
+func due(p *pair, lifetime, before time.Duration, now time.Time) bool {
+	return !now.Before(p.cert.NotAfter.Add(-before)) || p.cert.NotAfter.After(now.Add(lifetime))
 }
 
 func earliest(a, b time.Time) time.Time {

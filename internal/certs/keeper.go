@@ -19,8 +19,9 @@ type Keeper struct {
 	// Secret is where the certificates are.
 	Secret client.ObjectKey
 	// Hosts are the names by which the server is reached.
-	Hosts     []string
-	Lifetimes Lifetimes
+	Hosts []string
+	// Terms are how long certificates are valid; nil for DefaultLifetimes.
+	Terms *Terms
 	// Client says that the certificate is a client's, which has the first of Hosts as its name.
 	Client bool
 
@@ -80,9 +81,9 @@ func (k *Keeper) keepOnce(ctx context.Context, live client.Reader, writer client
 
 func (k *Keeper) renew(data map[string][]byte, now time.Time) (map[string][]byte, bool, time.Time, error) {
 	if k.Client && len(k.Hosts) > 0 {
-		return RenewClient(data, k.Hosts[0], k.Lifetimes, now)
+		return RenewClient(data, k.Hosts[0], k.Terms.Lifetimes(), now)
 	}
-	return Renew(data, k.Hosts, k.Lifetimes, now)
+	return Renew(data, k.Hosts, k.Terms.Lifetimes(), now)
 }
 
 // ErrNotReady says that no certificate has been read yet.

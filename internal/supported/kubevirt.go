@@ -5,6 +5,13 @@ var kubeVirtFields = join(
 	[]Field{
 		{Path: "imagePullPolicy", Only: []string{"Always", "IfNotPresent", "Never"}, Note: "HyperConverged writes it, and sets it back."},
 		{Path: "uninstallStrategy", Only: []string{"BlockUninstallIfWorkloadsExist"}, Note: "The object cannot be deleted while virtual machines exist."},
+		{Path: "certificateRotateStrategy.selfSigned.ca.duration", Note: "168h when left out; at least 10m."},
+		{Path: "certificateRotateStrategy.selfSigned.ca.renewBefore", Note: "A fifth of the duration when only that is written."},
+		{Path: "certificateRotateStrategy.selfSigned.server.duration", Note: "24h when left out."},
+		{Path: "certificateRotateStrategy.selfSigned.server.renewBefore", Note: "A fifth of the duration when only that is written."},
+		{Path: "certificateRotateStrategy.selfSigned.caRotateInterval", Note: "The former name of ca.duration."},
+		{Path: "certificateRotateStrategy.selfSigned.caOverlapInterval", Note: "The former name of ca.renewBefore."},
+		{Path: "certificateRotateStrategy.selfSigned.certRotateInterval", Note: "The former name of server.duration."},
 		{Path: "workloadUpdateStrategy.workloadUpdateMethods", Note: "Evict, or none: virtual machines get a new launcher at their next start."},
 		{Path: "workloadUpdateStrategy.batchEvictionSize", Note: "10 when left out."},
 		{Path: "workloadUpdateStrategy.batchEvictionInterval", Note: "1m0s when left out."},

@@ -40,9 +40,10 @@ func served(t *testing.T, policy *Policy) (string, *x509.CertPool) {
 func TestServersFollowWhatIsSet(t *testing.T) {
 	policy := &Policy{}
 	address, trusted := served(t, policy)
-	speak := func(client tls.Config) (tls.ConnectionState, error) {
+	speak := func(client *tls.Config) (tls.ConnectionState, error) {
+		client = client.Clone()
 		client.RootCAs, client.ServerName, client.NextProtos = trusted, "localhost", []string{"h2", "http/1.1"}
-		conn, err := (&tls.Dialer{Config: &client}).DialContext(t.Context(), "tcp", address)
+		conn, err := (&tls.Dialer{Config: client}).DialContext(t.Context(), "tcp", address)
 		if err != nil {
 			return tls.ConnectionState{}, err //nolint:wrapcheck // looked at
 		}
@@ -51,9 +52,9 @@ func TestServersFollowWhatIsSet(t *testing.T) {
 		return state, nil
 	}
 	const gcm128, cbc = tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA
-	old := tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11, CipherSuites: []uint16{cbc}} //nolint:gosec // refused
-	of12 := tls.Config{MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS12}
-	of13 := tls.Config{MinVersion: tls.VersionTLS13}
+	old := &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11, CipherSuites: []uint16{cbc}} //nolint:gosec // refused
+	of12 := &tls.Config{MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS12}
+	of13 := &tls.Config{MinVersion: tls.VersionTLS13}
 	for _, c := range []struct {
 		name                string
 		set                 *Settings
@@ -71,24 +72,24 @@ func TestServersFollowWhatIsSet(t *testing.T) {
 			for version, pair := range map[string]struct {
 				client *tls.Config
 				want   bool
-			}{"1.1": {&old, c.old}, "1.2": {&of12, c.of12}, "1.3": {&of13, c.of13}} {
-				if _, err := speak(*pair.client.Clone()); (err == nil) != pair.want { //nolint:govet // a copy of its own
+			}{"1.1": {old, c.old}, "1.2": {of12, c.of12}, "1.3": {of13, c.of13}} {
+				if _, err := speak(pair.client); (err == nil) != pair.want {
 					t.Errorf("TLS %s: %v, want it spoken: %t", version, err, pair.want)
 				}
 			}
-			state, err := speak(*of13.Clone()) //nolint:govet // likewise
+			state, err := speak(of13)
 			if err != nil || (state.NegotiatedProtocol == "h2") != c.h2 {
 				t.Errorf("HTTP: %q, %v, want h2: %t", state.NegotiatedProtocol, err, c.h2)
 			}
 			if c.set != nil && c.of12 {
-				state, err := speak(*of12.Clone()) //nolint:govet // likewise
+				state, err := speak(of12)
 				if err != nil || !slices.Contains(c.set.Ciphers, state.CipherSuite) {
 					t.Errorf("cipher %s, %v", tls.CipherSuiteName(state.CipherSuite), err)
 				}
 			}
 		})
 	}
-	_, err := speak(tls.Config{MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{gcm128}}) //nolint:gosec // of the server it is tested
+	_, err := speak(&tls.Config{MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{gcm128}}) //nolint:gosec // of the server it is tested
 	must(t, err)
 }
 
@@ -134,18 +135,15 @@ func TestFlagsSayTheSame(t *testing.T) {
 // What is said again keeps the settings, and so the keys of sessions.
 func TestWhatIsSaidAgainChangesNothing(t *testing.T) {
 	config := &virtv1.TLSConfiguration{MinTLSVersion: virtv1.VersionTLS13}
-	f := &follower{policy: &Policy{}, read: func(object any) *Settings {
-		said, _ := object.(*virtv1.TLSConfiguration)
-		return OfKubeVirt(said)
-	}, log: logr.Discard()}
-	f.apply(config)
-	first := f.policy.current.Load()
-	f.apply(config.DeepCopy())
-	if f.policy.current.Load() != first || first.MinVersion != tls.VersionTLS13 {
-		t.Errorf("from %v to %v", first, f.policy.current.Load())
+	policy := &Policy{}
+	policy.change(logr.Discard(), OfKubeVirt(config))
+	first := policy.current.Load()
+	policy.change(logr.Discard(), OfKubeVirt(config.DeepCopy()))
+	if policy.current.Load() != first || first.MinVersion != tls.VersionTLS13 {
+		t.Errorf("from %v to %v", first, policy.current.Load())
 	}
-	f.apply(nil)
-	if f.policy.current.Load() != nil {
+	policy.change(logr.Discard(), OfKubeVirt(nil))
+	if policy.current.Load() != nil {
 		t.Error("the settings stay when the object has gone")
 	}
 }

@@ -54,6 +54,42 @@ var _ = Describe("TLS", Serial, func() {
 	}, SpecTimeout(10*time.Minute))
 })
 
+var _ = Describe("certificates", Serial, func() {
+	It("are valid for as long as HyperConverged says, at once", func(ctx context.Context) {
+		pods := podsOf(ctx)
+		servers := map[string]string{"virt-api": "8443", "virt-operator": "9443", "virt-exportproxy": "8443", "cdi-uploadproxy": "8443"}
+		DeferCleanup(lifetimes, `null`)
+		Expect(setSecurity(ctx, `{"certConfig":{"server":{"duration":"9m"}}}`)).To(MatchError(ContainSubstring("spec.security.certConfig.server.duration")))
+		for _, step := range []struct {
+			set         string
+			least, most time.Duration
+		}{{`{"server":{"duration":"20m","renewBefore":"10m"}}`, 9 * time.Minute, 20 * time.Minute}, {`null`, 11 * time.Hour, 24 * time.Hour}} {
+			lifetimes(ctx, step.set)
+			for name, port := range servers {
+				Eventually(func(ctx context.Context) error {
+					//nolint:gosec // whoever it is, the certificate is looked at
+					dialer := &tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}
+					conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(pods[name], port))
+					if err != nil {
+						return err
+					}
+					defer conn.Close()
+					left := time.Until(conn.(*tls.Conn).ConnectionState().PeerCertificates[0].NotAfter)
+					if left < step.least || left > step.most {
+						return fmt.Errorf("the certificate of %s is valid for %s", name, left)
+					}
+					return nil
+				}).WithContext(ctx).WithTimeout(2*time.Minute).WithPolling(500*time.Millisecond).Should(Succeed(), name)
+			}
+		}
+	}, SpecTimeout(10*time.Minute))
+})
+
+func lifetimes(ctx context.Context, set string) {
+	GinkgoHelper()
+	Expect(setSecurity(ctx, `{"certConfig":`+set+`}`)).To(Succeed())
+}
+
 // podsOf are the addresses of the components' pods, by the component's name.
 func podsOf(ctx context.Context) map[string]string {
 	GinkgoHelper()
@@ -74,10 +110,14 @@ func profile(ctx context.Context, profile string) {
 	Expect(setProfile(ctx, profile)).To(Succeed())
 }
 
-// setProfile writes the profile, as JSON, into the HyperConverged object.
 func setProfile(ctx context.Context, profile string) error {
+	return setSecurity(ctx, `{"tlsSecurityProfile":`+profile+`}`)
+}
+
+// setSecurity writes fields of spec.security, as JSON, into the HyperConverged object.
+func setSecurity(ctx context.Context, set string) error {
 	hco := &hcov1.HyperConverged{ObjectMeta: metav1.ObjectMeta{Namespace: names.InstallNamespace, Name: names.HyperConvergedName}}
-	change := fmt.Sprintf(`{"spec":{"security":{"tlsSecurityProfile":%s}}}`, profile)
+	change := fmt.Sprintf(`{"spec":{"security":%s}}`, set)
 	return suite.World.Client.Patch(ctx, hco, client.RawPatch(types.MergePatchType, []byte(change)))
 }
 

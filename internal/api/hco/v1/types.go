@@ -56,9 +56,26 @@ type HyperConvergedSpec struct {
 
 // Security configures how Slipway's own parts are spoken to.
 type Security struct {
+	// CertConfig says how long the certificates of Slipway's servers are valid.
+	// +optional
+	CertConfig *CertConfig `json:"certConfig,omitempty"`
+
 	// TLSSecurityProfile says which TLS Slipway's servers speak. They speak TLS 1.2 and newer when it is left out.
 	// +optional
 	TLSSecurityProfile *cdiv1.TLSSecurityProfile `json:"tlsSecurityProfile,omitempty"`
+}
+
+// CertConfig says how long certificates are valid, each at least ten minutes, and how long before their end they are
+// renewed, half of that when it is left out.
+type CertConfig struct {
+	// CA is of authorities; 168h when left out.
+	// +optional
+	CA *cdiv1.CertConfig `json:"ca,omitempty"`
+
+	// Server is of servers, and of clients that are known by certificates; 24h when left out, and not longer than
+	// their authority.
+	// +optional
+	Server *cdiv1.CertConfig `json:"server,omitempty"`
 }
 
 // Storage configures the disks of virtual machines, and what fills them.

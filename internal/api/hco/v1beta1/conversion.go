@@ -39,7 +39,7 @@ func (h *HyperConverged) ConvertTo(hub conversion.Hub) error {
 			FilesystemOverhead: in.Spec.FilesystemOverhead, ScratchSpaceStorageClass: in.Spec.ScratchSpaceStorageClass,
 			StorageImport: in.Spec.StorageImport, WorkloadResourceRequirements: in.Spec.ResourceRequirements.StorageWorkloads,
 		},
-		Security: hcov1.Security{TLSSecurityProfile: in.Spec.TLSSecurityProfile},
+		Security: hcov1.Security{CertConfig: in.Spec.CertConfig, TLSSecurityProfile: in.Spec.TLSSecurityProfile},
 	}
 	return nil
 }
@@ -81,6 +81,7 @@ func (h *HyperConverged) ConvertFrom(hub conversion.Hub) error {
 			AutoCPULimitNamespaceLabelSelector: in.Spec.Virtualization.AutoCPULimitNamespaceLabelSelector,
 		},
 
+		CertConfig:         in.Spec.Security.CertConfig,
 		TLSSecurityProfile: in.Spec.Security.TLSSecurityProfile,
 	}
 	return nil

@@ -101,6 +101,10 @@ type HyperConvergedSpec struct {
 	// +optional
 	ResourceRequirements ResourceRequirements `json:"resourceRequirements,omitempty"`
 
+	// CertConfig says how long the certificates of Slipway's servers are valid.
+	// +optional
+	CertConfig *hcov1.CertConfig `json:"certConfig,omitempty"`
+
 	// TLSSecurityProfile says which TLS Slipway's servers speak. They speak TLS 1.2 and newer when it is left out.
 	// +optional
 	TLSSecurityProfile *cdiv1.TLSSecurityProfile `json:"tlsSecurityProfile,omitempty"`

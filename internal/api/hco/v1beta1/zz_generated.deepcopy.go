@@ -150,6 +150,11 @@ func (in *HyperConvergedSpec) DeepCopyInto(out *HyperConvergedSpec) {
 		(*in).DeepCopyInto(*out)
 	}
 	in.ResourceRequirements.DeepCopyInto(&out.ResourceRequirements)
+	if in.CertConfig != nil {
+		in, out := &in.CertConfig, &out.CertConfig
+		*out = new(v1.CertConfig)
+		(*in).DeepCopyInto(*out)
+	}
 	if in.TLSSecurityProfile != nil {
 		in, out := &in.TLSSecurityProfile, &out.TLSSecurityProfile
 		*out = new(corev1beta1.TLSSecurityProfile)
