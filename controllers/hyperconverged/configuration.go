@@ -26,7 +26,7 @@ func configurationAsked(hco *hcov1.HyperConverged) (map[string]any, error) {
 		}
 		said["autoCPULimitNamespaceLabelSelector"] = asked
 	}
-	if err := secure(hco, said); err != nil {
+	if err := speak(hco, said); err != nil {
 		return nil, err
 	}
 	return said, nil

@@ -116,9 +116,6 @@ func kubeVirtSpec(hco *hcov1.HyperConverged) (map[string]any, error) {
 		"configuration":          configuration,
 		"workloadUpdateStrategy": updatesAsked(hco),
 	}
-	if err := speak(hco, configuration); err != nil {
-		return nil, err
-	}
 	return spec, certify(hco, spec)
 }
 
