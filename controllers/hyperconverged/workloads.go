@@ -74,6 +74,8 @@ func ofDeployment(d *appsv1.Deployment) workload {
 		return workload{Missing: "rollout not started"}
 	case d.Status.UpdatedReplicas < wanted:
 		return workload{Missing: fmt.Sprintf("%d of %d pods are of the wanted version", d.Status.UpdatedReplicas, wanted)}
+	case d.Status.Replicas > d.Status.UpdatedReplicas: // which may be the ones that are available
+		return workload{Missing: fmt.Sprintf("%d of %d pods are of a former version yet", d.Status.Replicas-d.Status.UpdatedReplicas, d.Status.Replicas)}
 	case d.Status.AvailableReplicas < wanted:
 		return workload{Missing: fmt.Sprintf("%d of %d pods are available", d.Status.AvailableReplicas, wanted)}
 	}

@@ -10,6 +10,8 @@ import (
 )
 
 func TestWorkloadsSayWhatTheyLack(t *testing.T) {
+	replacing := deployment(2, 2, 1, 1)
+	replacing.Status.Replicas = 2
 	for name, c := range map[string]struct {
 		got  workload
 		want string // part of what is missing; ready when empty
@@ -17,6 +19,7 @@ func TestWorkloadsSayWhatTheyLack(t *testing.T) {
 		"a deployment that is up":         {ofDeployment(deployment(2, 2, 1, 1)), ""},
 		"one that was not looked at":      {ofDeployment(deployment(3, 2, 1, 1)), "rollout not started"},
 		"one with an old pod":             {ofDeployment(deployment(2, 2, 0, 1)), "0 of 1 pods are of the wanted version"},
+		"one whose old pod alone is up":   {ofDeployment(replacing), "1 of 2 pods are of a former version yet"},
 		"one whose pod is not ready":      {ofDeployment(deployment(2, 2, 1, 0)), "0 of 1 pods are available"},
 		"daemons on every node":           {ofDaemonSet(daemons(3, 3, 3)), ""},
 		"daemons that one node lacks":     {ofDaemonSet(daemons(3, 3, 2)), "available on 2 of 3 nodes"},

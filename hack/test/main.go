@@ -52,14 +52,16 @@ var (
 		suite("pipelines").only("publishing", apart), suite("pipelines").only("pipelines", "!"+apart),
 		suite("verbs").only("verbs", "!alone"), suite("faults").only("still", "still"), suite("gitops"),
 	}
-	short = []stage{suite("admission"), suite("network")}
+	short = []stage{suite("admission").only("admission", "!alone"), suite("network")}
 )
 
-// alone are the specs that restart what the other suites use: those of suite verbs, then of storage.
+// alone are the specs that restart, or set in another way, what the other suites use: those of suite verbs, then of storage and
+// admission.
 var (
 	consoles  = suite("verbs", suites...).only("consoles", "alone")
 	snapshots = suite("storage", append(slices.Clone(suites), consoles)...).only("snapshots", "alone")
-	alone     = []stage{consoles, snapshots}
+	settings  = suite("admission", append(slices.Clone(suites), consoles, snapshots)...).only("settings", "alone")
+	alone     = []stage{consoles, snapshots, settings}
 )
 
 // apart is the label of the specs of suite pipelines that make a part of their own.

@@ -23,7 +23,7 @@ import (
 	"github.com/slipway-vm/slipway/tests/e2e/suite"
 )
 
-var _ = Describe("TLS", Serial, func() {
+var _ = Describe("TLS", Serial, Label("alone"), func() {
 	It("is spoken by all servers as HyperConverged says, without a restart", func(ctx context.Context) {
 		servers := map[string]string{
 			"virt-api": "8443", "virt-api's metrics": "8444", "virt-handler": "8186", "virt-controller": "8443",
@@ -54,7 +54,7 @@ var _ = Describe("TLS", Serial, func() {
 	}, SpecTimeout(10*time.Minute))
 })
 
-var _ = Describe("certificates", Serial, func() {
+var _ = Describe("certificates", Serial, Label("alone"), func() {
 	It("are valid for as long as HyperConverged says, at once", func(ctx context.Context) {
 		pods := podsOf(ctx)
 		servers := map[string]string{"virt-api": "8443", "virt-operator": "9443", "virt-exportproxy": "8443", "cdi-uploadproxy": "8443"}
