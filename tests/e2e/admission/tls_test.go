@@ -90,17 +90,26 @@ func lifetimes(ctx context.Context, set string) {
 	Expect(setSecurity(ctx, `{"certConfig":`+set+`}`)).To(Succeed())
 }
 
-// podsOf are the addresses of the components' pods, by the component's name.
+// podsOf are the addresses of the components' pods, by the component's name. It waits until none is being replaced, as after an update.
 func podsOf(ctx context.Context) map[string]string {
 	GinkgoHelper()
-	var list corev1.PodList
-	Expect(suite.World.Client.List(ctx, &list, client.InNamespace(names.InstallNamespace), client.HasLabels{virtv1.AppLabel})).To(Succeed())
-	all := map[string]string{}
-	for i := range list.Items {
-		if pod := &list.Items[i]; pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodRunning {
-			all[pod.Labels[virtv1.AppLabel]] = pod.Status.PodIP
+	var all map[string]string
+	Eventually(func(ctx context.Context) error {
+		var list corev1.PodList
+		if err := suite.World.Client.List(ctx, &list, client.InNamespace(names.InstallNamespace), client.HasLabels{virtv1.AppLabel}); err != nil {
+			return err
 		}
-	}
+		all = map[string]string{}
+		for i := range list.Items {
+			pod := &list.Items[i]
+			name := pod.Labels[virtv1.AppLabel]
+			if all[name] != "" || pod.DeletionTimestamp != nil || pod.Status.Phase != corev1.PodRunning {
+				return fmt.Errorf("%s is being replaced", name)
+			}
+			all[name] = pod.Status.PodIP
+		}
+		return nil
+	}).WithContext(ctx).WithTimeout(5 * time.Minute).WithPolling(time.Second).Should(Succeed())
 	all["virt-api's metrics"] = all["virt-api"]
 	return all
 }
