@@ -12,6 +12,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -100,13 +101,14 @@ func podsOf(ctx context.Context) map[string]string {
 			return err
 		}
 		all = map[string]string{}
+		revisions := map[string]string{}
 		for i := range list.Items {
 			pod := &list.Items[i]
-			name := pod.Labels[virtv1.AppLabel]
-			if all[name] != "" || pod.DeletionTimestamp != nil || pod.Status.Phase != corev1.PodRunning {
+			name, revision := pod.Labels[virtv1.AppLabel], pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
+			if before, another := revisions[name]; another && before != revision || pod.DeletionTimestamp != nil || pod.Status.Phase != corev1.PodRunning {
 				return fmt.Errorf("%s is being replaced", name)
 			}
-			all[name] = pod.Status.PodIP
+			all[name], revisions[name] = pod.Status.PodIP, revision
 		}
 		return nil
 	}).WithContext(ctx).WithTimeout(5 * time.Minute).WithPolling(time.Second).Should(Succeed())
