@@ -3,17 +3,15 @@
 package verbosity
 
 import (
-	"context"
-	"fmt"
 	"os"
 	"strconv"
 
 	"github.com/go-logr/logr"
-	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2/textlogger"
 	virtv1 "kubevirt.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/slipway-vm/slipway/internal/follow"
 )
 
 // Max is the largest level: everything is logged.
@@ -55,10 +53,10 @@ func (l *Level) Logger() logr.Logger { return textlogger.NewLogger(l.config) }
 
 // Follow has the KubeVirt object set the level, by what it says of component, from when mgr runs on.
 func (l *Level) Follow(mgr ctrl.Manager, component Component) error {
-	if err := mgr.Add(&follower{level: l, component: component, cache: mgr.GetCache(), log: mgr.GetLogger().WithName("verbosity")}); err != nil {
-		return fmt.Errorf("following the KubeVirt object's logVerbosity: %w", err)
-	}
-	return nil
+	log := mgr.GetLogger().WithName("verbosity")
+	return follow.Object(mgr, &virtv1.KubeVirt{}, func(object any) { //nolint:wrapcheck // it says what was done
+		l.apply(log, component, object)
+	})
 }
 
 // wanted is what kv, which may be nil, says of component; base when that is nothing.
@@ -76,45 +74,15 @@ func wanted(kv *virtv1.KubeVirt, component Component, base int) int {
 	return base
 }
 
-// follower is a part of a manager that follows the KubeVirt object.
-type follower struct {
-	level     *Level
-	component Component
-	cache     cache.Cache
-	log       logr.Logger
-}
-
-// NeedLeaderElection says that those who wait to lead log, too.
-func (f *follower) NeedLeaderElection() bool { return false }
-
-// Start follows until ctx is done.
-func (f *follower) Start(ctx context.Context) error {
-	informer, err := f.cache.GetInformer(ctx, &virtv1.KubeVirt{})
-	if err != nil {
-		return fmt.Errorf("watching the KubeVirt object: %w", err)
-	}
-	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { f.apply(object) },
-		UpdateFunc: func(_, object any) { f.apply(object) },
-		DeleteFunc: func(any) { f.apply(nil) },
-	})
-	if err != nil {
-		return fmt.Errorf("watching the KubeVirt object: %w", err)
-	}
-	<-ctx.Done()
-	return nil
-}
-
-// apply sets the level that object, a KubeVirt or nil, asks for.
-func (f *follower) apply(object any) {
+// apply sets the level that object, a KubeVirt or nil, asks for of component.
+func (l *Level) apply(log logr.Logger, component Component, object any) {
 	kv, _ := object.(*virtv1.KubeVirt)
-	level := strconv.Itoa(wanted(kv, f.component, f.level.base))
-	current := f.level.config.Verbosity()
+	level, current := strconv.Itoa(wanted(kv, component, l.base)), l.config.Verbosity()
 	if current.String() == level {
 		return
 	}
-	f.log.Info("Changing how much is logged", "from", current.String(), "to", level)
+	log.Info("Changing how much is logged", "from", current.String(), "to", level)
 	if err := current.Set(level); err != nil {
-		f.log.Error(err, "Failed to change how much is logged")
+		log.Error(err, "Failed to change how much is logged")
 	}
 }

@@ -40,16 +40,15 @@ func TestWanted(t *testing.T) {
 // A logger, and those made of it, log as much as the object says last.
 func TestALevelChangesWhileItIsUsed(t *testing.T) {
 	level := New(1)
-	f := &follower{level: level, component: Controller, log: level.Logger()}
 	logger := level.Logger().WithName("part").WithValues("a", 1)
 	if logger.V(2).Enabled() || !logger.V(1).Enabled() {
 		t.Error("the first level is not the flag's")
 	}
-	f.apply(kubeVirt(&virtv1.LogVerbosity{VirtController: 6}))
+	level.apply(logger, Controller, kubeVirt(&virtv1.LogVerbosity{VirtController: 6}))
 	if !logger.V(6).Enabled() || logger.V(7).Enabled() {
 		t.Error("the level is not the object's")
 	}
-	f.apply(nil)
+	level.apply(logger, Controller, nil)
 	if logger.V(2).Enabled() {
 		t.Error("the level stays when the object has gone")
 	}
