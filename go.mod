@@ -67,6 +67,7 @@ require (
 	github.com/prometheus/client_model v0.6.2 // metrics as they are told
 	github.com/spf13/pflag v1.0.10 // flags of `virtctl create vm`
 	github.com/yuin/gopher-lua v1.1.2 // tests only: Argo CD's health checks run in it
+	github.com/zeebo/blake3 v0.2.4 // digests of disks, in half of the time of SHA-256
 	golang.org/x/tools v0.51.0 // hack: loads packages to generate from
 	gomodules.xyz/jsonpatch/v2 v2.5.0 // what the webhook for the pods of tasks changes
 	google.golang.org/protobuf v1.36.12 // messages of the same
@@ -133,6 +134,7 @@ require (
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/josharian/native v1.1.0 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect
+	github.com/klauspost/cpuid/v2 v2.0.12 // indirect
 	github.com/kubernetes-csi/csi-lib-utils v0.22.0 // indirect
 	github.com/mattn/go-runewidth v0.0.16 // indirect
 	github.com/mattn/go-sqlite3 v1.14.28 // indirect

@@ -11,7 +11,7 @@ func newStepCacheCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "step-cache",
 		Short:   "Checks the disk of a step cache's entry, and puts a copy of it into a claim; a task's worker pod runs it",
-		Example: "  slipway step-cache --entry /entry/disk.img --digest slipway1:0123… --target /target/disk.img",
+		Example: "  slipway step-cache --entry /entry/disk.img --digest slipway2:0123… --target /target/disk.img",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return work.Do(cmd.Context()) },
 	}

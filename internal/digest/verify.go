@@ -3,19 +3,14 @@ package digest
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"golang.org/x/sync/errgroup"
 )
 
 // zeros is a block of zeros to compare with and to pad from.
 var zeros [BlockSize]byte
-
-// ErrMismatch is the error of Verify when the content is another one.
-var ErrMismatch = errors.New("the disk's content is not the one that its digest names")
 
 // IsZero reports whether p is all zero bytes.
 func IsZero(p []byte) bool {
@@ -53,19 +48,4 @@ func Of(ctx context.Context, r io.ReaderAt, size int64, readers int) (string, er
 		return "", fmt.Errorf("computing a disk's digest: %w", err)
 	}
 	return tree.Sum(size), nil
-}
-
-// Verify reads a disk of size bytes from r and returns ErrMismatch unless its digest is want.
-func Verify(ctx context.Context, r io.ReaderAt, size int64, want string) error {
-	if !strings.HasPrefix(want, Prefix) {
-		return fmt.Errorf("verifying a disk: %q is not a digest of this version; it would begin with %q", want, Prefix)
-	}
-	got, err := Of(ctx, r, size, 2)
-	if err != nil {
-		return err
-	}
-	if got != want {
-		return fmt.Errorf("%w: want %s, got %s", ErrMismatch, want, got)
-	}
-	return nil
 }

@@ -66,7 +66,7 @@ func (w Work) Do(ctx context.Context) error {
 
 func (w Work) do(ctx context.Context) (string, error) {
 	if w.Target == "" {
-		found, err := DiskDigest(ctx, w.Entry)
+		found, err := digestLike(ctx, w.Entry, w.Digest)
 		if err != nil {
 			return "", err
 		}
@@ -76,7 +76,7 @@ func (w Work) do(ctx context.Context) (string, error) {
 		return HowRewrite, w.rewrite(ctx)
 	}
 	staged := filepath.Join(filepath.Dir(w.Target), "."+filepath.Base(w.Target)+".step-cache")
-	how, found, err := copyDisk(ctx, w.Entry, staged)
+	how, found, err := w.copyDisk(ctx, staged)
 	if err == nil {
 		err = w.check(found)
 	}
@@ -99,10 +99,14 @@ func (w Work) check(found string) error {
 	return nil
 }
 
-// copyDisk makes the file to with the content of the disk from, and returns how and the digest of
+// copyDisk makes the file to with the content of the entry's disk, and returns how and the digest of
 // what was read.
-func copyDisk(ctx context.Context, from, to string) (how, found string, err error) {
-	source, err := os.Open(from)
+func (w Work) copyDisk(ctx context.Context, to string) (how, found string, err error) {
+	tree, err := digest.Like(w.Digest)
+	if err != nil {
+		return "", "", fmt.Errorf("copying the entry's disk: %w", err)
+	}
+	source, err := os.Open(w.Entry)
 	if err != nil {
 		return "", "", fmt.Errorf("opening the entry's disk: %w", err)
 	}
@@ -113,10 +117,9 @@ func copyDisk(ctx context.Context, from, to string) (how, found string, err erro
 	}
 	defer func() { err = errors.Join(err, target.Close()) }()
 	if unix.IoctlFileClone(int(target.Fd()), int(source.Fd())) == nil {
-		found, err = DiskDigest(ctx, to) // of the copy: it is what is used
+		found, err = sum(ctx, to, tree) // of the copy: it is what is used
 		return HowReflink, found, err
 	}
-	tree := digest.New()
 	size, err := eachBlock(ctx, source, func(index int64, block []byte) error {
 		if digest.IsZero(block) {
 			return nil

@@ -19,6 +19,20 @@ const readers = 2
 // DiskDigest returns the digest of the disk at path, a file or a device, as it lies there.
 // Holes of a sparse file are not read. The file's data is on the storage when it returns.
 func DiskDigest(ctx context.Context, path string) (string, error) {
+	return sum(ctx, path, digest.New())
+}
+
+// digestLike is DiskDigest by the version of the digest want, to compare with it.
+func digestLike(ctx context.Context, path, want string) (string, error) {
+	tree, err := digest.Like(want)
+	if err != nil {
+		return "", fmt.Errorf("computing a disk's digest: %w", err)
+	}
+	return sum(ctx, path, tree)
+}
+
+// sum puts the content of the disk at path into tree and returns its digest.
+func sum(ctx context.Context, path string, tree *digest.Tree) (string, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return "", fmt.Errorf("computing a disk's digest: %w", err)
@@ -26,7 +40,6 @@ func DiskDigest(ctx context.Context, path string) (string, error) {
 	if err := file.Sync(); err != nil {
 		return "", errors.Join(fmt.Errorf("flushing %s: %w", path, err), file.Close())
 	}
-	tree := digest.New()
 	size, err := eachBlock(ctx, file, func(index int64, block []byte) error {
 		tree.Put(index, block)
 		return nil

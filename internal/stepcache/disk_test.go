@@ -40,6 +40,19 @@ func sparse(t *testing.T, path string, size int64, places ...int64) []byte {
 	return content
 }
 
+// formerDigest is the digest of content in the format's first version.
+func formerDigest(t *testing.T, content []byte) string {
+	t.Helper()
+	tree, err := digest.Like("slipway1:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for off := 0; off < len(content); off += digest.BlockSize {
+		tree.Put(int64(off/digest.BlockSize), content[off:min(off+digest.BlockSize, len(content))])
+	}
+	return tree.Sum(int64(len(content)))
+}
+
 func TestDiskDigestIsThatOfTheWholeDisk(t *testing.T) {
 	const block = digest.BlockSize
 	for name, c := range map[string]struct {
@@ -124,11 +137,20 @@ func TestWorkReplacesTheDiskAsAWholeOrNotAtAll(t *testing.T) {
 	}
 	onlyFile(t, targetDir)
 
-	check := Work{Entry: entry, Digest: want}
-	if err := check.Do(context.Background()); err != nil {
-		t.Errorf("checking only: %v", err)
+	for _, of := range []string{want, formerDigest(t, content)} {
+		for name, again := range map[string]Work{"checking only": {Entry: entry, Digest: of}, "copying": {Entry: entry, Digest: of, Target: target}} {
+			if err := again.Do(context.Background()); err != nil {
+				t.Errorf("%s by %s: %v", name, of, err)
+			}
+		}
 	}
+	unknown := Work{Entry: entry, Digest: "slipway3:00", Target: target}
+	if err := unknown.Do(context.Background()); err == nil || errors.Is(err, ErrPoisoned) {
+		t.Errorf("an entry with a digest of a later version: %v", err)
+	}
+	onlyFile(t, targetDir)
 	sparse(t, entry, 5<<20+7, 0, 3<<20, 4<<20)
+	check := Work{Entry: entry, Digest: want}
 	if err := check.Do(context.Background()); !errors.Is(err, ErrPoisoned) {
 		t.Errorf("checking an entry that was changed: %v", err)
 	}
@@ -202,7 +224,7 @@ func TestADeviceThatIsHalfRewrittenSaysSo(t *testing.T) {
 	d := &device{File: file, buffers: make(chan []byte, readers)}
 	ended, stop := context.WithCancel(context.Background())
 	stop()
-	if _, err := d.become(ended, source); !errors.Is(err, context.Canceled) {
+	if _, err := d.become(ended, source, want); !errors.Is(err, context.Canceled) {
 		t.Errorf("a try that is ended: %v", err)
 	}
 	work := Work{Entry: entry, Digest: want, Target: target, InPlace: true, Report: filepath.Join(folder, "report")}

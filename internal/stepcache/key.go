@@ -16,14 +16,14 @@ import (
 // raises the number, and everything that was cached before is a miss.
 const (
 	domainStep   = "slipway-step-1"
-	domainImport = "slipway-import-1"
+	domainImport = "slipway-import-2"
 	domainRecipe = "slipway-recipe-1"
 )
 
 // Prefixes of keys, one for each domain.
 const (
 	prefixStep   = "step1:"
-	prefixImport = "import1:"
+	prefixImport = "import2:"
 	prefixRecipe = "recipe1:"
 )
 
@@ -65,7 +65,7 @@ type Step struct {
 // Key returns the step's key, or ErrUncacheable when something that decides it is not known.
 func (s Step) Key() (Key, error) {
 	switch {
-	case !strings.HasPrefix(s.Base, digest.Prefix):
+	case !digest.Known(s.Base):
 		return "", fmt.Errorf("%w: the digest of the disk before it is not known", ErrUncacheable)
 	case !isSHA256(s.Image):
 		return "", fmt.Errorf("%w: the digest of the tool's image is not known", ErrUncacheable)

@@ -40,10 +40,10 @@ func TestKeysStayTheSame(t *testing.T) {
 		keyed interface{ Key() (Key, error) }
 		want  Key
 	}{
-		"step":     {newStep(nil), "step1:aef238e5a6788f90f49f70c2a55b82f11a9a618400f676e73bb406f337f2c64d"},
-		"checksum": {Import{URL: "http://a/b", Checksum: "sha256:00", Size: 5 << 30}, "import1:d87aa8c4c5f91625b6bc101d51302e5be3cdc5d1e96ceed11d52861aa03025e0"},
-		"etag":     {Import{URL: "http://a/b", Validator: `etag "1"`, Size: 5 << 30}, "import1:c09db454e762f475a92ed1f66aa1990beeb731cbba48dc46f406672b022729e6"},
-		"recipe":   {Recipe{Source: "import1:00", Steps: []Step{newStep(nil)}, Also: []string{"check"}}, "recipe1:832c008be69a5330bac74256025020b056c4be2a9d2d21b16ab0c2c58b2d47c5"},
+		"step":     {newStep(nil), "step1:f586c6adb5f46989d3d3f7c6298897f0657f256923bbb800cf96471d1ed9cd5c"},
+		"checksum": {Import{URL: "http://a/b", Checksum: "sha256:00", Size: 5 << 30}, "import2:0df3138cc0f56cf68a73b1cb90b3db5682081125d3d051c3152db300c01f55c3"},
+		"etag":     {Import{URL: "http://a/b", Validator: `etag "1"`, Size: 5 << 30}, "import2:b39d7142de20d715b35258748f695300c37baf31bbfe058bfa139e79005da09a"},
+		"recipe":   {Recipe{Source: "import2:00", Steps: []Step{newStep(nil)}, Also: []string{"check"}}, "recipe1:5fc3f74e6ff252b476eb5b19034a76a3faab7abb464a5a87f39691626d3f50c6"},
 	} {
 		got, err := c.keyed.Key()
 		if err != nil || got != c.want {
@@ -107,7 +107,7 @@ func TestWhatIsNotKnownHasNoKey(t *testing.T) {
 		"weak checksum":   Import{URL: "http://a/b", Checksum: "md5:00", Size: 1},
 		"behind a secret": Import{URL: "http://a/b", Validator: `etag "1"`, Secrets: true, Size: 1},
 		"recipe":          Recipe{},
-		"recipe's image":  Recipe{Source: "import1:00", Steps: []Step{{}}},
+		"recipe's image":  Recipe{Source: "import2:00", Steps: []Step{{}}},
 	} {
 		if key, err := keyed.Key(); !errors.Is(err, ErrUncacheable) || key != "" {
 			t.Errorf("%s: %q, %v; want ErrUncacheable", name, key, err)

@@ -20,7 +20,7 @@ var errHalf = errors.New("the device is half rewritten")
 // rewrite makes the device Target the entry's disk, by writing the blocks that differ. Nothing is
 // written before the entry was read whole and found right; an error after the first write is errHalf.
 func (w Work) rewrite(ctx context.Context) (err error) {
-	found, err := DiskDigest(ctx, w.Entry)
+	found, err := digestLike(ctx, w.Entry, w.Digest)
 	if err == nil {
 		err = w.check(found)
 	}
@@ -41,7 +41,7 @@ func (w Work) rewrite(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, target.Close()) }()
 	d := &device{File: target, buffers: make(chan []byte, readers)}
-	if found, err = d.become(ctx, source); err == nil {
+	if found, err = d.become(ctx, source, w.Digest); err == nil {
 		err = w.check(found)
 	}
 	return d.half(err)
@@ -64,8 +64,13 @@ type device struct {
 	buffers chan []byte
 }
 
-// become gives the device the content of source, and returns the digest of what was read from there.
-func (d *device) become(ctx context.Context, source *os.File) (string, error) {
+// become gives the device the content of source, and returns the digest of what was read from there,
+// by the version of the digest want.
+func (d *device) become(ctx context.Context, source *os.File, want string) (string, error) {
+	tree, err := digest.Like(want)
+	if err != nil {
+		return "", fmt.Errorf("copying the entry's disk: %w", err)
+	}
 	size, err := source.Seek(0, io.SeekEnd)
 	if err != nil {
 		return "", fmt.Errorf("finding the size of the entry's disk: %w", err)
@@ -80,7 +85,7 @@ func (d *device) become(ctx context.Context, source *os.File) (string, error) {
 	for range readers {
 		d.buffers <- make([]byte, digest.BlockSize)
 	}
-	tree, visited := digest.New(), make([]bool, (size+digest.BlockSize-1)/digest.BlockSize)
+	visited := make([]bool, (size+digest.BlockSize-1)/digest.BlockSize)
 	if _, err := eachBlock(ctx, source, func(index int64, block []byte) error {
 		visited[index] = true
 		tree.Put(index, block)

@@ -8,7 +8,8 @@
 // It prints a table with the goals of the design, and last how many of them were missed, which fails
 // it. The steps take turns, and the fastest of three rounds counts for each, since other work on the
 // machine only ever slows a step down; what it still does to a ratio is allowed for: see the package goal.
-// SLIPWAY_BENCH_GIB sets the disk's size in eighths of a GiB (default 4; three eighths of it are data).
+// SLIPWAY_BENCH_GIB sets the disk's size in eighths of a GiB (default 4; three eighths of it are data),
+// SLIPWAY_BENCH_FORMS a regular expression that a row's name must match (default: all of them).
 package importer
 
 import (
@@ -22,6 +23,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -183,18 +185,29 @@ func BenchmarkImport(b *testing.B) {
 	for program, pkg := range debian {
 		need.Program(b, program, pkg)
 	}
+	wanted, err := regexp.Compile(os.Getenv("SLIPWAY_BENCH_FORMS"))
+	if err != nil {
+		b.Fatalf("SLIPWAY_BENCH_FORMS: %v", err)
+	}
 	x := newBench(b)
 	for b.Loop() {
-		rows := make([]*row, len(forms))
+		var rows []*row
 		for n, f := range forms {
-			rows[n] = newRow(f)
+			if !wanted.MatchString(f.name) {
+				continue
+			}
+			r := newRow(f)
 			if f.pack != "" {
-				rows[n].file = fmt.Sprintf("form-%d", n)
-				x.pack(f.pack, filepath.Join(x.dir, rows[n].file))
+				r.file = fmt.Sprintf("form-%d", n)
+				x.pack(f.pack, filepath.Join(x.dir, r.file))
 			}
 			if f.inRegistry {
-				x.push(rows[n].file)
+				x.push(r.file)
 			}
+			rows = append(rows, r)
+		}
+		if len(rows) == 0 {
+			b.Fatalf("SLIPWAY_BENCH_FORMS: no row matches %q", wanted)
 		}
 		write := math.Inf(1)
 		for range rounds {
