@@ -18,7 +18,10 @@ type copied struct {
 	passed, read *atomic.Int64 // bytes of the disk that were looked at, and that were read
 }
 
-// Read fills p from off, as disk's Read does.
+// Unit is how much of it is read at a time.
+func (copied) Unit() int64 { return image.MinUnit }
+
+// Read fills p from off, as an image's disk does.
 func (c copied) Read(r io.ReaderAt, p []byte, off int64) (bool, error) {
 	defer c.passed.Add(int64(len(p)))
 	if c.Hole(off, int64(len(p))) {

@@ -29,17 +29,17 @@ type extent struct {
 // aheadOf is how many spans for each worker one of a file that comes in order may be ahead of another.
 const aheadOf = 4
 
-// handOut gives the spans of a disk of size bytes in the file to so many workers, until ctx ends. Of
+// handOut gives the spans of the disk in the file to so many workers, until ctx ends. Of
 // one that comes in order, a span far ahead of one that is not done waits: what comes for the latter
 // would have to leave the window.
-func (f file) handOut(ctx context.Context, size int64, workers int, to chan<- extent) {
+func (f file) handOut(ctx context.Context, disk sized, workers int, to chan<- extent) {
 	length := int64(span)
 	if f.inOrder {
-		length = unit
+		length = disk.Unit()
 	}
 	var ahead []chan struct{}
-	for off := int64(0); off < size; off += length {
-		next := extent{off, min(off+length, size), make(chan struct{})}
+	for off := int64(0); off < disk.size; off += length {
+		next := extent{off, min(off+length, disk.size), make(chan struct{})}
 		if ahead = append(ahead, next.done); f.inOrder && len(ahead) > aheadOf*workers {
 			select {
 			case <-ahead[0]:
@@ -72,6 +72,13 @@ func (f file) section(off, size int64) file {
 type part struct {
 	io.ReaderAt
 	io.Closer
+}
+
+// Expect tells the whole.
+func (p part) Expect(bytes int64) {
+	if whole, ok := p.Closer.(expectant); ok {
+		whole.Expect(bytes)
+	}
 }
 
 // layers is what was taken off around the disk's file, the outermost first: gz, tar.

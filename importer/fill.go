@@ -14,12 +14,11 @@ import (
 	"github.com/slipway-vm/slipway/internal/transfer"
 )
 
-// Units of work: a unit is read, hashed and written as one; a span is a row of units that one
-// worker takes, so that it reads its source in order.
+// A disk is read, hashed and written in units; a span is a row of units that one worker takes, so that it
+// reads its source in order.
 const (
-	unit = image.MaxCluster
-	span = 8 * unit
-	// streamUnit is the unit of a stream, whose decoder may need much memory itself.
+	span = 8 * image.MaxCluster
+	// streamUnit is the unit of a stream.
 	streamUnit = digest.BlockSize
 )
 
@@ -29,14 +28,21 @@ type reader interface {
 	io.Closer
 }
 
-// disk is an image's content.
-type disk interface {
-	// Read fills p from off, a multiple of unit, by way of r. It reports whether anything is there.
-	Read(r io.ReaderAt, p []byte, off int64) (allocated bool, err error)
+// expectant is a reader that asks its source for more than what is read now.
+type expectant interface {
+	// Expect says that no more than so many bytes are read in a row.
+	Expect(bytes int64)
+}
+
+// measured is a disk that knows how many bytes of its file a stretch of it takes.
+type measured interface {
+	Taken(off, end int64) (bytes int64, err error)
 }
 
 // plainDisk is a raw image: the file is the disk.
 type plainDisk struct{}
+
+func (plainDisk) Unit() int64 { return image.MinUnit }
 
 func (plainDisk) Read(r io.ReaderAt, p []byte, off int64) (bool, error) {
 	if n, err := r.ReadAt(p, off); n < len(p) {
@@ -47,11 +53,27 @@ func (plainDisk) Read(r io.ReaderAt, p []byte, off int64) (bool, error) {
 
 // sized is a disk with its size.
 type sized struct {
-	disk
+	image.Disk
 	size int64
 }
 
 func rawImage(size int64) sized { return sized{plainDisk{}, size} }
+
+// announce tells a reader that asks ahead how much a span needs.
+func (s sized) announce(r reader, span extent) (err error) {
+	to, ok := r.(expectant)
+	if !ok {
+		return nil
+	}
+	bytes := span.end - span.begin
+	if table, ok := s.Disk.(measured); ok {
+		if bytes, err = table.Taken(span.begin, span.end); err != nil {
+			return fmt.Errorf("looking up the disk at %d: %w", span.begin, err)
+		}
+	}
+	to.Expect(bytes)
+	return nil
+}
 
 // fillRandom writes an image that can be read at any offset, several spans at a time.
 func (j *job) fillRandom(ctx context.Context, from sized, f file) error {
@@ -63,14 +85,14 @@ func (j *job) fillRandom(ctx context.Context, from sized, f file) error {
 	spans := make(chan extent)
 	group.Go(func() error {
 		defer close(spans)
-		f.handOut(ctx, from.size, j.options.Writers, spans)
+		f.handOut(ctx, from, j.options.Writers, spans)
 		return nil
 	})
 	for range j.options.Writers {
 		group.Go(func() error {
 			r := f.open(ctx)
 			defer r.Close()
-			buffer := target.Buffer(unit)
+			buffer := target.Buffer(int(from.Unit()))
 			for span := range spans {
 				if err := j.fillSpan(ctx, from, r, buffer, span); err != nil {
 					return err
@@ -83,11 +105,15 @@ func (j *job) fillRandom(ctx context.Context, from sized, f file) error {
 	if err := group.Wait(); err != nil {
 		return fmt.Errorf("filling the disk: %w", err)
 	}
-	return j.clear(roundUp(from.size, unit), j.disk.Size())
+	return j.clear(roundUp(from.size, from.Unit()), j.disk.Size())
 }
 
 // fillSpan reads and writes the units of one span, and clears those that hold nothing.
-func (j *job) fillSpan(ctx context.Context, from sized, r io.ReaderAt, buffer []byte, span extent) error {
+func (j *job) fillSpan(ctx context.Context, from sized, r reader, buffer []byte, span extent) error {
+	if err := from.announce(r, span); err != nil {
+		return err
+	}
+	unit := from.Unit()
 	for off := span.begin; off < span.end; off += unit {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("stopping: %w", err)

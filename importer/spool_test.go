@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/slipway-vm/slipway/importer/image"
 	"github.com/slipway-vm/slipway/internal/transfer"
 )
 
@@ -59,7 +60,7 @@ func (s *spool) scratchSize() int64 {
 func TestAStreamThatIsReadInOrderNeedsHardlyAnyScratch(t *testing.T) {
 	const size, tables = 40 << 20, 3 * pieceSize
 	// One of several workers may get no processor while the others go on, so that what comes for it leaves the window.
-	for workers, most := range map[int]int64{1: tables + pieceSize + size/unit*sectorSize + 16*pageSize, 4: size} {
+	for workers, most := range map[int]int64{1: tables + pieceSize + size/image.MinUnit*sectorSize + 16*pageSize, 4: size} {
 		data, s := spooled(t, size)
 		want(t, s, data, 0, tables)
 		work := make(chan extent)
@@ -67,7 +68,7 @@ func TestAStreamThatIsReadInOrderNeedsHardlyAnyScratch(t *testing.T) {
 		for range workers {
 			group.Go(func() error { return readSpans(s, data[tables:], tables, work) })
 		}
-		file{inOrder: true}.handOut(t.Context(), size-tables, workers, work)
+		file{inOrder: true}.handOut(t.Context(), rawImage(size-tables), workers, work)
 		close(work)
 		if err := group.Wait(); err != nil {
 			t.Fatal(err)

@@ -30,6 +30,9 @@ type blocks struct {
 	metadata []extent
 }
 
+// Unit is less than a block, for none is packed.
+func (*blocks) Unit() int64 { return MinUnit }
+
 // Read fills p with the disk's bytes at off through r, which is the caller's own reader of
 // the file. It reports whether anything is allocated there; where nothing is, p is left as it was.
 func (b *blocks) Read(r io.ReaderAt, p []byte, off int64) (allocated bool, err error) {

@@ -20,11 +20,18 @@ type Layout interface {
 
 // Disk is the content of an open image. Its methods may be called from many goroutines.
 type Disk interface {
+	// Unit is how much of the disk is read at a time, in bytes: MinUnit, or a cluster where these are larger
+	// and may be packed.
+	Unit() int64
 	// Read fills p with the disk's bytes at off through r, which is the caller's own reader of
-	// the file. Off is a multiple of MaxCluster, p at most that long and within the disk. It reports
+	// the file. Off is a multiple of Unit, p at most that long and within the disk. It reports
 	// whether anything is allocated there; where nothing is, p is left as it was.
 	Read(r io.ReaderAt, p []byte, off int64) (allocated bool, err error)
 }
+
+// MinUnit is the least that is read of a disk at a time, in bytes: no more, so that what was read is still in a
+// processor's cache when it is hashed.
+const MinUnit = 1 << 20
 
 // Parse reads the header of an image of a mapped format, whose first bytes are head, and
 // refuses what is not supported or contradicts itself. FileSize may be UnknownSize.

@@ -10,8 +10,30 @@ import (
 // MaxCluster is the largest cluster in bytes. Every cluster size divides it.
 const MaxCluster = 1 << maxClusterBits
 
+// Unit is a cluster, or more.
+func (i *Image) Unit() int64 { return max(MinUnit, i.clusterSize()) }
+
+// Taken is how many bytes of the file the disk's bytes from off to end take, both multiples of Unit or the disk's end.
+func (i *Image) Taken(off, end int64) (bytes int64, err error) {
+	for ; off < end; off += i.clusterSize() {
+		entry, bitmap, err := i.entry(off)
+		if err != nil {
+			return 0, err
+		}
+		switch {
+		case i.holdsNothing(entry, bitmap):
+		case entry&compressedFlag != 0:
+			_, length := i.packedAt(entry)
+			bytes += length
+		default:
+			bytes += i.clusterSize()
+		}
+	}
+	return bytes, nil
+}
+
 // Read fills p with the disk's bytes at off through r, which is the caller's own reader of
-// the file. Off is a multiple of MaxCluster, p at most that long. It reports whether
+// the file. Off is a multiple of Unit, p at most that long. It reports whether
 // anything is allocated there; where nothing is, p is left as it was.
 func (i *Image) Read(r io.ReaderAt, p []byte, off int64) (allocated bool, err error) {
 	return readClusters(i, r, p, off)
@@ -106,12 +128,17 @@ func (i *Image) readSubclusters(pending *stretch, part []byte, host int64, bitma
 	return nil
 }
 
+// packedAt is where in the file the compressed cluster of an L2 entry begins, and its bytes up to a sector's end.
+func (i *Image) packedAt(entry uint64) (host, length int64) {
+	shift := 62 - (i.clusterBits - 8)
+	host = int64(entry & (1<<shift - 1))
+	sectors := int64(entry & (compressedFlag - 1) >> shift)
+	return host, (sectors+1)*512 - host%512
+}
+
 // readCompressed unpacks a compressed cluster into part, which may be shorter at the disk's end.
 func (i *Image) readCompressed(r io.ReaderAt, part []byte, entry uint64) error {
-	shift := 62 - (i.clusterBits - 8)
-	host := int64(entry & (1<<shift - 1))
-	sectors := int64(entry & (compressedFlag - 1) >> shift)
-	length := (sectors+1)*512 - host%512
+	host, length := i.packedAt(entry)
 	if host >= i.fileSize {
 		return invalid("a compressed cluster is said to stand at byte %d, the file has only %d; it is truncated", host, i.fileSize)
 	}

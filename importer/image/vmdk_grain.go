@@ -45,6 +45,9 @@ type vmdkDisk struct {
 	codecs   codecPool
 }
 
+// Unit is a grain, or more.
+func (d *vmdkDisk) Unit() int64 { return max(MinUnit, d.grain) }
+
 // Read fills p with the disk's bytes at off; see Disk.
 func (d *vmdkDisk) Read(r io.ReaderAt, p []byte, off int64) (allocated bool, err error) {
 	return readClusters(d, r, p, off)

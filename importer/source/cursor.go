@@ -29,7 +29,9 @@ type Cursor struct {
 	pos    int64 // offset of the body's next byte
 	end    int64 // where what is wanted of the body ends
 	window int64
-	tail   []byte // the bytes before pos
+	// expected is how many bytes are still read in a row at the most; 0 when nobody has said so, or was wrong.
+	expected int64
+	tail     []byte // the bytes before pos
 }
 
 // Cursor returns a new reader of a ranged source; ctx ends its requests.
@@ -42,6 +44,10 @@ func (h *HTTP) Cursor(ctx context.Context) *Cursor {
 		},
 	}
 }
+
+// Expect says that no more than so many bytes are read until it is called again, so that no more is asked
+// for: a request that is not read to its end costs its connection.
+func (c *Cursor) Expect(bytes int64) { c.expected = bytes }
 
 // ReadAt reads len(p) bytes at off, over broken connections. It returns io.EOF at the file's end.
 func (c *Cursor) ReadAt(p []byte, off int64) (int, error) {
@@ -110,6 +116,7 @@ func (c *Cursor) read(p []byte, off int64) (int, error) {
 	want := min(int64(len(p)), c.end-c.pos)
 	n, err := io.ReadFull(c.body, p[:want])
 	c.pos += int64(n)
+	c.expected = max(0, c.expected-int64(n))
 	c.keep(p[:n])
 	c.source.counter.Add(int64(n))
 	if err != nil {
@@ -144,7 +151,11 @@ func (c *Cursor) seek(off, need int64) error {
 	} else {
 		c.window = minWindow
 	}
-	length := min(max(c.window, need), c.source.size-off)
+	length := c.window
+	if c.expected > 0 {
+		length = min(length, c.expected)
+	}
+	length = min(max(length, need), c.source.size-off)
 	body, end, err := c.open(off, length)
 	if err != nil {
 		return err
