@@ -11,6 +11,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/slipway-vm/slipway/importer/source"
 	"github.com/slipway-vm/slipway/internal/transfer"
 )
 
@@ -55,41 +56,20 @@ func (c *checksum) verify() error {
 		"the file has the checksum %s:%x, not %s:%x; it is damaged or another one: correct the checksum or the URL", c.name, got, c.name, c.want)
 }
 
-// hashed passes a stream on while a goroutine of its own computes the sum.
+// hashed passes a stream on while its sum is computed.
 type hashed struct {
 	io.ReadCloser
-	sum  *checksum
-	work chan []byte
-	free chan []byte
-	done chan struct{}
+	sum    *checksum
+	beside *source.Beside
 }
 
-// Buffers between a stream and the goroutine that hashes it.
-const (
-	hashBuffers = 4
-	hashBuffer  = 256 << 10
-)
-
 func hashing(r io.ReadCloser, sum *checksum) *hashed {
-	h := &hashed{ReadCloser: r, sum: sum, work: make(chan []byte, hashBuffers), free: make(chan []byte, hashBuffers), done: make(chan struct{})}
-	for range hashBuffers {
-		h.free <- make([]byte, 0, hashBuffer)
-	}
-	go func() {
-		defer close(h.done)
-		for p := range h.work {
-			sum.hash.Write(p)
-			h.free <- p[:0]
-		}
-	}()
-	return h
+	return &hashed{ReadCloser: r, sum: sum, beside: source.NewBeside(sum.hash)}
 }
 
 func (h *hashed) Read(p []byte) (int, error) {
-	n, err := h.ReadCloser.Read(p[:min(len(p), hashBuffer)])
-	if n > 0 {
-		h.work <- append(<-h.free, p[:n]...)
-	}
+	n, err := h.ReadCloser.Read(p)
+	h.beside.Write(p[:n])
 	return n, err //nolint:wrapcheck // io.Reader's contract: io.EOF as it is
 }
 
@@ -102,17 +82,12 @@ func (h *hashed) finish(sized bool) error {
 	if _, err := io.Copy(io.Discard, rest); err != nil {
 		return err //nolint:wrapcheck // it says what happened
 	}
-	close(h.work)
-	<-h.done
-	h.work = nil
+	h.beside.Close()
 	return h.sum.verify()
 }
 
 // Close ends the goroutine too, when finish did not.
 func (h *hashed) Close() error {
-	if h.work != nil {
-		close(h.work)
-		<-h.done
-	}
+	h.beside.Close()
 	return h.ReadCloser.Close() //nolint:wrapcheck // the caller says what it was closing
 }

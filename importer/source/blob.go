@@ -3,6 +3,7 @@ package source
 import (
 	"context"
 	"fmt"
+	"hash"
 	"io"
 	"time"
 
@@ -16,13 +17,14 @@ import (
 // blob is a part of an image that is read in order and hashed meanwhile. The library goes on
 // after a broken connection where the registry answers range requests.
 type blob struct {
-	image    *Registry
-	info     types.BlobInfo
-	body     io.ReadCloser
-	verifier digest.Verifier
-	cause    func() error // why the request was ended, nil while it was not
-	read     int64
-	err      error // why there is no more
+	image  *Registry
+	info   types.BlobInfo
+	body   io.ReadCloser
+	sum    hash.Hash
+	beside *Beside
+	cause  func() error // why the request was ended, nil while it was not
+	read   int64
+	err    error // why there is no more
 }
 
 // openBlob begins to download. An image's own word on where else its parts lie is not taken:
@@ -57,8 +59,9 @@ func (r *Registry) requestBlob(ctx context.Context, info types.BlobInfo) (*blob,
 	if info.Size < 0 {
 		info.Size = size
 	}
+	sum := info.Digest.Algorithm().Hash()
 	return &blob{
-		image: r, info: info, verifier: info.Digest.Verifier(), cause: func() error { return context.Cause(ctx) },
+		image: r, info: info, sum: sum, beside: NewBeside(sum), cause: func() error { return context.Cause(ctx) },
 		body: watch(ctx, body, cancel, r.options.IdleTimeout, r.limit),
 	}, nil
 }
@@ -71,7 +74,7 @@ func (b *blob) Read(p []byte) (int, error) {
 	n, err := b.body.Read(p)
 	b.read += int64(n)
 	b.image.counter.Add(int64(n))
-	_, _ = b.verifier.Write(p[:n]) // a hash takes all
+	b.beside.Write(p[:n])
 	switch {
 	case b.info.Size >= 0 && b.read > b.info.Size:
 		b.err = transfer.Errorf(transfer.ChecksumMismatch, "the registry sends more than the %d bytes of layer %s of %s; push the image anew", b.info.Size, b.info.Digest, b.image.Name())
@@ -90,7 +93,8 @@ func (b *blob) verify() error {
 	if _, err := io.Copy(io.Discard, b); err != nil {
 		return err //nolint:wrapcheck // Read says what happened
 	}
-	if b.verifier.Verified() {
+	b.beside.Close()
+	if digest.NewDigest(b.info.Digest.Algorithm(), b.sum) == b.info.Digest {
 		return nil
 	}
 	return transfer.Errorf(transfer.ChecksumMismatch,
@@ -98,6 +102,7 @@ func (b *blob) verify() error {
 }
 
 func (b *blob) close() error {
+	b.beside.Close()
 	if err := b.body.Close(); err != nil {
 		return fmt.Errorf("ending the download of layer %s: %w", b.info.Digest, err)
 	}
