@@ -31,9 +31,9 @@ func NewBeside(to hash.Hash) *Beside {
 	return b
 }
 
-// Write hands a copy of p over.
+// Write hands a copy of p over; once closed, nothing.
 func (b *Beside) Write(p []byte) {
-	for len(p) > 0 {
+	for len(p) > 0 && b.work != nil {
 		n := min(len(p), besideBuffer)
 		b.work <- append(<-b.free, p[:n]...)
 		p = p[n:]
