@@ -8,8 +8,8 @@ const (
 	besideBuffer  = 256 << 10
 )
 
-// Beside computes a hash in a goroutine of its own, beside the reading of what is hashed: a second is so spent
-// on a GiB that would else be added to the time of the reading. It belongs to one goroutine, which closes it.
+// Beside computes a hash in a goroutine of its own, so that its time is not added to that of the reading. It
+// belongs to one goroutine, which closes it.
 type Beside struct {
 	work, free chan []byte
 	done       chan struct{}
