@@ -48,20 +48,21 @@ var stages = slices.Concat(
 var (
 	suites = slices.Concat(long, short)
 	long   = []stage{
-		suite("storage").only("storage", "!alone"), suite("lifecycle"), suite("tasks"),
+		suite("storage").only("storage", "!alone"), suite("lifecycle").only("lifecycle", "!alone"), suite("tasks"),
 		suite("pipelines").only("publishing", apart), suite("pipelines").only("pipelines", "!"+apart),
 		suite("verbs").only("verbs", "!alone"), suite("faults").only("still", "still"), suite("gitops"),
 	}
 	short = []stage{suite("admission").only("admission", "!alone"), suite("network")}
 )
 
-// alone are the specs that restart, or set in another way, what the other suites use: those of suite verbs, then of storage and
-// admission.
+// alone are the specs that restart, or set in another way, what the other suites use: those of suite verbs, then of storage,
+// admission and lifecycle.
 var (
 	consoles  = suite("verbs", suites...).only("consoles", "alone")
 	snapshots = suite("storage", append(slices.Clone(suites), consoles)...).only("snapshots", "alone")
 	settings  = suite("admission", append(slices.Clone(suites), consoles, snapshots)...).only("settings", "alone")
-	alone     = []stage{consoles, snapshots, settings}
+	machines  = suite("lifecycle", append(slices.Clone(suites), consoles, snapshots, settings)...).only("machines", "alone")
+	alone     = []stage{consoles, snapshots, settings, machines}
 )
 
 // apart is the label of the specs of suite pipelines that make a part of their own.
