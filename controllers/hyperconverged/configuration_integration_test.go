@@ -33,13 +33,14 @@ func passesConfigurationOn(t *testing.T, c client.WithWatch, options Options) {
 		wait(t, c, &virtv1.KubeVirtList{}, key, what, func(k *virtv1.KubeVirt) bool { return is(k.Spec.Configuration) })
 	}
 	edit(func(hco *hcov1beta1.HyperConverged) {
-		hco.Spec.VirtualMachineOptions = &hcov1.VirtualMachineOptions{DisableSerialConsoleLog: new(true)}
+		hco.Spec.VirtualMachineOptions = &hcov1.MachineSwitches{DisableSerialConsoleLog: new(true)}
+		hco.Spec.DefaultCPUModel = new("Nehalem")
 		hco.Spec.ResourceRequirements.AutoCPULimitNamespaceLabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"limit": "yes"}}
 		hco.Annotations = map[string]string{hcov1.AnnotationKubeVirtPatch: `[{"op":"add","path":"/spec/configuration/smbios","value":{"family":"Example"}}]`}
 	})
 	said("what is set", func(k virtv1.KubeVirtConfiguration) bool {
 		return k.VirtualMachineOptions != nil && k.VirtualMachineOptions.DisableSerialConsoleLog != nil && k.VirtualMachineOptions.DisableFreePageReporting == nil &&
-			k.SMBIOSConfig != nil && k.SMBIOSConfig.Family == "Example" &&
+			k.SMBIOSConfig != nil && k.SMBIOSConfig.Family == "Example" && k.CPUModel == "Nehalem" &&
 			k.AutoCPULimitNamespaceLabelSelector != nil && k.AutoCPULimitNamespaceLabelSelector.MatchLabels["limit"] == "yes"
 	})
 	stored := theObject(options)
@@ -48,10 +49,11 @@ func passesConfigurationOn(t *testing.T, c client.WithWatch, options Options) {
 		t.Errorf("v1 says %+v", got)
 	}
 	edit(func(hco *hcov1beta1.HyperConverged) {
+		hco.Spec.DefaultCPUModel = nil
 		hco.Spec.VirtualMachineOptions, hco.Spec.ResourceRequirements.AutoCPULimitNamespaceLabelSelector, hco.Annotations = nil, nil, nil
 	})
 	said("what is taken back", func(k virtv1.KubeVirtConfiguration) bool {
-		return (k.VirtualMachineOptions == nil || k.VirtualMachineOptions.DisableSerialConsoleLog == nil) && (k.SMBIOSConfig == nil || k.SMBIOSConfig.Family == "") &&
+		return k.CPUModel == "" && (k.VirtualMachineOptions == nil || k.VirtualMachineOptions.DisableSerialConsoleLog == nil) && (k.SMBIOSConfig == nil || k.SMBIOSConfig.Family == "") &&
 			(k.AutoCPULimitNamespaceLabelSelector == nil || len(k.AutoCPULimitNamespaceLabelSelector.MatchLabels) == 0)
 	})
 }

@@ -58,6 +58,9 @@ func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Un
 			acted: []string{
 				"/spec/configuration/developerConfiguration/useEmulation", "/spec/configuration/commonInstancetypesDeployment/enabled",
 				"/spec/configuration/vmStateStorageClass", "/spec/configuration/evictionStrategy", "/spec/configuration/obsoleteCPUModels/", featureGates,
+				"/spec/configuration/machineType", "/spec/configuration/emulatedMachines",
+				"/spec/configuration/architectureConfiguration/amd64/machineType", "/spec/configuration/architectureConfiguration/amd64/emulatedMachines",
+				"/spec/configuration/cpuModel", "/spec/configuration/cpuRequest", "/spec/configuration/defaultRuntimeClass",
 				"/spec/configuration/smbios/", "/spec/configuration/virtualMachineOptions/",
 				"/spec/configuration/additionalGuestMemoryOverheadRatio", "/spec/configuration/autoCPULimitNamespaceLabelSelector/", "/spec/configuration/seccompConfiguration/", "/spec/configuration/virtualMachineInstancesPerNode",
 				logVerbosity + "/virtAPI", logVerbosity + "/virtController", logVerbosity + "/virtHandler",

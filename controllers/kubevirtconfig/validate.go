@@ -125,6 +125,7 @@ func configuration(config *virtv1.KubeVirtConfiguration, path *field.Path) field
 			errs = append(errs, field.Invalid(path.Child("obsoleteCPUModels").Key(model), model, "no CPU model has such a name: "+problem))
 		}
 	}
+	errs = append(errs, guests(config, path)...)
 	errs = append(errs, launchers(config, path)...)
 	if most := config.VirtualMachineInstancesPerNode; most != nil && (*most < 1 || *most > mostPerNode) {
 		errs = append(errs, field.Invalid(path.Child("virtualMachineInstancesPerNode"), *most, fmt.Sprintf("it is from 1 to %d", mostPerNode)))

@@ -81,6 +81,7 @@ func (r *Reconciler) podInput(ctx context.Context, s *scope) (pod.Input, error) 
 		OverheadRatio:    settings.overheadRatio,
 		LimitCPU:         limitCPU,
 		Seccomp:          settings.seccomp,
+		RuntimeClass:     settings.runtimeClass,
 		LogVerbosity:     settings.launcherVerbosity,
 	}
 	if s.state != nil {

@@ -32,6 +32,8 @@ type settings struct {
 	limitedNamespaces *metav1.LabelSelector
 	// seccomp is the profile of launchers; nil for the runtime's.
 	seccomp *corev1.SeccompProfile
+	// runtimeClass is that of launchers; empty for the nodes' default.
+	runtimeClass string
 	// imageVolumes says that the cluster has images as volumes of pods.
 	imageVolumes bool
 }
@@ -56,6 +58,7 @@ func settingsOf(kv *virtv1.KubeVirt) settings {
 	config := kv.Spec.Configuration
 	s.stateClass = config.VMStateStorageClass
 	s.limitedNamespaces = config.AutoCPULimitNamespaceLabelSelector
+	s.runtimeClass = config.DefaultRuntimeClass
 	s.seccomp = kubevirtconfig.LauncherSeccomp(kv)
 	if config.ImagePullPolicy != "" {
 		s.pullPolicy = config.ImagePullPolicy

@@ -61,6 +61,8 @@ type Input struct {
 	LimitCPU bool
 	// Seccomp is the launcher pod's profile; nil for the runtime's.
 	Seccomp *corev1.SeccompProfile
+	// RuntimeClass is the launcher pod's; empty for the nodes' default.
+	RuntimeClass string
 	// LogVerbosity is how much the launcher logs unless the VMI says it; 0 when nothing is said.
 	LogVerbosity uint
 	// Claims are the persistent volume claims by the name of the VMI's volume.
@@ -108,6 +110,9 @@ func Launcher(in Input) (*corev1.Pod, error) {
 	spec.ServiceAccountName = serviceAccount(in.VMI)
 	if in.Seccomp != nil {
 		spec.SecurityContext.SeccompProfile = in.Seccomp
+	}
+	if in.RuntimeClass != "" {
+		spec.RuntimeClassName = &in.RuntimeClass
 	}
 	mergeNodeSelector(spec, map[string]string{virtv1.NodeSchedulable: "true"})
 	if in.KVM { // emulation has what the node's processor has not

@@ -27,6 +27,7 @@ func inputOf(t *testing.T, data []byte) Input {
 		KVM: vmi.Annotations["test/kvm"] == "true", VhostNet: vmi.Annotations["test/vhost-net"] == "true",
 		ImageVolumes: vmi.Annotations["test/image-volumes"] == "true",
 		LimitCPU:     vmi.Annotations["test/limit-cpu"] == "true",
+		RuntimeClass: vmi.Annotations["test/runtime-class"],
 	}
 	if ratio := vmi.Annotations["test/overhead-ratio"]; ratio != "" {
 		var err error

@@ -28,12 +28,16 @@ var _ = Describe("what the KubeVirt object says of all virtual machines", func()
 		}
 		ns := suite.Namespace(ctx)
 		DeferCleanup(func(ctx context.Context) {
-			configure(ctx, `{"smbios":null,"virtualMachineOptions":null,"additionalGuestMemoryOverheadRatio":null,"autoCPULimitNamespaceLabelSelector":null}`)
+			configure(ctx, `{"smbios":null,"virtualMachineOptions":null,"additionalGuestMemoryOverheadRatio":null,"autoCPULimitNamespaceLabelSelector":null,`+
+				`"machineType":null,"cpuModel":null,"cpuRequest":null}`)
 		})
 		configure(ctx, `{"smbios":{"manufacturer":"Example, Inc.","version":"2.1"},"virtualMachineOptions":{"disableFreePageReporting":{}},`+
-			`"additionalGuestMemoryOverheadRatio":"1.5","autoCPULimitNamespaceLabelSelector":{"matchLabels":{"kubernetes.io/metadata.name":"`+ns+`"}}}`)
+			`"additionalGuestMemoryOverheadRatio":"1.5","autoCPULimitNamespaceLabelSelector":{"matchLabels":{"kubernetes.io/metadata.name":"`+ns+`"}},`+
+			`"machineType":"pc-q35-9.2","cpuModel":"host-model","cpuRequest":"150m"}`)
 		suite.Create(ctx, fixture.VM(ns, "configured", fixture.ContainerDisk(suite.TinyImage())))
 		vmi := suite.RunningVMI(ctx, ns, "configured")
+		Expect(vmi.Spec.Domain.CPU.Model).To(Equal("host-model"))
+		Expect(vmi.Status.Machine.Type).To(Equal("pc-q35-9.2"))
 		Expect(suite.Shell(ctx, vmi, "cat /sys/class/dmi/id/sys_vendor")).To(Equal("Example, Inc."))
 		Expect(suite.Shell(ctx, vmi, "cat /sys/class/dmi/id/product_version")).To(Equal("2.1"))
 		Expect(suite.Shell(ctx, vmi, "cat /sys/class/dmi/id/product_family")).To(Equal("KubeVirt"))
@@ -43,5 +47,7 @@ var _ = Describe("what the KubeVirt object says of all virtual machines", func()
 		Expect(pods.Items).To(HaveLen(1))
 		limit := pods.Items[0].Spec.Containers[0].Resources.Limits[corev1.ResourceCPU]
 		Expect(limit.String()).To(Equal("1"), "a processor for the one virtual CPU")
+		request := pods.Items[0].Spec.Containers[0].Resources.Requests[corev1.ResourceCPU]
+		Expect(request.String()).To(Equal("150m"))
 	}, SpecTimeout(15*time.Minute))
 })

@@ -118,7 +118,7 @@ type Virtualization struct {
 	// +optional
 	WorkloadUpdateStrategy *WorkloadUpdateStrategy `json:"workloadUpdateStrategy,omitempty"`
 
-	// VirtualMachineOptions turns off what all virtual machines have.
+	// VirtualMachineOptions says what all virtual machines have.
 	// +optional
 	VirtualMachineOptions *VirtualMachineOptions `json:"virtualMachineOptions,omitempty"`
 
@@ -128,8 +128,25 @@ type Virtualization struct {
 	AutoCPULimitNamespaceLabelSelector *metav1.LabelSelector `json:"autoCPULimitNamespaceLabelSelector,omitempty"`
 }
 
-// VirtualMachineOptions turns off what all virtual machines have, from their next start.
+// VirtualMachineOptions says what all virtual machines have, from their next start.
 type VirtualMachineOptions struct {
+	MachineSwitches `json:",inline"`
+
+	// DefaultCPUModel is the model of the processor of virtual machines that name none; the node's own
+	// when left out.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	DefaultCPUModel *string `json:"defaultCPUModel,omitempty"`
+
+	// DefaultRuntimeClass is the RuntimeClass of the pods of virtual machines; the nodes' default when
+	// left out.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	DefaultRuntimeClass *string `json:"defaultRuntimeClass,omitempty"`
+}
+
+// MachineSwitches turn off what all virtual machines have.
+type MachineSwitches struct {
 	// DisableFreePageReporting has guests keep the memory that they freed, instead of handing it back
 	// to the node.
 	// +optional

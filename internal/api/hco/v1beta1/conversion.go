@@ -24,7 +24,7 @@ func (h *HyperConverged) ConvertTo(hub conversion.Hub) error {
 			LogVerbosityConfig: in.Spec.LogVerbosityConfig,
 		},
 		Virtualization: hcov1.Virtualization{
-			WorkloadUpdateStrategy: in.Spec.WorkloadUpdateStrategy, VirtualMachineOptions: in.Spec.VirtualMachineOptions,
+			WorkloadUpdateStrategy: in.Spec.WorkloadUpdateStrategy, VirtualMachineOptions: optionsOf(&in.Spec),
 			AutoCPULimitNamespaceLabelSelector: in.Spec.ResourceRequirements.AutoCPULimitNamespaceLabelSelector,
 		},
 		WorkloadSources: hcov1.WorkloadSources{
@@ -60,7 +60,6 @@ func (h *HyperConverged) ConvertFrom(hub conversion.Hub) error {
 		LogVerbosityConfig: in.Spec.Deployment.LogVerbosityConfig,
 
 		WorkloadUpdateStrategy: in.Spec.Virtualization.WorkloadUpdateStrategy,
-		VirtualMachineOptions:  in.Spec.Virtualization.VirtualMachineOptions,
 
 		TektonNamespaces: in.Spec.WorkloadSources.TektonNamespaces,
 
@@ -84,5 +83,24 @@ func (h *HyperConverged) ConvertFrom(hub conversion.Hub) error {
 		CertConfig:         in.Spec.Security.CertConfig,
 		TLSSecurityProfile: in.Spec.Security.TLSSecurityProfile,
 	}
+	if options := in.Spec.Virtualization.VirtualMachineOptions; options != nil {
+		h.Spec.DefaultCPUModel, h.Spec.DefaultRuntimeClass = options.DefaultCPUModel, options.DefaultRuntimeClass
+		defaultsAlone := options.MachineSwitches == (hcov1.MachineSwitches{}) && (options.DefaultCPUModel != nil || options.DefaultRuntimeClass != nil)
+		if !defaultsAlone {
+			h.Spec.VirtualMachineOptions = &options.MachineSwitches
+		}
+	}
 	return nil
+}
+
+// optionsOf are the options of v1, where the defaults of virtual machines are among them.
+func optionsOf(spec *HyperConvergedSpec) *hcov1.VirtualMachineOptions {
+	if spec.VirtualMachineOptions == nil && spec.DefaultCPUModel == nil && spec.DefaultRuntimeClass == nil {
+		return nil
+	}
+	options := &hcov1.VirtualMachineOptions{DefaultCPUModel: spec.DefaultCPUModel, DefaultRuntimeClass: spec.DefaultRuntimeClass}
+	if spec.VirtualMachineOptions != nil {
+		options.MachineSwitches = *spec.VirtualMachineOptions
+	}
+	return options
 }

@@ -37,7 +37,19 @@ type HyperConvergedSpec struct {
 
 	// VirtualMachineOptions turns off what all virtual machines have.
 	// +optional
-	VirtualMachineOptions *hcov1.VirtualMachineOptions `json:"virtualMachineOptions,omitempty"`
+	VirtualMachineOptions *hcov1.MachineSwitches `json:"virtualMachineOptions,omitempty"`
+
+	// DefaultCPUModel is the model of the processor of virtual machines that name none; the node's own
+	// when left out.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	DefaultCPUModel *string `json:"defaultCPUModel,omitempty"`
+
+	// DefaultRuntimeClass is the RuntimeClass of the pods of virtual machines; the nodes' default when
+	// left out.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	DefaultRuntimeClass *string `json:"defaultRuntimeClass,omitempty"`
 
 	// TektonNamespaces names the namespaces that get the provisioning tasks and pipelines with
 	// their service accounts. A namespace that does not exist is waited for; none is created.

@@ -104,8 +104,18 @@ func (in *HyperConvergedSpec) DeepCopyInto(out *HyperConvergedSpec) {
 	}
 	if in.VirtualMachineOptions != nil {
 		in, out := &in.VirtualMachineOptions, &out.VirtualMachineOptions
-		*out = new(v1.VirtualMachineOptions)
+		*out = new(v1.MachineSwitches)
 		(*in).DeepCopyInto(*out)
+	}
+	if in.DefaultCPUModel != nil {
+		in, out := &in.DefaultCPUModel, &out.DefaultCPUModel
+		*out = new(string)
+		**out = **in
+	}
+	if in.DefaultRuntimeClass != nil {
+		in, out := &in.DefaultRuntimeClass, &out.DefaultRuntimeClass
+		*out = new(string)
+		**out = **in
 	}
 	if in.TektonNamespaces != nil {
 		in, out := &in.TektonNamespaces, &out.TektonNamespaces
