@@ -12,11 +12,17 @@ import (
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/defaults"
 )
 
+// longestPeriod is a day, in seconds: a guest that tells of its memory less often tells nothing.
+const longestPeriod = 24 * 60 * 60
+
 // guests refuses what no guest can be given that names nothing else.
 func guests(config *virtv1.KubeVirtConfiguration, at *field.Path) field.ErrorList {
 	errs := cpuModel(config.CPUModel, at.Child("cpuModel"))
 	if request := config.CPURequest; request != nil && request.Sign() <= 0 {
 		errs = append(errs, field.Invalid(at.Child("cpuRequest"), request.String(), "write how much CPU is requested, such as 500m, or leave it out: virtual CPUs share processors"))
+	}
+	if period := config.MemBalloonStatsPeriod; period != nil && *period > longestPeriod {
+		errs = append(errs, field.Invalid(at.Child("memBalloonStatsPeriod"), *period, fmt.Sprintf("it is from 0, for never, to %d seconds", longestPeriod)))
 	}
 	errs = append(errs, machines(config.MachineType, config.EmulatedMachines, at)...)
 	of := at.Child("architectureConfiguration", "amd64")

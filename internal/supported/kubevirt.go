@@ -28,6 +28,7 @@ var kubeVirtFields = join(
 		{Path: "configuration.cpuModel", Note: "Of virtual machines that name none; the node's own processor when left out. HyperConverged writes it where its own says something."},
 		{Path: "configuration.cpuRequest", Note: "Of virtual machines that name neither request nor limit; when left out, or 100m, their virtual CPUs share processors."},
 		{Path: "configuration.defaultRuntimeClass", Note: "Of launcher pods. HyperConverged writes it where its own says something."},
+		{Path: "configuration.memBalloonStatsPeriod", Note: "In seconds; 10 when left out, 0 for never."},
 		{Path: "configuration.smbios.manufacturer", Note: "KubeVirt when left out."},
 		{Path: "configuration.smbios.product", Note: "None when left out."},
 		{Path: "configuration.smbios.version"},
@@ -52,6 +53,8 @@ var kubeVirtFields = join(
 		{Path: "configuration.developerConfiguration.disabledFeatureGates"},
 		{Path: "configuration.developerConfiguration.cpuAllocationRatio", Note: "10 when left out."},
 		{Path: "configuration.developerConfiguration.memoryOvercommit", Note: "100 when left out."},
+		{Path: "configuration.developerConfiguration.nodeSelectors", Note: "Of launchers, beside those of the virtual machine, which come first."},
+		{Path: "configuration.developerConfiguration.logVerbosity.nodeVerbosity", Note: "Of virt-handler on that node, before virtHandler."},
 	},
 	each("configuration.developerConfiguration.logVerbosity.", "virtAPI virtController virtHandler virtLauncher virtOperator"),
 )

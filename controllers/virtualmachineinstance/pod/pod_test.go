@@ -38,6 +38,9 @@ func inputOf(t *testing.T, data []byte) Input {
 	if profile := vmi.Annotations["test/seccomp"]; profile != "" {
 		in.Seccomp = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost, LocalhostProfile: &profile}
 	}
+	if label := vmi.Annotations["test/node-selector"]; label != "" {
+		in.NodeSelectors = map[string]string{label: "cluster", "tier": "cluster"}
+	}
 	if KeepsState(vmi) {
 		in.State = "persistent-state-for-" + vmi.Name + "-x7b2k"
 	}

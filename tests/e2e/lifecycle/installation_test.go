@@ -29,11 +29,11 @@ var _ = Describe("what the KubeVirt object says of all virtual machines", func()
 		ns := suite.Namespace(ctx)
 		DeferCleanup(func(ctx context.Context) {
 			configure(ctx, `{"smbios":null,"virtualMachineOptions":null,"additionalGuestMemoryOverheadRatio":null,"autoCPULimitNamespaceLabelSelector":null,`+
-				`"machineType":null,"cpuModel":null,"cpuRequest":null}`)
+				`"machineType":null,"cpuModel":null,"cpuRequest":null,"developerConfiguration":{"nodeSelectors":null}}`)
 		})
 		configure(ctx, `{"smbios":{"manufacturer":"Example, Inc.","version":"2.1"},"virtualMachineOptions":{"disableFreePageReporting":{}},`+
 			`"additionalGuestMemoryOverheadRatio":"1.5","autoCPULimitNamespaceLabelSelector":{"matchLabels":{"kubernetes.io/metadata.name":"`+ns+`"}},`+
-			`"machineType":"pc-q35-9.2","cpuModel":"host-model","cpuRequest":"150m"}`)
+			`"machineType":"pc-q35-9.2","cpuModel":"host-model","cpuRequest":"150m","developerConfiguration":{"nodeSelectors":{"kubernetes.io/os":"linux"}}}`)
 		suite.Create(ctx, fixture.VM(ns, "configured", fixture.ContainerDisk(suite.TinyImage())))
 		vmi := suite.RunningVMI(ctx, ns, "configured")
 		Expect(vmi.Spec.Domain.CPU.Model).To(Equal("host-model"))
@@ -49,5 +49,6 @@ var _ = Describe("what the KubeVirt object says of all virtual machines", func()
 		Expect(limit.String()).To(Equal("1"), "a processor for the one virtual CPU")
 		request := pods.Items[0].Spec.Containers[0].Resources.Requests[corev1.ResourceCPU]
 		Expect(request.String()).To(Equal("150m"))
+		Expect(pods.Items[0].Spec.NodeSelector).To(HaveKeyWithValue("kubernetes.io/os", "linux"))
 	}, SpecTimeout(15*time.Minute))
 })
