@@ -27,6 +27,9 @@ func configurationAsked(hco *hcov1.HyperConverged) (map[string]any, error) {
 			said["defaultRuntimeClass"] = *options.DefaultRuntimeClass
 		}
 	}
+	if config := hco.Spec.WorkloadSources.InstancetypeConfig; config != nil && config.ReferencePolicy != nil {
+		said["instancetype"] = map[string]any{"referencePolicy": string(*config.ReferencePolicy)}
+	}
 	if selector := hco.Spec.Virtualization.AutoCPULimitNamespaceLabelSelector; selector != nil {
 		asked, err := runtime.DefaultUnstructuredConverter.ToUnstructured(selector)
 		if err != nil {

@@ -35,12 +35,14 @@ func passesConfigurationOn(t *testing.T, c client.WithWatch, options Options) {
 	edit(func(hco *hcov1beta1.HyperConverged) {
 		hco.Spec.VirtualMachineOptions = &hcov1.MachineSwitches{DisableSerialConsoleLog: new(true)}
 		hco.Spec.DefaultCPUModel = new("Nehalem")
+		hco.Spec.InstancetypeConfig = &virtv1.InstancetypeConfiguration{ReferencePolicy: new(virtv1.Expand)}
 		hco.Spec.ResourceRequirements.AutoCPULimitNamespaceLabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"limit": "yes"}}
 		hco.Annotations = map[string]string{hcov1.AnnotationKubeVirtPatch: `[{"op":"add","path":"/spec/configuration/smbios","value":{"family":"Example"}}]`}
 	})
 	said("what is set", func(k virtv1.KubeVirtConfiguration) bool {
 		return k.VirtualMachineOptions != nil && k.VirtualMachineOptions.DisableSerialConsoleLog != nil && k.VirtualMachineOptions.DisableFreePageReporting == nil &&
 			k.SMBIOSConfig != nil && k.SMBIOSConfig.Family == "Example" && k.CPUModel == "Nehalem" &&
+			k.Instancetype != nil && k.Instancetype.ReferencePolicy != nil && *k.Instancetype.ReferencePolicy == virtv1.Expand &&
 			k.AutoCPULimitNamespaceLabelSelector != nil && k.AutoCPULimitNamespaceLabelSelector.MatchLabels["limit"] == "yes"
 	})
 	stored := theObject(options)
@@ -49,7 +51,7 @@ func passesConfigurationOn(t *testing.T, c client.WithWatch, options Options) {
 		t.Errorf("v1 says %+v", got)
 	}
 	edit(func(hco *hcov1beta1.HyperConverged) {
-		hco.Spec.DefaultCPUModel = nil
+		hco.Spec.DefaultCPUModel, hco.Spec.InstancetypeConfig = nil, nil
 		hco.Spec.VirtualMachineOptions, hco.Spec.ResourceRequirements.AutoCPULimitNamespaceLabelSelector, hco.Annotations = nil, nil, nil
 	})
 	said("what is taken back", func(k virtv1.KubeVirtConfiguration) bool {

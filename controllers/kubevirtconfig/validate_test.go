@@ -55,6 +55,11 @@ func TestValidate(t *testing.T) {
 		"who made guests":                 {spec: configuration(`"smbios":{"manufacturer":"Example, Inc.","product":"Café","version":"2.1","sku":"EX-2","family":"Example Cloud"}`)},
 		"a maker of two lines":            {spec: configuration(`"smbios":{"family":"x","manufacturer":"Example\nInc."}`), want: []string{"spec.configuration.smbios.manufacturer: Invalid value"}},
 		"a family without end":            {spec: configuration(`"smbios":{"family":"` + strings.Repeat("x", 256) + `"}`), want: []string{"spec.configuration.smbios.family: Too long"}},
+		"how guests are connected":        {spec: configuration(`"network":{"defaultNetworkInterface":"masquerade","permitBridgeInterfaceOnPodNetwork":false}`)},
+		"guests on a bridge":              {spec: configuration(`"network":{"defaultNetworkInterface":"bridge"}`), want: []string{"spec.configuration.network.defaultNetworkInterface: Unsupported value: \"bridge\""}},
+		"guests that may be":              {spec: configuration(`"network":{"permitBridgeInterfaceOnPodNetwork":true}`), want: []string{"spec.configuration.network.permitBridgeInterfaceOnPodNetwork: Unsupported value: \"true\""}},
+		"types that are written out":      {spec: configuration(`"instancetype":{"referencePolicy":"expandAll"}`)},
+		"types that are forgotten":        {spec: configuration(`"instancetype":{"referencePolicy":"forget"}`), want: []string{"spec.configuration.instancetype.referencePolicy: Unsupported value"}},
 		"options of all guests":           {spec: configuration(`"virtualMachineOptions":{"disableFreePageReporting":{},"disableSerialConsoleLog":{}}`)},
 		"an option of no meaning":         {spec: configuration(`"virtualMachineOptions":{"disableSound":{}}`), want: []string{"spec.configuration.virtualMachineOptions.disableSound: Forbidden"}},
 		"how launchers are made": {spec: configuration(`"additionalGuestMemoryOverheadRatio":"1.5","autoCPULimitNamespaceLabelSelector":{"matchLabels":{"limit":"yes"}},` +

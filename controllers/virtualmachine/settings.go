@@ -23,6 +23,8 @@ type settings struct {
 	maxGuest *resource.Quantity
 	// cluster is what VMs are given that do not say it themselves.
 	cluster defaults.Cluster
+	// policy says how a VM has its instance type and preference.
+	policy virtv1.InstancetypeReferencePolicy
 }
 
 func (r *Reconciler) readSettings(ctx context.Context) (settings, error) {
@@ -39,6 +41,9 @@ func (r *Reconciler) readSettings(ctx context.Context) (settings, error) {
 func settingsOf(kv *virtv1.KubeVirt) settings {
 	s := settings{ratio: defaultHotplugRatio, cluster: defaults.Of(&kv.Spec.Configuration)}
 	config := kv.Spec.Configuration
+	if instancetypes := config.Instancetype; instancetypes != nil && instancetypes.ReferencePolicy != nil {
+		s.policy = *instancetypes.ReferencePolicy
+	}
 	if strategy := config.VMRolloutStrategy; strategy != nil {
 		s.stage = *strategy == virtv1.VMRolloutStrategyStage
 	}

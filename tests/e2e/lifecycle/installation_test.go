@@ -19,13 +19,15 @@ import (
 	"github.com/slipway-vm/slipway/tests/fixture"
 )
 
+// configure merges change into the KubeVirt object's configuration.
+func configure(ctx context.Context, change string) {
+	kv := &virtv1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: names.InstallNamespace, Name: names.KubeVirtName}}
+	patch := []byte(`{"spec":{"configuration":` + change + `}}`)
+	Expect(suite.World.Client.Patch(ctx, kv, client.RawPatch(types.MergePatchType, patch))).To(Succeed())
+}
+
 var _ = Describe("what the KubeVirt object says of all virtual machines", func() {
 	It("is what one has that starts then", func(ctx context.Context) {
-		configure := func(ctx context.Context, change string) {
-			kv := &virtv1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: names.InstallNamespace, Name: names.KubeVirtName}}
-			patch := []byte(`{"spec":{"configuration":` + change + `}}`)
-			Expect(suite.World.Client.Patch(ctx, kv, client.RawPatch(types.MergePatchType, patch))).To(Succeed())
-		}
 		ns := suite.Namespace(ctx)
 		DeferCleanup(func(ctx context.Context) {
 			configure(ctx, `{"smbios":null,"virtualMachineOptions":null,"additionalGuestMemoryOverheadRatio":null,"autoCPULimitNamespaceLabelSelector":null,`+
@@ -51,4 +53,21 @@ var _ = Describe("what the KubeVirt object says of all virtual machines", func()
 		Expect(request.String()).To(Equal("150m"))
 		Expect(pods.Items[0].Spec.NodeSelector).To(HaveKeyWithValue("kubernetes.io/os", "linux"))
 	}, SpecTimeout(15*time.Minute))
+})
+
+var _ = Describe("instance types that are written out", Serial, Label("alone"), func() {
+	It("are in the VM, whether it runs or not", func(ctx context.Context) {
+		DeferCleanup(func(ctx context.Context) { configure(ctx, `{"instancetype":null}`) })
+		configure(ctx, `{"instancetype":{"referencePolicy":"expand"}}`)
+		vm := fixture.VM(suite.Namespace(ctx), "written-out", fixture.ContainerDisk(suite.TinyImage()), fixture.Strategy(virtv1.RunStrategyHalted))
+		vm.Spec.Instancetype = &virtv1.InstancetypeMatcher{Name: "u1.nano"}
+		vm.Spec.Template.Spec.Domain.Memory, vm.Spec.Template.Spec.Domain.CPU = nil, nil
+		vm.Spec.Template.Spec.Domain.Resources = virtv1.ResourceRequirements{}
+		suite.Create(ctx, vm)
+		Eventually(ctx, func(g Gomega) {
+			g.Expect(suite.World.Client.Get(ctx, client.ObjectKeyFromObject(vm), vm)).To(Succeed())
+			g.Expect(vm.Spec.Instancetype).To(BeNil())
+			g.Expect(vm.Spec.Template.Spec.Domain.Memory.Guest.String()).To(Equal("512Mi"))
+		}, suite.BoundEnd, time.Second).Should(Succeed())
+	}, SpecTimeout(5*time.Minute))
 })

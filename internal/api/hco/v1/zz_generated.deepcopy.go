@@ -514,6 +514,11 @@ func (in *WorkloadSources) DeepCopyInto(out *WorkloadSources) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.InstancetypeConfig != nil {
+		in, out := &in.InstancetypeConfig, &out.InstancetypeConfig
+		*out = new(apicorev1.InstancetypeConfiguration)
+		(*in).DeepCopyInto(*out)
+	}
 	if in.CommonInstancetypesDeployment != nil {
 		in, out := &in.CommonInstancetypesDeployment, &out.CommonInstancetypesDeployment
 		*out = new(apicorev1.CommonInstancetypesDeployment)

@@ -31,6 +31,7 @@ func (h *HyperConverged) ConvertTo(hub conversion.Hub) error {
 			TektonNamespaces:     in.Spec.TektonNamespaces,
 			TektonTasksNamespace: in.Spec.TektonTasksNamespace, TektonPipelinesNamespace: in.Spec.TektonPipelinesNamespace,
 			CommonInstancetypesDeployment: in.Spec.CommonInstancetypesDeployment,
+			InstancetypeConfig:            in.Spec.InstancetypeConfig,
 			EnableCommonBootImageImport:   in.Spec.EnableCommonBootImageImport,
 			CommonBootImageNamespace:      in.Spec.CommonBootImageNamespace,
 			DataImportCronTemplates:       in.Spec.DataImportCronTemplates,
@@ -67,6 +68,7 @@ func (h *HyperConverged) ConvertFrom(hub conversion.Hub) error {
 		TektonPipelinesNamespace: in.Spec.WorkloadSources.TektonPipelinesNamespace,
 
 		CommonInstancetypesDeployment: in.Spec.WorkloadSources.CommonInstancetypesDeployment,
+		InstancetypeConfig:            in.Spec.WorkloadSources.InstancetypeConfig,
 
 		EnableCommonBootImageImport: in.Spec.WorkloadSources.EnableCommonBootImageImport,
 		CommonBootImageNamespace:    in.Spec.WorkloadSources.CommonBootImageNamespace,

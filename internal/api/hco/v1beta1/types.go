@@ -71,6 +71,10 @@ type HyperConvergedSpec struct {
 	// +optional
 	TektonPipelinesNamespace string `json:"tektonPipelinesNamespace,omitempty"`
 
+	// InstancetypeConfig says how virtual machines have their instance types and preferences.
+	// +optional
+	InstancetypeConfig *virtv1.InstancetypeConfiguration `json:"instancetypeConfig,omitempty"`
+
 	// CommonInstancetypesDeployment says whether the common instance types and preferences are
 	// installed. They are when it is left out.
 	// +optional

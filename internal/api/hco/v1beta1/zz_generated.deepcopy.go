@@ -122,6 +122,11 @@ func (in *HyperConvergedSpec) DeepCopyInto(out *HyperConvergedSpec) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.InstancetypeConfig != nil {
+		in, out := &in.InstancetypeConfig, &out.InstancetypeConfig
+		*out = new(corev1.InstancetypeConfiguration)
+		(*in).DeepCopyInto(*out)
+	}
 	if in.CommonInstancetypesDeployment != nil {
 		in, out := &in.CommonInstancetypesDeployment, &out.CommonInstancetypesDeployment
 		*out = new(corev1.CommonInstancetypesDeployment)
