@@ -30,6 +30,9 @@ func configurationAsked(hco *hcov1.HyperConverged) (map[string]any, error) {
 	if config := hco.Spec.WorkloadSources.InstancetypeConfig; config != nil && config.ReferencePolicy != nil {
 		said["instancetype"] = map[string]any{"referencePolicy": string(*config.ReferencePolicy)}
 	}
+	if strategy := hco.Spec.Virtualization.RoleAggregationStrategy; strategy != nil {
+		said["roleAggregationStrategy"] = string(*strategy)
+	}
 	if selector := hco.Spec.Virtualization.AutoCPULimitNamespaceLabelSelector; selector != nil {
 		asked, err := runtime.DefaultUnstructuredConverter.ToUnstructured(selector)
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	virtv1 "kubevirt.io/api/core/v1"
 
 	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
 )
@@ -42,6 +43,10 @@ func TestWhatAllVMsAreGivenReachesKubeVirt(t *testing.T) {
 		"a class of pods": {
 			asked: hcov1.Virtualization{VirtualMachineOptions: &hcov1.VirtualMachineOptions{DefaultRuntimeClass: new("kata")}},
 			field: "defaultRuntimeClass", want: "kata",
+		},
+		"roles by hand": {
+			asked: hcov1.Virtualization{RoleAggregationStrategy: new(virtv1.RoleAggregationStrategyManual)},
+			field: "roleAggregationStrategy", want: "Manual",
 		},
 		"machines by a patch": {
 			patch: `[{"op":"add","path":"/spec/configuration/architectureConfiguration","value":{"amd64":{"machineType":"pc-q35-9.2","emulatedMachines":["pc-q35*"]}}}]`,

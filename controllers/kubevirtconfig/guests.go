@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"path"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -43,6 +44,19 @@ func guests(config *virtv1.KubeVirtConfiguration, at *field.Path) field.ErrorLis
 	}
 	return field.ErrorList{field.Invalid(of.Child("emulatedMachines"), cluster.Machines, fmt.Sprintf(
 		"virtual machines that name no machine type have %s, which none of these matches; add one that does, or write another machineType", machine))}
+}
+
+// optOut is the field's gate of roles that are not aggregated, which is on unless it is turned off.
+const optOut = "OptOutRoleAggregation"
+
+// roles refuses roles that are given by hand where their gate is off.
+func roles(config *virtv1.KubeVirtConfiguration, at *field.Path) field.ErrorList {
+	strategy, developer := config.RoleAggregationStrategy, config.DeveloperConfiguration
+	if strategy == nil || *strategy != virtv1.RoleAggregationStrategyManual || developer == nil || !slices.Contains(developer.DisabledFeatureGates, optOut) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(at.Child("roleAggregationStrategy"), *strategy,
+		"RoleAggregationStrategy cannot be set to Manual without enabling the "+optOut+" feature gate")}
 }
 
 func cpuModel(model string, at *field.Path) field.ErrorList {

@@ -127,6 +127,7 @@ func configuration(config *virtv1.KubeVirtConfiguration, path *field.Path) field
 		}
 	}
 	errs = append(errs, guests(config, path)...)
+	errs = append(errs, roles(config, path)...)
 	errs = append(errs, launchers(config, path)...)
 	if most := config.VirtualMachineInstancesPerNode; most != nil && (*most < 1 || *most > mostPerNode) {
 		errs = append(errs, field.Invalid(path.Child("virtualMachineInstancesPerNode"), *most, fmt.Sprintf("it is from 1 to %d", mostPerNode)))

@@ -55,6 +55,8 @@ func TestValidate(t *testing.T) {
 		"who made guests":                 {spec: configuration(`"smbios":{"manufacturer":"Example, Inc.","product":"Café","version":"2.1","sku":"EX-2","family":"Example Cloud"}`)},
 		"a maker of two lines":            {spec: configuration(`"smbios":{"family":"x","manufacturer":"Example\nInc."}`), want: []string{"spec.configuration.smbios.manufacturer: Invalid value"}},
 		"a family without end":            {spec: configuration(`"smbios":{"family":"` + strings.Repeat("x", 256) + `"}`), want: []string{"spec.configuration.smbios.family: Too long"}},
+		"roles by hand":                   {spec: configuration(`"roleAggregationStrategy":"Manual"`)},
+		"roles by hand, their gate off":   {spec: configuration(`"roleAggregationStrategy":"Manual","developerConfiguration":{"disabledFeatureGates":["OptOutRoleAggregation"]}`), want: []string{"spec.configuration.roleAggregationStrategy: Invalid value: \"Manual\": RoleAggregationStrategy cannot be set to Manual without enabling the OptOutRoleAggregation feature gate"}},
 		"how guests are connected":        {spec: configuration(`"network":{"defaultNetworkInterface":"masquerade","permitBridgeInterfaceOnPodNetwork":false}`)},
 		"guests on a bridge":              {spec: configuration(`"network":{"defaultNetworkInterface":"bridge"}`), want: []string{"spec.configuration.network.defaultNetworkInterface: Unsupported value: \"bridge\""}},
 		"guests that may be":              {spec: configuration(`"network":{"permitBridgeInterfaceOnPodNetwork":true}`), want: []string{"spec.configuration.network.permitBridgeInterfaceOnPodNetwork: Unsupported value: \"true\""}},

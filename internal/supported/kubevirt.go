@@ -31,6 +31,7 @@ var kubeVirtFields = join(
 		{Path: "configuration.network.defaultNetworkInterface", Only: []string{"masquerade"}, Note: "Of virtual machines that name no interface; masquerade when left out."},
 		{Path: "configuration.network.permitBridgeInterfaceOnPodNetwork", Only: []string{"false"}, Note: "There are no bridges."},
 		{Path: "configuration.instancetype.referencePolicy", Only: []string{"reference", "expand", "expandAll"}, Note: "reference when left out. HyperConverged writes it where its own says something."},
+		{Path: "configuration.roleAggregationStrategy", Only: []string{"AggregateToDefault", "Manual"}, Note: "AggregateToDefault when left out. HyperConverged writes it where its own says something."},
 		{Path: "configuration.memBalloonStatsPeriod", Note: "In seconds; 10 when left out, 0 for never."},
 		{Path: "configuration.smbios.manufacturer", Note: "KubeVirt when left out."},
 		{Path: "configuration.smbios.product", Note: "None when left out."},

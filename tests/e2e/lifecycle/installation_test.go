@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	virtv1 "kubevirt.io/api/core/v1"
@@ -69,5 +70,22 @@ var _ = Describe("instance types that are written out", Serial, Label("alone"), 
 			g.Expect(vm.Spec.Instancetype).To(BeNil())
 			g.Expect(vm.Spec.Template.Spec.Domain.Memory.Guest.String()).To(Equal("512Mi"))
 		}, suite.BoundEnd, time.Second).Should(Succeed())
+	}, SpecTimeout(5*time.Minute))
+})
+
+var _ = Describe("roles of users", Serial, Label("alone"), func() {
+	It("are the cluster's own unless they are given by hand", func(ctx context.Context) {
+		aggregated := func(want string) {
+			Eventually(ctx, func(g Gomega) {
+				role := &rbacv1.ClusterRole{}
+				g.Expect(suite.World.Client.Get(ctx, client.ObjectKey{Name: "kubevirt.io:edit"}, role)).To(Succeed())
+				g.Expect(role.Labels).To(HaveKeyWithValue("rbac.authorization.k8s.io/aggregate-to-edit", want))
+			}, suite.BoundEnd, time.Second).Should(Succeed())
+		}
+		DeferCleanup(func(ctx context.Context) { configure(ctx, `{"roleAggregationStrategy":null}`) })
+		configure(ctx, `{"roleAggregationStrategy":"Manual"}`)
+		aggregated("false")
+		configure(ctx, `{"roleAggregationStrategy":null}`)
+		aggregated("true")
 	}, SpecTimeout(5*time.Minute))
 })

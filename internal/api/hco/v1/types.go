@@ -122,6 +122,12 @@ type Virtualization struct {
 	// +optional
 	VirtualMachineOptions *VirtualMachineOptions `json:"virtualMachineOptions,omitempty"`
 
+	// RoleAggregationStrategy says whether the cluster's own roles admin, edit and view have what those of
+	// users of virtual machines have: AggregateToDefault, as when it is left out, or Manual.
+	// +kubebuilder:validation:Enum=AggregateToDefault;Manual
+	// +optional
+	RoleAggregationStrategy *virtv1.RoleAggregationStrategy `json:"roleAggregationStrategy,omitempty"`
+
 	// AutoCPULimitNamespaceLabelSelector selects namespaces in which the pods of virtual machines are
 	// held to a processor for each virtual CPU, unless they name a limit or have dedicated processors.
 	// +optional

@@ -489,6 +489,11 @@ func (in *Virtualization) DeepCopyInto(out *Virtualization) {
 		*out = new(VirtualMachineOptions)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.RoleAggregationStrategy != nil {
+		in, out := &in.RoleAggregationStrategy, &out.RoleAggregationStrategy
+		*out = new(apicorev1.RoleAggregationStrategy)
+		**out = **in
+	}
 	if in.AutoCPULimitNamespaceLabelSelector != nil {
 		in, out := &in.AutoCPULimitNamespaceLabelSelector, &out.AutoCPULimitNamespaceLabelSelector
 		*out = new(metav1.LabelSelector)

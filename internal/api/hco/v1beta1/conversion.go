@@ -25,6 +25,7 @@ func (h *HyperConverged) ConvertTo(hub conversion.Hub) error {
 		},
 		Virtualization: hcov1.Virtualization{
 			WorkloadUpdateStrategy: in.Spec.WorkloadUpdateStrategy, VirtualMachineOptions: optionsOf(&in.Spec),
+			RoleAggregationStrategy:            in.Spec.RoleAggregationStrategy,
 			AutoCPULimitNamespaceLabelSelector: in.Spec.ResourceRequirements.AutoCPULimitNamespaceLabelSelector,
 		},
 		WorkloadSources: hcov1.WorkloadSources{
@@ -69,6 +70,7 @@ func (h *HyperConverged) ConvertFrom(hub conversion.Hub) error {
 
 		CommonInstancetypesDeployment: in.Spec.WorkloadSources.CommonInstancetypesDeployment,
 		InstancetypeConfig:            in.Spec.WorkloadSources.InstancetypeConfig,
+		RoleAggregationStrategy:       in.Spec.Virtualization.RoleAggregationStrategy,
 
 		EnableCommonBootImageImport: in.Spec.WorkloadSources.EnableCommonBootImageImport,
 		CommonBootImageNamespace:    in.Spec.WorkloadSources.CommonBootImageNamespace,

@@ -51,6 +51,12 @@ type HyperConvergedSpec struct {
 	// +optional
 	DefaultRuntimeClass *string `json:"defaultRuntimeClass,omitempty"`
 
+	// RoleAggregationStrategy says whether the cluster's own roles admin, edit and view have what those of
+	// users of virtual machines have: AggregateToDefault, as when it is left out, or Manual.
+	// +kubebuilder:validation:Enum=AggregateToDefault;Manual
+	// +optional
+	RoleAggregationStrategy *virtv1.RoleAggregationStrategy `json:"roleAggregationStrategy,omitempty"`
+
 	// TektonNamespaces names the namespaces that get the provisioning tasks and pipelines with
 	// their service accounts. A namespace that does not exist is waited for; none is created.
 	// +listType=set

@@ -117,6 +117,11 @@ func (in *HyperConvergedSpec) DeepCopyInto(out *HyperConvergedSpec) {
 		*out = new(string)
 		**out = **in
 	}
+	if in.RoleAggregationStrategy != nil {
+		in, out := &in.RoleAggregationStrategy, &out.RoleAggregationStrategy
+		*out = new(corev1.RoleAggregationStrategy)
+		**out = **in
+	}
 	if in.TektonNamespaces != nil {
 		in, out := &in.TektonNamespaces, &out.TektonNamespaces
 		*out = make([]string, len(*in))
