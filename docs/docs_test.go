@@ -127,10 +127,10 @@ func admit(object runtime.Object, text string) (field.ErrorList, error) {
 		return append(supported.Unsupported(supported.VirtualMachine, raw), virtualmachine.Validate(object, referred, path)...), nil
 	case *virtv1.VirtualMachineInstance:
 		errs := supported.Unsupported(supported.VirtualMachineInstance, raw)
-		defaults.Set(object)
+		defaults.Set(object, defaults.Cluster{})
 		return append(errs, virtualmachineinstance.Validate(&object.Spec, path)...), nil
 	case *virtv1.VirtualMachineInstanceReplicaSet:
-		return append(supported.Unsupported(supported.ReplicaSet, raw), replicaset.Validate(object)...), nil
+		return append(supported.Unsupported(supported.ReplicaSet, raw), replicaset.Validate(object, defaults.Cluster{})...), nil
 	case *poolv1.VirtualMachinePool:
 		errs := append(supported.Unsupported(supported.Pool, raw), pool.Validate(object)...)
 		vm := &virtv1.VirtualMachine{Spec: object.Spec.VirtualMachineTemplate.Spec}

@@ -12,20 +12,27 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/slipway-vm/slipway/controllers/admission/virtualmachine"
+	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/defaults"
 	"github.com/slipway-vm/slipway/controllers/volumemigration"
 )
 
 // completeMachine completes a new VM, and notes on one that is changed which volumes are to be copied: with the change itself, so
 // that nobody sees a VM that has the one and not the other.
-func (a admitter) completeMachine(_ context.Context, request admission.Request) admission.Response {
+func (a admitter) completeMachine(ctx context.Context, request admission.Request) admission.Response {
 	r, err := decode[virtv1.VirtualMachine](&request)
 	if err != nil {
 		return undecodable(&request, err)
 	}
+	var cluster defaults.Cluster
+	if r.old == nil {
+		if cluster, err = defaults.Read(ctx, a.reader); err != nil {
+			return admission.Errored(http.StatusInternalServerError, err)
+		}
+	}
 	var failure error
 	changed, err := change(request.Object.Raw, r.object, func(vm *virtv1.VirtualMachine) {
 		if r.old == nil {
-			virtualmachine.Default(vm)
+			virtualmachine.Default(vm, cluster)
 		}
 		failure = virtualmachine.NoteVolumes(r.old, vm, a.ours(&request))
 	})

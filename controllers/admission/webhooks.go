@@ -37,6 +37,7 @@ import (
 	"github.com/slipway-vm/slipway/controllers/admission/vmclone"
 	"github.com/slipway-vm/slipway/controllers/cdiconfig"
 	"github.com/slipway-vm/slipway/controllers/instancetype"
+	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/defaults"
 	"github.com/slipway-vm/slipway/internal/certs"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/rename"
@@ -53,7 +54,7 @@ func Handlers(reader client.Reader, reviews clone.Reviewer, namespace string, no
 	return map[string]admission.Handler{
 		"/virtualmachines-mutate":                     admission.HandlerFunc(a.completeMachine),
 		"/virtualmachines-validate":                   validator(a.virtualMachine),
-		"/virtualmachineinstances-mutate":             mutator(func(vmi *virtv1.VirtualMachineInstance) { virtualmachineinstance.Default(vmi, now()) }),
+		"/virtualmachineinstances-mutate":             a.completeInstance(now),
 		"/virtualmachineinstances-validate":           validator(a.instance),
 		"/virtualmachineinstancereplicasets-validate": validator(a.replicaSet),
 		"/virtualmachinepools-validate":               validator(a.pool),
@@ -132,6 +133,9 @@ func (a admitter) machine(ctx context.Context, vm *virtv1.VirtualMachine, old *v
 	if err != nil || len(errs) > 0 {
 		return errs, err
 	}
+	if referred.Cluster, err = defaults.Read(ctx, a.reader); err != nil {
+		return nil, err
+	}
 	if errs := virtualmachine.Validate(vm, referred, path); len(errs) > 0 {
 		return errs, nil
 	}
@@ -144,6 +148,18 @@ func (a admitter) machine(ctx context.Context, vm *virtv1.VirtualMachine, old *v
 	return a.clones.Templates(ctx, vm, path)
 }
 
+// completeInstance completes new VMIs, by what the KubeVirt object says then.
+func (a admitter) completeInstance(now func() time.Time) admission.Handler {
+	return admission.HandlerFunc(func(ctx context.Context, request admission.Request) admission.Response {
+		cluster, err := defaults.Read(ctx, a.reader)
+		if err != nil {
+			return admission.Errored(http.StatusInternalServerError, err)
+		}
+		complete := func(vmi *virtv1.VirtualMachineInstance) { virtualmachineinstance.Default(vmi, cluster, now()) }
+		return mutator(complete).Handle(ctx, request)
+	})
+}
+
 func (a admitter) instance(ctx context.Context, r *review[virtv1.VirtualMachineInstance]) (field.ErrorList, error) {
 	var errs field.ErrorList
 	if !virtualmachineinstance.Own(a.namespace, r.request.UserInfo.Username) { // theirs come from templates that were admitted, perhaps long ago
@@ -154,6 +170,11 @@ func (a admitter) instance(ctx context.Context, r *review[virtv1.VirtualMachineI
 	}
 	errs = append(errs, supported.Unsupported(supported.VirtualMachineInstance, r.raw)...)
 	errs = append(errs, virtualmachineinstance.Validate(&r.object.Spec, field.NewPath("spec"))...)
+	cluster, err := defaults.Read(ctx, a.reader)
+	if err != nil {
+		return nil, err
+	}
+	errs = append(errs, virtualmachineinstance.Allowed(&r.object.Spec, cluster, field.NewPath("spec"))...)
 	closed, err := a.gated(ctx, &r.object.Spec, nil, field.NewPath("spec"))
 	return append(errs, closed...), err
 }
@@ -162,8 +183,12 @@ func (a admitter) replicaSet(ctx context.Context, r *review[virtv1.VirtualMachin
 	if r.object.DeletionTimestamp != nil {
 		return nil, nil
 	}
+	cluster, err := defaults.Read(ctx, a.reader)
+	if err != nil {
+		return nil, err
+	}
 	errs := append(supported.Unsupported(supported.ReplicaSet, r.raw), setAnnotations(r.object, r.old)...)
-	errs = append(errs, replicaset.Validate(r.object)...)
+	errs = append(errs, replicaset.Validate(r.object, cluster)...)
 	if len(errs) > 0 {
 		return errs, nil
 	}

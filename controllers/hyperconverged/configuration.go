@@ -16,8 +16,22 @@ func configurationAsked(hco *hcov1.HyperConverged) (map[string]any, error) {
 		"developerConfiguration":        map[string]any{"useEmulation": false}, // never empty, see updatesAsked
 		"commonInstancetypesDeployment": map[string]any{"enabled": sizesEnabled(hco)},
 	}
-	if options := optionsAsked(hco.Spec.Virtualization.VirtualMachineOptions); len(options) > 0 {
-		said["virtualMachineOptions"] = options
+	if options := hco.Spec.Virtualization.VirtualMachineOptions; options != nil {
+		if switches := switchesAsked(options); len(switches) > 0 {
+			said["virtualMachineOptions"] = switches
+		}
+		if options.DefaultCPUModel != nil {
+			said["cpuModel"] = *options.DefaultCPUModel
+		}
+		if options.DefaultRuntimeClass != nil {
+			said["defaultRuntimeClass"] = *options.DefaultRuntimeClass
+		}
+	}
+	if config := hco.Spec.WorkloadSources.InstancetypeConfig; config != nil && config.ReferencePolicy != nil {
+		said["instancetype"] = map[string]any{"referencePolicy": string(*config.ReferencePolicy)}
+	}
+	if strategy := hco.Spec.Virtualization.RoleAggregationStrategy; strategy != nil {
+		said["roleAggregationStrategy"] = string(*strategy)
 	}
 	if selector := hco.Spec.Virtualization.AutoCPULimitNamespaceLabelSelector; selector != nil {
 		asked, err := runtime.DefaultUnstructuredConverter.ToUnstructured(selector)
@@ -32,12 +46,9 @@ func configurationAsked(hco *hcov1.HyperConverged) (map[string]any, error) {
 	return said, nil
 }
 
-// optionsAsked turns switches into what the KubeVirt object has in their place: an empty object for one that is on.
-func optionsAsked(options *hcov1.VirtualMachineOptions) map[string]any {
+// switchesAsked turns switches into what the KubeVirt object has in their place: an empty object for one that is on.
+func switchesAsked(options *hcov1.VirtualMachineOptions) map[string]any {
 	said := map[string]any{}
-	if options == nil {
-		return said
-	}
 	if ptr.Deref(options.DisableFreePageReporting, false) {
 		said["disableFreePageReporting"] = map[string]any{}
 	}

@@ -102,6 +102,7 @@ func (r *Reconciler) steps() []step {
 		r.ensureDefinitions,
 		r.planComponents,
 		r.applyOperands,
+		r.aggregateRoles,
 		r.countOutdated,
 		r.planBundles,
 		r.planSources,

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	virtv1 "kubevirt.io/api/core/v1"
 )
@@ -48,6 +49,11 @@ func launchers(config *virtv1.KubeVirtConfiguration, at *field.Path) field.Error
 	errs := overheadRatio(config.AdditionalGuestMemoryOverheadRatio, at.Child("additionalGuestMemoryOverheadRatio"))
 	errs = append(errs, metav1validation.ValidateLabelSelector(config.AutoCPULimitNamespaceLabelSelector,
 		metav1validation.LabelSelectorValidationOptions{}, at.Child("autoCPULimitNamespaceLabelSelector"))...)
+	if class := config.DefaultRuntimeClass; class != "" {
+		for _, problem := range validation.IsDNS1123Subdomain(class) {
+			errs = append(errs, field.Invalid(at.Child("defaultRuntimeClass"), class, "it is no name of a RuntimeClass: "+problem))
+		}
+	}
 	return append(errs, seccomp(config.SeccompConfiguration, at.Child("seccompConfiguration", "virtualMachineInstanceProfile"))...)
 }
 

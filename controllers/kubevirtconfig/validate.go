@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode"
 
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	virtv1 "kubevirt.io/api/core/v1"
@@ -125,6 +126,8 @@ func configuration(config *virtv1.KubeVirtConfiguration, path *field.Path) field
 			errs = append(errs, field.Invalid(path.Child("obsoleteCPUModels").Key(model), model, "no CPU model has such a name: "+problem))
 		}
 	}
+	errs = append(errs, guests(config, path)...)
+	errs = append(errs, roles(config, path)...)
 	errs = append(errs, launchers(config, path)...)
 	if most := config.VirtualMachineInstancesPerNode; most != nil && (*most < 1 || *most > mostPerNode) {
 		errs = append(errs, field.Invalid(path.Child("virtualMachineInstancesPerNode"), *most, fmt.Sprintf("it is from 1 to %d", mostPerNode)))
@@ -156,6 +159,10 @@ func smbios(said *virtv1.SMBiosConfiguration, path *field.Path) field.ErrorList 
 	return errs
 }
 
+func badLevel(path *field.Path, level uint) *field.Error {
+	return field.Invalid(path, level, fmt.Sprintf("levels are 1 to %d; 0 says nothing", verbosity.Max))
+}
+
 func developer(asked *virtv1.DeveloperConfiguration, path *field.Path) field.ErrorList {
 	if asked == nil {
 		return nil
@@ -169,13 +176,19 @@ func developer(asked *virtv1.DeveloperConfiguration, path *field.Path) field.Err
 	if ratio := asked.CPUAllocationRatio; ratio < 0 {
 		errs = append(errs, field.Invalid(path.Child("cpuAllocationRatio"), ratio, "it is at least 1"))
 	}
+	errs = append(errs, metav1validation.ValidateLabels(asked.NodeSelectors, path.Child("nodeSelectors"))...)
 	if levels := asked.LogVerbosity; levels != nil {
 		for name, level := range map[string]uint{
 			"virtAPI": levels.VirtAPI, "virtController": levels.VirtController, "virtHandler": levels.VirtHandler,
 			"virtLauncher": levels.VirtLauncher, "virtOperator": levels.VirtOperator,
 		} {
 			if level > verbosity.Max {
-				errs = append(errs, field.Invalid(path.Child("logVerbosity", name), level, fmt.Sprintf("levels are 1 to %d; 0 says nothing", verbosity.Max)))
+				errs = append(errs, badLevel(path.Child("logVerbosity", name), level))
+			}
+		}
+		for _, node := range slices.Sorted(maps.Keys(levels.NodeVerbosity)) {
+			if level := levels.NodeVerbosity[node]; level > verbosity.Max {
+				errs = append(errs, badLevel(path.Child("logVerbosity", "nodeVerbosity").Key(node), level))
 			}
 		}
 	}

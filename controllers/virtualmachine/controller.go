@@ -87,7 +87,7 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 // steps are done in this order in every pass over a VM that is not being deleted: the
 // disks of a VM are made, unless they were kept for it, and filled with what its changed volumes had, whether it runs or not, what is
 // requested says whether it is to run, and a failed start is written down before its VMI, the only trace of it, is removed; a VM without
-// a VMI finds out what it waits for, also when it cannot start;
+// a VMI finds out what it waits for, also when it cannot start; what it is made from is written out before it starts, where the cluster asks for that;
 // a VMI that stays then takes up what it can of the VM's
 // changes, volumes before all else; the dump of its memory comes last.
 func (r *Reconciler) steps() []func(context.Context, *scope) error {
@@ -101,6 +101,7 @@ func (r *Reconciler) steps() []func(context.Context, *scope) error {
 		r.readRequests,
 		r.noteFailedStart,
 		r.foresee,
+		r.expand,
 		r.run,
 		r.plugVolumes,
 		r.followChanges,

@@ -51,8 +51,8 @@ func (r *Reconciler) compare(ctx context.Context, s *scope) (change, parts, erro
 	if started == nil {
 		return change{restart: messageRestartNeeded}, parts{}, nil
 	}
-	was, _, errWas := r.expanded(ctx, started)
-	is, p, errIs := r.expanded(ctx, s.vm)
+	was, _, errWas := r.expanded(ctx, started, config.cluster)
+	is, p, errIs := r.expanded(ctx, s.vm, config.cluster)
 	if errWas != nil || errIs != nil {
 		// What an instance type means cannot be told now. The start will say why.
 		was, is := &started.Spec, &s.vm.Spec
@@ -65,9 +65,9 @@ func (r *Reconciler) compare(ctx context.Context, s *scope) (change, parts, erro
 	return changeOf(comparison{was: was, is: is, vmi: s.vmi, stage: config.stage}), p, nil
 }
 
-// expanded is the spec of the instance that vm would be started with, complete but for what
+// expanded is the spec of the instance that vm would be started with in the cluster, complete but for what
 // only a start decides, and what it is made from.
-func (r *Reconciler) expanded(ctx context.Context, vm *virtv1.VirtualMachine) (*virtv1.VirtualMachineInstanceSpec, parts, error) {
+func (r *Reconciler) expanded(ctx context.Context, vm *virtv1.VirtualMachine, cluster defaults.Cluster) (*virtv1.VirtualMachineInstanceSpec, parts, error) {
 	p, err := r.parts(ctx, vm)
 	if err != nil {
 		return nil, p, err
@@ -76,7 +76,7 @@ func (r *Reconciler) expanded(ctx context.Context, vm *virtv1.VirtualMachine) (*
 	if err != nil {
 		return nil, p, err
 	}
-	defaults.Set(vmi)
+	defaults.Set(vmi, cluster)
 	return &vmi.Spec, p, nil
 }
 

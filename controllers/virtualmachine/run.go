@@ -105,7 +105,7 @@ func (r *Reconciler) newInstance(ctx context.Context, s *scope) (*virtv1.Virtual
 	if err != nil {
 		return nil, err
 	}
-	defaults.CPU(&vmi.Spec.Domain)
+	defaults.CPU(&vmi.Spec.Domain, config.cluster)
 	setMaxSockets(&vmi.Spec, config)
 	setMaxGuest(&vmi.Spec, config)
 	vmi.Status.VirtualMachineRevisionName, err = r.recordRevision(ctx, s)

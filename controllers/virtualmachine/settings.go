@@ -6,12 +6,14 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	virtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/defaults"
 )
 
 // defaultHotplugRatio is the field's: a running guest may grow to so many times its size.
 const defaultHotplugRatio = 4
 
-// settings are the parts of the KubeVirt object that say how VMs change while they run.
+// settings are the parts of the KubeVirt object that say how VMs start, and change while they run.
 type settings struct {
 	// stage: changes wait for the next start.
 	stage bool
@@ -19,6 +21,10 @@ type settings struct {
 	maxSockets, ratio uint32
 	// maxGuest is the memory to which the guest of a VM that names no maximum may grow; nil for none.
 	maxGuest *resource.Quantity
+	// cluster is what VMs are given that do not say it themselves.
+	cluster defaults.Cluster
+	// policy says how a VM has its instance type and preference.
+	policy virtv1.InstancetypeReferencePolicy
 }
 
 func (r *Reconciler) readSettings(ctx context.Context) (settings, error) {
@@ -33,8 +39,11 @@ func (r *Reconciler) readSettings(ctx context.Context) (settings, error) {
 }
 
 func settingsOf(kv *virtv1.KubeVirt) settings {
-	s := settings{ratio: defaultHotplugRatio}
+	s := settings{ratio: defaultHotplugRatio, cluster: defaults.Of(&kv.Spec.Configuration)}
 	config := kv.Spec.Configuration
+	if instancetypes := config.Instancetype; instancetypes != nil && instancetypes.ReferencePolicy != nil {
+		s.policy = *instancetypes.ReferencePolicy
+	}
 	if strategy := config.VMRolloutStrategy; strategy != nil {
 		s.stage = *strategy == virtv1.VMRolloutStrategyStage
 	}

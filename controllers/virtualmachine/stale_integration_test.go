@@ -44,6 +44,8 @@ func TestAPass(t *testing.T) {
 		"a change of who has its revision":           revisionsOwners,
 		"an instance type that changes and goes":     keptType,
 		"a revision that is nobody's":                foreignRevision,
+		"an instance type that is written out":       expandedType,
+		"one that is written out of what runs":       expandedWhileItRuns,
 		"an instance type that a disk names":         inferredType,
 		"a start that fails again and again":         toldOnce,
 		"a storage class that is preferred":          preferredClass,

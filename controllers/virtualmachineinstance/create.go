@@ -59,7 +59,7 @@ func (r *Reconciler) podInput(ctx context.Context, s *scope) (pod.Input, error) 
 	if err != nil {
 		return pod.Input{}, err
 	}
-	vhost, err := r.useVhostNet(ctx, s.vmi)
+	vhost, err := r.useVhostNet(ctx, settings, s.vmi)
 	if err != nil {
 		return pod.Input{}, err
 	}
@@ -81,6 +81,8 @@ func (r *Reconciler) podInput(ctx context.Context, s *scope) (pod.Input, error) 
 		OverheadRatio:    settings.overheadRatio,
 		LimitCPU:         limitCPU,
 		Seccomp:          settings.seccomp,
+		RuntimeClass:     settings.runtimeClass,
+		NodeSelectors:    settings.nodeSelectors,
 		LogVerbosity:     settings.launcherVerbosity,
 	}
 	if s.state != nil {

@@ -32,6 +32,10 @@ type settings struct {
 	limitedNamespaces *metav1.LabelSelector
 	// seccomp is the profile of launchers; nil for the runtime's.
 	seccomp *corev1.SeccompProfile
+	// runtimeClass is that of launchers; empty for the nodes' default.
+	runtimeClass string
+	// nodeSelectors are labels of the nodes of launchers.
+	nodeSelectors map[string]string
 	// imageVolumes says that the cluster has images as volumes of pods.
 	imageVolumes bool
 }
@@ -56,12 +60,13 @@ func settingsOf(kv *virtv1.KubeVirt) settings {
 	config := kv.Spec.Configuration
 	s.stateClass = config.VMStateStorageClass
 	s.limitedNamespaces = config.AutoCPULimitNamespaceLabelSelector
+	s.runtimeClass = config.DefaultRuntimeClass
 	s.seccomp = kubevirtconfig.LauncherSeccomp(kv)
 	if config.ImagePullPolicy != "" {
 		s.pullPolicy = config.ImagePullPolicy
 	}
 	if dev := config.DeveloperConfiguration; dev != nil {
-		s.useEmulation = dev.UseEmulation
+		s.useEmulation, s.nodeSelectors = dev.UseEmulation, dev.NodeSelectors
 		if dev.CPUAllocationRatio > 0 {
 			s.cpuRatio = int64(dev.CPUAllocationRatio)
 		}
@@ -122,10 +127,11 @@ func (r *Reconciler) limitsCPU(ctx context.Context, s settings, namespace string
 }
 
 // useVhostNet decides whether a new launcher pod may ask for /dev/vhost-net: where every node with
-// KVM that the VMI's own selector leaves has it. It only makes the network faster, so it keeps no
+// KVM that the selectors of the cluster and the VMI leave has it. It only makes the network faster, so it keeps no
 // pod from a node; without it libvirt has QEMU itself carry the packets.
-func (r *Reconciler) useVhostNet(ctx context.Context, vmi *virtv1.VirtualMachineInstance) (bool, error) {
+func (r *Reconciler) useVhostNet(ctx context.Context, s settings, vmi *virtv1.VirtualMachineInstance) (bool, error) {
 	wanted := client.MatchingLabels{}
+	maps.Copy(wanted, s.nodeSelectors)
 	maps.Copy(wanted, vmi.Spec.NodeSelector)
 	wanted[virtv1.NodeSchedulable] = "true"
 	nodes := &corev1.NodeList{}

@@ -22,7 +22,7 @@ func (r *Reconciler) replaceUnfit(ctx context.Context, s *scope) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	vhost, err := r.useVhostNet(ctx, s.vmi)
+	vhost, err := r.useVhostNet(ctx, current, s.vmi)
 	if err != nil || kvm == wantsKVM(s.pod) && (vhost || !wants(s.pod, names.DeviceVhostNet)) {
 		return false, err
 	}

@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"k8s.io/utils/ptr"
 	v1 "kubevirt.io/api/core/v1"
 	"libvirt.org/go/libvirtxml"
 
@@ -8,7 +9,7 @@ import (
 )
 
 // balloonPeriod is how often, in seconds, the guest's driver tells of the guest's memory,
-// which metrics show.
+// which metrics show, when nobody says how often.
 const balloonPeriod = 10
 
 // balloon lets the guest hand pages that it freed back to the node.
@@ -17,8 +18,9 @@ func balloon(in Input, domain *libvirtxml.Domain) error {
 		domain.Devices.MemBalloon = &libvirtxml.DomainMemBalloon{Model: "none"}
 		return nil
 	}
-	domain.Devices.MemBalloon = &libvirtxml.DomainMemBalloon{
-		Model: virtioModel(in.VMI), FreePageReporting: onOff(reportsFreePages(in)), Stats: &libvirtxml.DomainMemBalloonStats{Period: balloonPeriod},
+	domain.Devices.MemBalloon = &libvirtxml.DomainMemBalloon{Model: virtioModel(in.VMI), FreePageReporting: onOff(reportsFreePages(in))}
+	if period := ptr.Deref(in.BalloonPeriod, balloonPeriod); period > 0 {
+		domain.Devices.MemBalloon.Stats = &libvirtxml.DomainMemBalloonStats{Period: uint(period)}
 	}
 	return nil
 }

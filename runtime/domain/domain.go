@@ -26,6 +26,8 @@ type Input struct {
 	Interfaces []protocol.Interface
 	// SMBIOS is what the KubeVirt object says of who made the machine; nil, and what is empty in it, are the defaults.
 	SMBIOS *v1.SMBiosConfiguration
+	// BalloonPeriod is how often, in seconds, the guest tells of its memory; 0 for never, nil for the default.
+	BalloonPeriod *uint32
 	// Options are what the KubeVirt object says of all guests; nil for nothing.
 	Options *v1.VirtualMachineOptions
 	// Console is where the guest's first serial port goes.

@@ -25,6 +25,7 @@ type testCase struct {
 	CPUs       []domain.HostCPU           `json:"cpus"`
 	SMBIOS     *v1.SMBiosConfiguration    `json:"smbios"`
 	Options    *v1.VirtualMachineOptions  `json:"options"`
+	Balloon    *uint32                    `json:"balloonPeriod"`
 	// WantError is a part of the error's text; empty for a domain.
 	WantError string `json:"wantError"`
 }
@@ -32,7 +33,7 @@ type testCase struct {
 func (f testCase) input() domain.Input {
 	const private = "/var/run/kubevirt-private/uid/"
 	return domain.Input{
-		VMI: f.VMI, KVM: f.KVM, Disks: f.Disks, Interfaces: f.Interfaces, Kernel: f.Kernel, CPUs: f.CPUs, SMBIOS: f.SMBIOS, Options: f.Options,
+		VMI: f.VMI, KVM: f.KVM, Disks: f.Disks, Interfaces: f.Interfaces, Kernel: f.Kernel, CPUs: f.CPUs, SMBIOS: f.SMBIOS, Options: f.Options, BalloonPeriod: f.Balloon,
 		SecretsDir: "/var/run/kubevirt-private/secret", FilesystemSockets: private + "virt-fs-",
 		Console:   domain.Console{Socket: private + "virt-serial0", Log: private + "virt-serial0-pipe"},
 		VNCSocket: private + "virt-vnc", USBSockets: private + "virt-usbredir-", MetricsSocket: private + "virt-downwardmetrics",

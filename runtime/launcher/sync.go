@@ -189,8 +189,9 @@ func (m *machine) build(request protocol.Sync, prepared map[string]disks.Disk) (
 	own := m.options.own()
 	return domain.Build(domain.Input{
 		VMI: request.VMI, KVM: m.state.KVM, Disks: sources, Interfaces: request.Facts.Interfaces, SMBIOS: request.Facts.SMBIOS, Options: request.Facts.Options,
-		Console:   domain.Console{Socket: filepath.Join(own, socketConsole), Log: filepath.Join(own, "virt-serial0-pipe")},
-		VNCSocket: filepath.Join(own, socketVNC), USBSockets: filepath.Join(own, socketsUSB),
+		BalloonPeriod: request.Facts.BalloonPeriod,
+		Console:       domain.Console{Socket: filepath.Join(own, socketConsole), Log: filepath.Join(own, "virt-serial0-pipe")},
+		VNCSocket:     filepath.Join(own, socketVNC), USBSockets: filepath.Join(own, socketsUSB),
 		FilesystemSockets: filepath.Join(own, socketsFilesystem),
 		MetricsSocket:     filepath.Join(own, socketMetrics),
 		Firmware:          domain.DebianFirmware(filepath.Join(own, "nvram.fd")),

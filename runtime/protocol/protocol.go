@@ -83,6 +83,8 @@ type Facts struct {
 	Preallocated []string `json:"preallocated,omitempty"`
 	// SMBIOS is what the KubeVirt object has all guests told of who made their machine; nil for the defaults.
 	SMBIOS *v1.SMBiosConfiguration `json:"smbios,omitempty"`
+	// BalloonPeriod is how often, in seconds, guests tell of their memory; 0 for never, nil for the default.
+	BalloonPeriod *uint32 `json:"balloonPeriod,omitempty"`
 	// Options are the KubeVirt object's for all guests; nil for none.
 	Options *v1.VirtualMachineOptions `json:"options,omitempty"`
 }

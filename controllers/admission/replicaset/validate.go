@@ -12,16 +12,17 @@ import (
 )
 
 // Validate returns what is wrong with set. Its template is checked as the instance that
-// the set would make of it.
-func Validate(set *virtv1.VirtualMachineInstanceReplicaSet) field.ErrorList {
+// the set would make of it in the cluster.
+func Validate(set *virtv1.VirtualMachineInstanceReplicaSet, cluster defaults.Cluster) field.ErrorList {
 	path := field.NewPath("spec")
 	if set.Spec.Template == nil {
 		return field.ErrorList{field.Required(path.Child("template"), "missing virtual machine template.")}
 	}
 	vmi := &virtv1.VirtualMachineInstance{Spec: *set.Spec.Template.Spec.DeepCopy()}
 	vmi.Namespace = set.Namespace
-	defaults.Set(vmi)
+	defaults.Set(vmi, cluster)
 	errs := admitvmi.Validate(&vmi.Spec, path.Child("template", "spec"))
+	errs = append(errs, admitvmi.Allowed(&vmi.Spec, cluster, path.Child("template", "spec"))...)
 	if replicas := set.Spec.Replicas; replicas != nil && *replicas < 0 {
 		errs = append(errs, field.Invalid(path.Child("replicas"), *replicas, "must be greater than or equal to 0"))
 	}

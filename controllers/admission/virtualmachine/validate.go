@@ -2,6 +2,7 @@
 package virtualmachine
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -19,16 +20,27 @@ import (
 	"github.com/slipway-vm/slipway/internal/supported"
 )
 
-// Default completes a new VM: the finalizer by which virt-controller stops it before it goes.
-func Default(vm *virtv1.VirtualMachine) {
+// Default completes a new VM: the finalizer by which virt-controller stops it before it goes, and the machine type that the
+// cluster names, which stays the VM's when the cluster names another. A preference may name one at every start.
+func Default(vm *virtv1.VirtualMachine, cluster defaults.Cluster) {
 	controllerutil.AddFinalizer(vm, virtv1.VirtualMachineControllerFinalizer)
+	if vm.Spec.Template == nil || vm.Spec.Preference != nil || cluster.Machine == "" {
+		return
+	}
+	domain := &vm.Spec.Template.Spec.Domain
+	if domain.Machine == nil {
+		domain.Machine = &virtv1.Machine{}
+	}
+	domain.Machine.Type = cmp.Or(domain.Machine.Type, cluster.Machine)
 }
 
-// Referred is what a VM's instance type and preference say; nil for none.
+// Referred is what is said of a VM elsewhere: by its instance type and preference, nil for none, and by the cluster.
 type Referred struct {
 	Instancetype *v1beta1.VirtualMachineInstancetypeSpec
 	Preference   *v1beta1.VirtualMachinePreferenceSpec
-	// Unknown says that they will only be found once the VM's disks exist, so that the
+	// Cluster is what the cluster gives and asks of every VM.
+	Cluster defaults.Cluster
+	// Unknown says that instance type and preference will only be found once the VM's disks exist, so that the
 	// VM cannot be checked as a whole yet.
 	Unknown bool
 }
@@ -169,6 +181,7 @@ func template(vm *virtv1.VirtualMachine, referred Referred, path *field.Path) fi
 		}
 		errs = append(errs, supported.Annotations(vmi.Annotations, nil, field.NewPath("metadata", "annotations"))...)
 	}
-	defaults.Set(vmi)
-	return append(errs, admitvmi.Validate(&vmi.Spec, path)...)
+	defaults.Set(vmi, referred.Cluster)
+	errs = append(errs, admitvmi.Validate(&vmi.Spec, path)...)
+	return append(errs, admitvmi.Allowed(&vmi.Spec, referred.Cluster, path)...)
 }

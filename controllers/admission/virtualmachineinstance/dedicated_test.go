@@ -66,7 +66,7 @@ func TestProcessorsAndMemoryOfItsOwn(t *testing.T) {
 			if err := yaml.UnmarshalStrict([]byte(text), &vmi.Spec); err != nil {
 				t.Fatal(err)
 			}
-			defaults.Set(vmi)
+			defaults.Set(vmi, defaults.Cluster{})
 			errs := Validate(&vmi.Spec, field.NewPath("spec"))
 			if c.want == "" && len(errs) > 0 {
 				t.Fatalf("refused: %v", errs)
@@ -91,7 +91,7 @@ func TestATableIsNoDisk(t *testing.T) {
 	if err := yaml.UnmarshalStrict([]byte(text), &vmi.Spec); err != nil {
 		t.Fatal(err)
 	}
-	defaults.Set(vmi)
+	defaults.Set(vmi, defaults.Cluster{})
 	if got := len(vmi.Spec.Domain.Devices.Disks); got != 2 {
 		t.Errorf("%d disks, want the two that the VMI names", got)
 	}

@@ -10,11 +10,11 @@ import (
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/defaults"
 )
 
-// Default completes a new VMI: its spec, the finalizer by which virt-controller ends
+// Default completes a new VMI: its spec, by what the cluster says, the finalizer by which virt-controller ends
 // it in order, and the phase that it begins in. The VMI has no status subresource, so
 // what a client sends as status would count; it is replaced.
-func Default(vmi *virtv1.VirtualMachineInstance, now time.Time) {
-	defaults.Set(vmi)
+func Default(vmi *virtv1.VirtualMachineInstance, cluster defaults.Cluster, now time.Time) {
+	defaults.Set(vmi, cluster)
 	if !controllerutil.ContainsFinalizer(vmi, virtv1.DeprecatedVirtualMachineInstanceFinalizer) {
 		controllerutil.AddFinalizer(vmi, virtv1.VirtualMachineInstanceFinalizer)
 	}

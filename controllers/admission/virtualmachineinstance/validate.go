@@ -3,12 +3,15 @@
 package virtualmachineinstance
 
 import (
+	"fmt"
 	"regexp"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 	virtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/defaults"
 )
 
 // Validate returns what is wrong with spec, which has its defaults; path is where it is.
@@ -53,14 +56,22 @@ func placement(spec *virtv1.VirtualMachineInstanceSpec, path *field.Path) field.
 	return errs
 }
 
-// machineTypes are the machine types that the launcher's QEMU, which is 10.0, has and the domain is built for.
-var machineTypes = regexp.MustCompile(`^(q35|pc-q35-(2\.([4-9]|1[0-2])|3\.[01]|4\.0\.1|[45]\.[0-2]|[6-9]\.[0-2]|10\.0))$`)
+// Allowed returns what of spec, which has its defaults and is at path, the cluster does not allow: a machine type that no pattern
+// of it matches.
+func Allowed(spec *virtv1.VirtualMachineInstanceSpec, cluster defaults.Cluster, path *field.Path) field.ErrorList {
+	machine := spec.Domain.Machine
+	if machine == nil || machine.Type == "" || cluster.Allows(machine.Type) {
+		return nil
+	}
+	at := path.Child("domain", "machine", "type")
+	return field.ErrorList{field.Invalid(at, machine.Type, fmt.Sprintf("%s is not supported: %s (allowed values: %v)", at, machine.Type, cluster.Machines))}
+}
 
 func firmware(spec *virtv1.VirtualMachineInstanceSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	domain := path.Child("domain")
-	if machine := spec.Domain.Machine; machine != nil && machine.Type != "" && !machineTypes.MatchString(machine.Type) {
-		errs = append(errs, field.Invalid(domain.Child("machine", "type"), machine.Type, "machine type is not supported: use q35, or pc-q35-2.4 to pc-q35-10.0"))
+	if machine := spec.Domain.Machine; machine != nil && machine.Type != "" && !defaults.ThereIs(machine.Type) {
+		errs = append(errs, field.Invalid(domain.Child("machine", "type"), machine.Type, defaults.Machines))
 	}
 	fw := spec.Domain.Firmware
 	if fw == nil {

@@ -8,12 +8,10 @@ import (
 	"runtime"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 	virtv1 "kubevirt.io/api/core/v1"
 )
-
-// Machine is the machine type of a VMI that names none.
-const Machine = "q35"
 
 // GracePeriodSeconds is the grace period of a VMI that names none.
 const GracePeriodSeconds = 30
@@ -21,17 +19,18 @@ const GracePeriodSeconds = 30
 // InterfaceModel is the network card of an interface that names none.
 const InterfaceModel = virtv1.VirtIO
 
-// Set fills all that vmi's spec leaves open. It is a function of vmi but for the
+// Set fills all that vmi's spec leaves open, by what the cluster says of it. It is a function of these but for the
 // firmware's UUID, which is a random one when vmi names none.
-func Set(vmi *virtv1.VirtualMachineInstance) {
+func Set(vmi *virtv1.VirtualMachineInstance, cluster Cluster) {
 	spec := &vmi.Spec
 	Disks(spec)
 	virtv1.SetObjectDefaults_VirtualMachineInstance(vmi)
 	Interface(spec)
 	Networks(spec)
-	setMachine(spec)
+	setMachine(spec, cluster)
 	setMemory(&spec.Domain)
-	CPU(&spec.Domain)
+	CPU(&spec.Domain, cluster)
+	spec.Domain.CPU.Model = cmp.Or(spec.Domain.CPU.Model, cluster.CPUModel)
 	setHyperv(&spec.Domain)
 	setDiskBuses(spec.Domain.Devices.Disks)
 	if spec.TerminationGracePeriodSeconds == nil {
@@ -84,16 +83,14 @@ func Networks(spec *virtv1.VirtualMachineInstanceSpec) {
 	}
 }
 
-func setMachine(spec *virtv1.VirtualMachineInstanceSpec) {
+func setMachine(spec *virtv1.VirtualMachineInstanceSpec, cluster Cluster) {
 	if spec.Architecture == "" {
 		spec.Architecture = runtime.GOARCH
 	}
 	if spec.Domain.Machine == nil {
 		spec.Domain.Machine = &virtv1.Machine{}
 	}
-	if spec.Domain.Machine.Type == "" {
-		spec.Domain.Machine.Type = Machine
-	}
+	spec.Domain.Machine.Type = cmp.Or(spec.Domain.Machine.Type, cluster.Machine, Machine)
 }
 
 // setMemory makes the guest's memory what is requested, or else limited.
@@ -112,12 +109,13 @@ func setMemory(domain *virtv1.DomainSpec) {
 	}
 }
 
-// CPU completes the topology; without one the guest has as many sockets as whole CPUs
-// are limited, or else requested.
-func CPU(domain *virtv1.DomainSpec) {
+// CPU completes what is requested of processors, and the topology; without one the guest has as many sockets as whole
+// CPUs are limited, or else requested.
+func CPU(domain *virtv1.DomainSpec, cluster Cluster) {
 	if domain.CPU == nil {
 		domain.CPU = &virtv1.CPU{}
 	}
+	requestCPU(domain, cluster.CPURequest)
 	cpu := domain.CPU
 	if cpu.Sockets == 0 && cpu.Cores == 0 && cpu.Threads == 0 {
 		cpu.Sockets = wholeCPUs(domain.Resources)
@@ -125,6 +123,18 @@ func CPU(domain *virtv1.DomainSpec) {
 	cpu.Sockets = max(cpu.Sockets, 1)
 	cpu.Cores = max(cpu.Cores, 1)
 	cpu.Threads = max(cpu.Threads, 1)
+}
+
+// requestCPU has the VMI request what the cluster says, if it says nothing of that itself.
+func requestCPU(domain *virtv1.DomainSpec, request *resource.Quantity) {
+	resources := &domain.Resources
+	if _, named := resources.Requests[corev1.ResourceCPU]; named || request == nil || domain.CPU.DedicatedCPUPlacement || !resources.Limits.Cpu().IsZero() {
+		return
+	}
+	if resources.Requests == nil {
+		resources.Requests = corev1.ResourceList{}
+	}
+	resources.Requests[corev1.ResourceCPU] = request.DeepCopy()
 }
 
 func wholeCPUs(resources virtv1.ResourceRequirements) uint32 {

@@ -21,7 +21,7 @@ func TestHypervFeaturesGetWhatTheyNeed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			vmi := &virtv1.VirtualMachineInstance{Spec: virtv1.VirtualMachineInstanceSpec{Domain: domain(t, c.domain)}}
-			Set(vmi)
+			Set(vmi, Cluster{})
 			got, want := told(t, vmi.Spec.Domain), told(t, domain(t, c.want))
 			if got != want {
 				t.Errorf("got\n%swant\n%s", got, want)

@@ -45,7 +45,7 @@ func AttachmentTrigger(in Input, node, volume string, claim Claim) *corev1.Pod {
 // holder is what both have: the claim, and the node of the guest, which they tolerate
 // whatever befalls it, for the guest is there already.
 func holder(in Input, node, volume string, claim Claim) *corev1.Pod {
-	spec := placement(in.VMI)
+	spec := placement(in)
 	spec.NodeSelector, spec.TopologySpreadConstraints = nil, nil
 	spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{

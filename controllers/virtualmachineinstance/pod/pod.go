@@ -61,6 +61,11 @@ type Input struct {
 	LimitCPU bool
 	// Seccomp is the launcher pod's profile; nil for the runtime's.
 	Seccomp *corev1.SeccompProfile
+	// RuntimeClass is the launcher pod's; empty for the nodes' default.
+	RuntimeClass string
+	// NodeSelectors are labels of nodes on which launchers may run, beside those that the VMI names, which come first:
+	// KubeVirt's developerConfiguration.nodeSelectors.
+	NodeSelectors map[string]string
 	// LogVerbosity is how much the launcher logs unless the VMI says it; 0 when nothing is said.
 	LogVerbosity uint
 	// Claims are the persistent volume claims by the name of the VMI's volume.
@@ -92,7 +97,7 @@ func Launcher(in Input) (*corev1.Pod, error) {
 			Annotations:     launcherAnnotations(in.VMI),
 			OwnerReferences: ownedBy(in.VMI),
 		},
-		Spec: placement(in.VMI),
+		Spec: placement(in),
 	}
 	spec := &pod.Spec
 	spec.Containers = []corev1.Container{compute}
@@ -108,6 +113,9 @@ func Launcher(in Input) (*corev1.Pod, error) {
 	spec.ServiceAccountName = serviceAccount(in.VMI)
 	if in.Seccomp != nil {
 		spec.SecurityContext.SeccompProfile = in.Seccomp
+	}
+	if in.RuntimeClass != "" {
+		spec.RuntimeClassName = &in.RuntimeClass
 	}
 	mergeNodeSelector(spec, map[string]string{virtv1.NodeSchedulable: "true"})
 	if in.KVM { // emulation has what the node's processor has not
@@ -140,12 +148,13 @@ func Hostname(vmi *virtv1.VirtualMachineInstance) string {
 }
 
 // placement is the part of a pod's spec that says where and as whom it runs.
-func placement(vmi *virtv1.VirtualMachineInstance) corev1.PodSpec {
+func placement(in Input) corev1.PodSpec {
+	vmi := in.VMI
 	spec := corev1.PodSpec{
 		RestartPolicy:                corev1.RestartPolicyNever,
 		EnableServiceLinks:           new(false),
 		AutomountServiceAccountToken: new(false),
-		NodeSelector:                 maps.Clone(vmi.Spec.NodeSelector),
+		NodeSelector:                 maps.Clone(in.NodeSelectors),
 		Affinity:                     vmi.Spec.Affinity,
 		Tolerations:                  vmi.Spec.Tolerations,
 		TopologySpreadConstraints:    vmi.Spec.TopologySpreadConstraints,
@@ -159,6 +168,9 @@ func placement(vmi *virtv1.VirtualMachineInstance) corev1.PodSpec {
 			FSGroupChangePolicy: new(corev1.FSGroupChangeOnRootMismatch),
 			SeccompProfile:      &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
+	}
+	if len(vmi.Spec.NodeSelector) > 0 {
+		mergeNodeSelector(&spec, vmi.Spec.NodeSelector)
 	}
 	if arch := vmi.Spec.Architecture; arch != "" {
 		mergeNodeSelector(&spec, map[string]string{corev1.LabelArchStable: arch})

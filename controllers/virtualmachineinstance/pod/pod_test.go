@@ -27,6 +27,7 @@ func inputOf(t *testing.T, data []byte) Input {
 		KVM: vmi.Annotations["test/kvm"] == "true", VhostNet: vmi.Annotations["test/vhost-net"] == "true",
 		ImageVolumes: vmi.Annotations["test/image-volumes"] == "true",
 		LimitCPU:     vmi.Annotations["test/limit-cpu"] == "true",
+		RuntimeClass: vmi.Annotations["test/runtime-class"],
 	}
 	if ratio := vmi.Annotations["test/overhead-ratio"]; ratio != "" {
 		var err error
@@ -36,6 +37,9 @@ func inputOf(t *testing.T, data []byte) Input {
 	}
 	if profile := vmi.Annotations["test/seccomp"]; profile != "" {
 		in.Seccomp = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost, LocalhostProfile: &profile}
+	}
+	if label := vmi.Annotations["test/node-selector"]; label != "" {
+		in.NodeSelectors = map[string]string{label: "cluster", "tier": "cluster"}
 	}
 	if KeepsState(vmi) {
 		in.State = "persistent-state-for-" + vmi.Name + "-x7b2k"

@@ -31,7 +31,7 @@ func Provisioner(in Input) (*corev1.Pod, error) {
 			Annotations:     map[string]string{names.AnnotationTemp: "true"},
 			OwnerReferences: ownedBy(in.VMI),
 		},
-		Spec: placement(in.VMI),
+		Spec: placement(in),
 	}
 	mergeNodeSelector(&pod.Spec, map[string]string{virtv1.NodeSchedulable: "true"})
 	pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](0)

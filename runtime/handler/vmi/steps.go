@@ -149,6 +149,7 @@ func (r *Reconciler) prepareAndSync(ctx context.Context, s *scope) error {
 	what := session.Synced{Key: key, PodInterface: podInterface, Facts: protocol.Facts{
 		NodeName: r.NodeName, AllowEmulation: !requestsKVM(s.pod), Interfaces: plan.Interfaces,
 		ClaimSizes: sizes, Preallocated: preallocated, SMBIOS: config.SMBIOSConfig, Options: config.VirtualMachineOptions,
+		BalloonPeriod: config.MemBalloonStatsPeriod,
 	}}
 	log.FromContext(ctx).Info("Telling the launcher what to run", "pod", s.pod.Name)
 	ctx, stop := context.WithTimeout(ctx, syncTimeout)

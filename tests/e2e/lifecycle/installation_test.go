@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	virtv1 "kubevirt.io/api/core/v1"
@@ -19,21 +20,27 @@ import (
 	"github.com/slipway-vm/slipway/tests/fixture"
 )
 
+// configure merges change into the KubeVirt object's configuration.
+func configure(ctx context.Context, change string) {
+	kv := &virtv1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: names.InstallNamespace, Name: names.KubeVirtName}}
+	patch := []byte(`{"spec":{"configuration":` + change + `}}`)
+	Expect(suite.World.Client.Patch(ctx, kv, client.RawPatch(types.MergePatchType, patch))).To(Succeed())
+}
+
 var _ = Describe("what the KubeVirt object says of all virtual machines", func() {
 	It("is what one has that starts then", func(ctx context.Context) {
-		configure := func(ctx context.Context, change string) {
-			kv := &virtv1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: names.InstallNamespace, Name: names.KubeVirtName}}
-			patch := []byte(`{"spec":{"configuration":` + change + `}}`)
-			Expect(suite.World.Client.Patch(ctx, kv, client.RawPatch(types.MergePatchType, patch))).To(Succeed())
-		}
 		ns := suite.Namespace(ctx)
 		DeferCleanup(func(ctx context.Context) {
-			configure(ctx, `{"smbios":null,"virtualMachineOptions":null,"additionalGuestMemoryOverheadRatio":null,"autoCPULimitNamespaceLabelSelector":null}`)
+			configure(ctx, `{"smbios":null,"virtualMachineOptions":null,"additionalGuestMemoryOverheadRatio":null,"autoCPULimitNamespaceLabelSelector":null,`+
+				`"machineType":null,"cpuModel":null,"cpuRequest":null,"developerConfiguration":{"nodeSelectors":null}}`)
 		})
 		configure(ctx, `{"smbios":{"manufacturer":"Example, Inc.","version":"2.1"},"virtualMachineOptions":{"disableFreePageReporting":{}},`+
-			`"additionalGuestMemoryOverheadRatio":"1.5","autoCPULimitNamespaceLabelSelector":{"matchLabels":{"kubernetes.io/metadata.name":"`+ns+`"}}}`)
+			`"additionalGuestMemoryOverheadRatio":"1.5","autoCPULimitNamespaceLabelSelector":{"matchLabels":{"kubernetes.io/metadata.name":"`+ns+`"}},`+
+			`"machineType":"pc-q35-9.2","cpuModel":"host-model","cpuRequest":"150m","developerConfiguration":{"nodeSelectors":{"kubernetes.io/os":"linux"}}}`)
 		suite.Create(ctx, fixture.VM(ns, "configured", fixture.ContainerDisk(suite.TinyImage())))
 		vmi := suite.RunningVMI(ctx, ns, "configured")
+		Expect(vmi.Spec.Domain.CPU.Model).To(Equal("host-model"))
+		Expect(vmi.Status.Machine.Type).To(Equal("pc-q35-9.2"))
 		Expect(suite.Shell(ctx, vmi, "cat /sys/class/dmi/id/sys_vendor")).To(Equal("Example, Inc."))
 		Expect(suite.Shell(ctx, vmi, "cat /sys/class/dmi/id/product_version")).To(Equal("2.1"))
 		Expect(suite.Shell(ctx, vmi, "cat /sys/class/dmi/id/product_family")).To(Equal("KubeVirt"))
@@ -43,5 +50,42 @@ var _ = Describe("what the KubeVirt object says of all virtual machines", func()
 		Expect(pods.Items).To(HaveLen(1))
 		limit := pods.Items[0].Spec.Containers[0].Resources.Limits[corev1.ResourceCPU]
 		Expect(limit.String()).To(Equal("1"), "a processor for the one virtual CPU")
+		request := pods.Items[0].Spec.Containers[0].Resources.Requests[corev1.ResourceCPU]
+		Expect(request.String()).To(Equal("150m"))
+		Expect(pods.Items[0].Spec.NodeSelector).To(HaveKeyWithValue("kubernetes.io/os", "linux"))
 	}, SpecTimeout(15*time.Minute))
+})
+
+var _ = Describe("instance types that are written out", Serial, Label("alone"), func() {
+	It("are in the VM, whether it runs or not", func(ctx context.Context) {
+		DeferCleanup(func(ctx context.Context) { configure(ctx, `{"instancetype":null}`) })
+		configure(ctx, `{"instancetype":{"referencePolicy":"expand"}}`)
+		vm := fixture.VM(suite.Namespace(ctx), "written-out", fixture.ContainerDisk(suite.TinyImage()), fixture.Strategy(virtv1.RunStrategyHalted))
+		vm.Spec.Instancetype = &virtv1.InstancetypeMatcher{Name: "u1.nano"}
+		vm.Spec.Template.Spec.Domain.Memory, vm.Spec.Template.Spec.Domain.CPU = nil, nil
+		vm.Spec.Template.Spec.Domain.Resources = virtv1.ResourceRequirements{}
+		suite.Create(ctx, vm)
+		Eventually(ctx, func(g Gomega) {
+			g.Expect(suite.World.Client.Get(ctx, client.ObjectKeyFromObject(vm), vm)).To(Succeed())
+			g.Expect(vm.Spec.Instancetype).To(BeNil())
+			g.Expect(vm.Spec.Template.Spec.Domain.Memory.Guest.String()).To(Equal("512Mi"))
+		}, suite.BoundEnd, time.Second).Should(Succeed())
+	}, SpecTimeout(5*time.Minute))
+})
+
+var _ = Describe("roles of users", Serial, Label("alone"), func() {
+	It("are the cluster's own unless they are given by hand", func(ctx context.Context) {
+		aggregated := func(want string) {
+			Eventually(ctx, func(g Gomega) {
+				role := &rbacv1.ClusterRole{}
+				g.Expect(suite.World.Client.Get(ctx, client.ObjectKey{Name: "kubevirt.io:edit"}, role)).To(Succeed())
+				g.Expect(role.Labels).To(HaveKeyWithValue("rbac.authorization.k8s.io/aggregate-to-edit", want))
+			}, suite.BoundEnd, time.Second).Should(Succeed())
+		}
+		DeferCleanup(func(ctx context.Context) { configure(ctx, `{"roleAggregationStrategy":null}`) })
+		configure(ctx, `{"roleAggregationStrategy":"Manual"}`)
+		aggregated("false")
+		configure(ctx, `{"roleAggregationStrategy":null}`)
+		aggregated("true")
+	}, SpecTimeout(5*time.Minute))
 })

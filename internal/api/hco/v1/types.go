@@ -118,9 +118,15 @@ type Virtualization struct {
 	// +optional
 	WorkloadUpdateStrategy *WorkloadUpdateStrategy `json:"workloadUpdateStrategy,omitempty"`
 
-	// VirtualMachineOptions turns off what all virtual machines have.
+	// VirtualMachineOptions says what all virtual machines have.
 	// +optional
 	VirtualMachineOptions *VirtualMachineOptions `json:"virtualMachineOptions,omitempty"`
+
+	// RoleAggregationStrategy says whether the cluster's own roles admin, edit and view have what those of
+	// users of virtual machines have: AggregateToDefault, as when it is left out, or Manual.
+	// +kubebuilder:validation:Enum=AggregateToDefault;Manual
+	// +optional
+	RoleAggregationStrategy *virtv1.RoleAggregationStrategy `json:"roleAggregationStrategy,omitempty"`
 
 	// AutoCPULimitNamespaceLabelSelector selects namespaces in which the pods of virtual machines are
 	// held to a processor for each virtual CPU, unless they name a limit or have dedicated processors.
@@ -128,8 +134,25 @@ type Virtualization struct {
 	AutoCPULimitNamespaceLabelSelector *metav1.LabelSelector `json:"autoCPULimitNamespaceLabelSelector,omitempty"`
 }
 
-// VirtualMachineOptions turns off what all virtual machines have, from their next start.
+// VirtualMachineOptions says what all virtual machines have, from their next start.
 type VirtualMachineOptions struct {
+	MachineSwitches `json:",inline"`
+
+	// DefaultCPUModel is the model of the processor of virtual machines that name none; the node's own
+	// when left out.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	DefaultCPUModel *string `json:"defaultCPUModel,omitempty"`
+
+	// DefaultRuntimeClass is the RuntimeClass of the pods of virtual machines; the nodes' default when
+	// left out.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	DefaultRuntimeClass *string `json:"defaultRuntimeClass,omitempty"`
+}
+
+// MachineSwitches turn off what all virtual machines have.
+type MachineSwitches struct {
 	// DisableFreePageReporting has guests keep the memory that they freed, instead of handing it back
 	// to the node.
 	// +optional
@@ -236,6 +259,10 @@ type WorkloadSources struct {
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$`
 	// +optional
 	TektonPipelinesNamespace string `json:"tektonPipelinesNamespace,omitempty"`
+
+	// InstancetypeConfig says how virtual machines have their instance types and preferences.
+	// +optional
+	InstancetypeConfig *virtv1.InstancetypeConfiguration `json:"instancetypeConfig,omitempty"`
 
 	// CommonInstancetypesDeployment says whether the common instance types and preferences are
 	// installed. They are when it is left out.

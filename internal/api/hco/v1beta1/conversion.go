@@ -24,13 +24,15 @@ func (h *HyperConverged) ConvertTo(hub conversion.Hub) error {
 			LogVerbosityConfig: in.Spec.LogVerbosityConfig,
 		},
 		Virtualization: hcov1.Virtualization{
-			WorkloadUpdateStrategy: in.Spec.WorkloadUpdateStrategy, VirtualMachineOptions: in.Spec.VirtualMachineOptions,
+			WorkloadUpdateStrategy: in.Spec.WorkloadUpdateStrategy, VirtualMachineOptions: optionsOf(&in.Spec),
+			RoleAggregationStrategy:            in.Spec.RoleAggregationStrategy,
 			AutoCPULimitNamespaceLabelSelector: in.Spec.ResourceRequirements.AutoCPULimitNamespaceLabelSelector,
 		},
 		WorkloadSources: hcov1.WorkloadSources{
 			TektonNamespaces:     in.Spec.TektonNamespaces,
 			TektonTasksNamespace: in.Spec.TektonTasksNamespace, TektonPipelinesNamespace: in.Spec.TektonPipelinesNamespace,
 			CommonInstancetypesDeployment: in.Spec.CommonInstancetypesDeployment,
+			InstancetypeConfig:            in.Spec.InstancetypeConfig,
 			EnableCommonBootImageImport:   in.Spec.EnableCommonBootImageImport,
 			CommonBootImageNamespace:      in.Spec.CommonBootImageNamespace,
 			DataImportCronTemplates:       in.Spec.DataImportCronTemplates,
@@ -60,7 +62,6 @@ func (h *HyperConverged) ConvertFrom(hub conversion.Hub) error {
 		LogVerbosityConfig: in.Spec.Deployment.LogVerbosityConfig,
 
 		WorkloadUpdateStrategy: in.Spec.Virtualization.WorkloadUpdateStrategy,
-		VirtualMachineOptions:  in.Spec.Virtualization.VirtualMachineOptions,
 
 		TektonNamespaces: in.Spec.WorkloadSources.TektonNamespaces,
 
@@ -68,6 +69,8 @@ func (h *HyperConverged) ConvertFrom(hub conversion.Hub) error {
 		TektonPipelinesNamespace: in.Spec.WorkloadSources.TektonPipelinesNamespace,
 
 		CommonInstancetypesDeployment: in.Spec.WorkloadSources.CommonInstancetypesDeployment,
+		InstancetypeConfig:            in.Spec.WorkloadSources.InstancetypeConfig,
+		RoleAggregationStrategy:       in.Spec.Virtualization.RoleAggregationStrategy,
 
 		EnableCommonBootImageImport: in.Spec.WorkloadSources.EnableCommonBootImageImport,
 		CommonBootImageNamespace:    in.Spec.WorkloadSources.CommonBootImageNamespace,
@@ -84,5 +87,24 @@ func (h *HyperConverged) ConvertFrom(hub conversion.Hub) error {
 		CertConfig:         in.Spec.Security.CertConfig,
 		TLSSecurityProfile: in.Spec.Security.TLSSecurityProfile,
 	}
+	if options := in.Spec.Virtualization.VirtualMachineOptions; options != nil {
+		h.Spec.DefaultCPUModel, h.Spec.DefaultRuntimeClass = options.DefaultCPUModel, options.DefaultRuntimeClass
+		defaultsAlone := options.MachineSwitches == (hcov1.MachineSwitches{}) && (options.DefaultCPUModel != nil || options.DefaultRuntimeClass != nil)
+		if !defaultsAlone {
+			h.Spec.VirtualMachineOptions = &options.MachineSwitches
+		}
+	}
 	return nil
+}
+
+// optionsOf are the options of v1, where the defaults of virtual machines are among them.
+func optionsOf(spec *HyperConvergedSpec) *hcov1.VirtualMachineOptions {
+	if spec.VirtualMachineOptions == nil && spec.DefaultCPUModel == nil && spec.DefaultRuntimeClass == nil {
+		return nil
+	}
+	options := &hcov1.VirtualMachineOptions{DefaultCPUModel: spec.DefaultCPUModel, DefaultRuntimeClass: spec.DefaultRuntimeClass}
+	if spec.VirtualMachineOptions != nil {
+		options.MachineSwitches = *spec.VirtualMachineOptions
+	}
+	return options
 }

@@ -37,7 +37,25 @@ type HyperConvergedSpec struct {
 
 	// VirtualMachineOptions turns off what all virtual machines have.
 	// +optional
-	VirtualMachineOptions *hcov1.VirtualMachineOptions `json:"virtualMachineOptions,omitempty"`
+	VirtualMachineOptions *hcov1.MachineSwitches `json:"virtualMachineOptions,omitempty"`
+
+	// DefaultCPUModel is the model of the processor of virtual machines that name none; the node's own
+	// when left out.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	DefaultCPUModel *string `json:"defaultCPUModel,omitempty"`
+
+	// DefaultRuntimeClass is the RuntimeClass of the pods of virtual machines; the nodes' default when
+	// left out.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	DefaultRuntimeClass *string `json:"defaultRuntimeClass,omitempty"`
+
+	// RoleAggregationStrategy says whether the cluster's own roles admin, edit and view have what those of
+	// users of virtual machines have: AggregateToDefault, as when it is left out, or Manual.
+	// +kubebuilder:validation:Enum=AggregateToDefault;Manual
+	// +optional
+	RoleAggregationStrategy *virtv1.RoleAggregationStrategy `json:"roleAggregationStrategy,omitempty"`
 
 	// TektonNamespaces names the namespaces that get the provisioning tasks and pipelines with
 	// their service accounts. A namespace that does not exist is waited for; none is created.
@@ -58,6 +76,10 @@ type HyperConvergedSpec struct {
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$`
 	// +optional
 	TektonPipelinesNamespace string `json:"tektonPipelinesNamespace,omitempty"`
+
+	// InstancetypeConfig says how virtual machines have their instance types and preferences.
+	// +optional
+	InstancetypeConfig *virtv1.InstancetypeConfiguration `json:"instancetypeConfig,omitempty"`
 
 	// CommonInstancetypesDeployment says whether the common instance types and preferences are
 	// installed. They are when it is left out.

@@ -104,13 +104,33 @@ func (in *HyperConvergedSpec) DeepCopyInto(out *HyperConvergedSpec) {
 	}
 	if in.VirtualMachineOptions != nil {
 		in, out := &in.VirtualMachineOptions, &out.VirtualMachineOptions
-		*out = new(v1.VirtualMachineOptions)
+		*out = new(v1.MachineSwitches)
 		(*in).DeepCopyInto(*out)
+	}
+	if in.DefaultCPUModel != nil {
+		in, out := &in.DefaultCPUModel, &out.DefaultCPUModel
+		*out = new(string)
+		**out = **in
+	}
+	if in.DefaultRuntimeClass != nil {
+		in, out := &in.DefaultRuntimeClass, &out.DefaultRuntimeClass
+		*out = new(string)
+		**out = **in
+	}
+	if in.RoleAggregationStrategy != nil {
+		in, out := &in.RoleAggregationStrategy, &out.RoleAggregationStrategy
+		*out = new(corev1.RoleAggregationStrategy)
+		**out = **in
 	}
 	if in.TektonNamespaces != nil {
 		in, out := &in.TektonNamespaces, &out.TektonNamespaces
 		*out = make([]string, len(*in))
 		copy(*out, *in)
+	}
+	if in.InstancetypeConfig != nil {
+		in, out := &in.InstancetypeConfig, &out.InstancetypeConfig
+		*out = new(corev1.InstancetypeConfiguration)
+		(*in).DeepCopyInto(*out)
 	}
 	if in.CommonInstancetypesDeployment != nil {
 		in, out := &in.CommonInstancetypesDeployment, &out.CommonInstancetypesDeployment

@@ -149,6 +149,9 @@ func (l *launcher) sync(request wire.Request) (any, error) {
 	if said := sync.Facts.SMBIOS; said != nil {
 		fmt.Println("made by", said.Manufacturer)
 	}
+	if said := sync.Facts.BalloonPeriod; said != nil {
+		fmt.Println("tells of memory every", *said, "s")
+	}
 	if said := sync.Facts.Options; said != nil {
 		fmt.Println("without a log:", said.DisableSerialConsoleLog != nil)
 	}
