@@ -20,7 +20,7 @@ import (
 
 // actedOfCDI are the paths of the CDI object that a patch may set.
 var actedOfCDI = []string{
-	"/spec/config/uploadProxyURLOverride", "/spec/config/scratchSpaceStorageClass", "/spec/config/preallocation",
+	"/spec/config/uploadProxyURLOverride", "/spec/config/scratchSpaceStorageClass", "/spec/config/preallocation", "/spec/config/logVerbosity",
 	"/spec/config/insecureRegistries", "/spec/config/filesystemOverhead/global", "/spec/config/filesystemOverhead/storageClass/",
 	"/spec/config/podResourceRequirements/requests/", "/spec/config/podResourceRequirements/limits/",
 	"/spec/config/tlsSecurityProfile/", "/spec/config/importProxy/HTTPProxy", "/spec/config/importProxy/HTTPSProxy", "/spec/config/importProxy/noProxy", "/spec/config/importProxy/trustedCAProxy",
@@ -83,6 +83,9 @@ func dataConfig(hco *hcov1.HyperConverged) (map[string]any, error) {
 		}
 		into, _ := config[name].(map[string]any)
 		maps.Copy(into, fields)
+	}
+	if level := hco.Spec.Deployment.LogVerbosityConfig.CDI; level != nil {
+		config["logVerbosity"] = int64(*level)
 	}
 	if asked.ScratchSpaceStorageClass != nil {
 		config["scratchSpaceStorageClass"] = *asked.ScratchSpaceStorageClass

@@ -49,6 +49,7 @@ var cdiFields = []Field{
 	{Path: "config.podResourceRequirements", Note: "Of importer pods, in the place of the defaults; claims are refused."},
 	{Path: "config.filesystemOverhead.global", Note: "0.06 when left out."},
 	{Path: "config.filesystemOverhead.storageClass", Note: "Of each class, in the place of the one for all; 0 for node storage, whose volumes are directories."},
+	{Path: "config.logVerbosity", Note: "0 to 9. Of cdi-uploadproxy, of what virt-controller does of CDI's work, and of pods that fill disks. HyperConverged writes it where its own says something."},
 	{Path: "config.preallocation", Note: "Of DataVolumes that say nothing of it."},
 	{Path: "config.insecureRegistries", Note: "As host or host:port. Nobody checks their certificates."},
 	{Path: "config.tlsSecurityProfile.type", Only: []string{"Old", "Intermediate", "Modern", "Custom"}, Note: "Of cdi-uploadproxy and upload servers. HyperConverged writes it where its own says something."},
