@@ -133,6 +133,8 @@ func TestBadProfilesAndConfigurationsAreRefusedWithThePath(t *testing.T) {
 		{"/storageprofiles-validate", profile + "{cloneStrategy: fast}", []string{"spec.cloneStrategy"}},
 		{"/cdis-validate", config + "{imagePullPolicy: IfNotPresent, cloneStrategyOverride: copy, uninstallStrategy: BlockUninstallIfWorkloadsExist, config: {featureGates: [HonorWaitForFirstConsumer, DataVolumeClaimAdoption], dataVolumeTTLSeconds: 60, webhookPvcRendering: Disabled, preallocation: true, podResourceRequirements: {limits: {memory: 1Gi}}}}", nil},
 		{"/cdis-validate", config + "{config: {logVerbosity: 3}}", nil},
+		{"/cdis-validate", config + "{priorityClass: storage, infra: {deploymentReplicas: 2, apiServerReplicas: 1, uploadProxyReplicas: 3}}", nil},
+		{"/cdis-validate", config + "{priorityClass: A b, infra: {deploymentReplicas: 0, uploadProxyReplicas: -1}}", []string{"spec.infra.deploymentReplicas", "spec.infra.uploadProxyReplicas", "spec.priorityClass"}},
 		{"/cdis-validate", config + "{config: {logVerbosity: -1}}", []string{"spec.config.logVerbosity"}},
 		{"/cdis-validate", config + "{config: {importProxy: {HTTPProxy: \"http://user:password@proxy:3128\", HTTPSProxy: \"proxy:3128\", noProxy: \"a,10.0.0.0/8\", trustedCAProxy: authorities}}}", nil},
 		{"/cdis-validate", config + "{config: {importProxy: {HTTPProxy: \"ftp://a\"}}}", []string{"spec.config.importProxy.HTTPProxy"}},

@@ -25,6 +25,7 @@ var actedOfCDI = []string{
 	"/spec/config/podResourceRequirements/requests/", "/spec/config/podResourceRequirements/limits/",
 	"/spec/config/tlsSecurityProfile/", "/spec/config/importProxy/HTTPProxy", "/spec/config/importProxy/HTTPSProxy", "/spec/config/importProxy/noProxy", "/spec/config/importProxy/trustedCAProxy",
 	"/spec/certConfig/", "/spec/config/dataVolumeTTLSeconds", "/spec/config/webhookPvcRendering", "/spec/config/imagePullSecrets", "/spec/imagePullPolicy", "/spec/workload/",
+	"/spec/infra/deploymentReplicas", "/spec/infra/apiServerReplicas", "/spec/infra/uploadProxyReplicas", "/spec/priorityClass",
 }
 
 // cdiSpec is the spec of the CDI object: pods that fill disks run where workloads do.
@@ -38,6 +39,7 @@ func cdiSpec(hco *hcov1.HyperConverged) (map[string]any, error) {
 		"uninstallStrategy": string(hcov1.BlockUninstall),
 		"config":            config,
 		"workload":          map[string]any{},
+		"infra":             map[string]any{},
 	}
 	if asked := lifetimes(hco); asked != nil {
 		if spec["certConfig"], err = asMap(asked); err != nil {
@@ -144,7 +146,7 @@ func checkDataConfig(object *unstructured.Unstructured) error {
 	if err != nil {
 		return fmt.Errorf("annotation %s sets what CDI cannot hold: %w", hcov1.AnnotationCDIPatch, err)
 	}
-	errs := cdiconfig.Validate(cdi.Spec.Config, field.NewPath("spec", "config"))
+	errs := append(cdiconfig.Validate(cdi.Spec.Config, field.NewPath("spec", "config")), cdiconfig.ValidateControlPlane(&cdi.Spec, field.NewPath("spec"))...)
 	if errs = append(errs, certs.ValidateCDI(cdi.Spec.CertConfig, field.NewPath("spec", "certConfig"))...); len(errs) > 0 {
 		var messages []string
 		for _, err := range errs {
