@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/go-logr/logr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/slipway-vm/slipway/controllers/cdiconfig"
@@ -52,6 +53,8 @@ type Options struct {
 	// HealthAddress is where health is served, such as ":8080", MetricsAddress where metrics
 	// are, with TLS; "0" serves none.
 	HealthAddress, MetricsAddress string
+	// DataLog is what those controllers log to that do CDI's work; nil for what all others log to.
+	DataLog *logr.Logger
 	// TLS is how TLS is spoken; nil for 1.2 and newer.
 	TLS *tlspolicy.Policy
 	// Extend adds what else virt-controller does to its manager, before that starts; nil for nothing.
@@ -75,6 +78,7 @@ func (o Options) validate() error {
 
 // setup adds every controller to mgr.
 func setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
+	data := logging(mgr, options.DataLog)
 	return errors.Join(
 		virtualmachine.SetupWithManager(mgr, virtualmachine.Options{CopyImage: options.ImporterImage}),
 		virtualmachineinstance.SetupWithManager(ctx, mgr, virtualmachineinstance.Options{
@@ -84,18 +88,18 @@ func setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		pool.SetupWithManager(mgr),
 		workloadupdate.SetupWithManager(mgr),
 		node.SetupWithManager(mgr),
-		datavolume.SetupWithManager(mgr, datavolume.Options{ImporterImage: options.ImporterImage, Namespace: options.Namespace}),
-		datasource.SetupWithManager(mgr, datasource.Options{}),
-		cdiconfig.SetupWithManager(mgr, options.Namespace),
-		storageprofile.SetupWithManager(mgr),
-		dataimportcron.SetupWithManager(mgr, options.Namespace, options.ImporterImage),
-		populator.SetupWithManager(mgr),
-		objecttransfer.SetupWithManager(mgr),
+		datavolume.SetupWithManager(data, datavolume.Options{ImporterImage: options.ImporterImage, Namespace: options.Namespace}),
+		datasource.SetupWithManager(data, datasource.Options{}),
+		cdiconfig.SetupWithManager(data, options.Namespace),
+		storageprofile.SetupWithManager(data),
+		dataimportcron.SetupWithManager(data, options.Namespace, options.ImporterImage),
+		populator.SetupWithManager(data),
+		objecttransfer.SetupWithManager(data),
 		hostpathprovisioner.SetupWithManager(mgr, hostpathprovisioner.Options{
 			Version: options.Version, Namespace: options.Namespace, Image: options.ImporterImage,
 		}),
 		volumesnapshot.SetupWithManager(mgr, volumesnapshot.Options{WhereServed: func(snapshots ctrl.Manager) error {
-			return whereSnapshotsAreServed(snapshots, mgr)
+			return whereSnapshotsAreServed(snapshots, mgr, options.DataLog)
 		}}),
 		virtualmachineexport.SetupWithManager(mgr, virtualmachineexport.Options{Image: options.ImporterImage, Namespace: options.Namespace, Certificate: options.ExportCertificate}),
 		stepcache.SetupWithManager(mgr),
@@ -105,15 +109,34 @@ func setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 }
 
 // whereSnapshotsAreServed adds to snapshots the controllers that run while the cluster has the
-// kinds of snapshots; mgr is the manager that always runs.
-func whereSnapshotsAreServed(snapshots, mgr ctrl.Manager) error {
+// kinds of snapshots; mgr is the manager that always runs, and dataLog is as in Options.
+func whereSnapshotsAreServed(snapshots, mgr ctrl.Manager, dataLog *logr.Logger) error {
+	data := logging(snapshots, dataLog)
 	return errors.Join(
 		hostpathprovisioner.SetupSnapshotClass(snapshots),
-		storageprofile.SetupSnapshotClasses(snapshots),
-		datavolume.SetupSnapshots(snapshots, mgr),
-		datasource.SetupSnapshots(snapshots, mgr),
+		storageprofile.SetupSnapshotClasses(data),
+		datavolume.SetupSnapshots(data, mgr),
+		datasource.SetupSnapshots(data, mgr),
 		virtualmachinesnapshot.SetupWithManager(snapshots, mgr),
 		virtualmachinerestore.SetupWithManager(snapshots, mgr),
 		virtualmachineclone.SetupWithManager(snapshots, mgr),
 	)
 }
+
+// logging is mgr with another logger for the controllers that are added to it; mgr itself when log is nil.
+func logging(mgr ctrl.Manager, log *logr.Logger) ctrl.Manager {
+	if log == nil {
+		return mgr
+	}
+	return withLog{mgr, *log}
+}
+
+// withLog is a manager with another logger.
+type withLog struct {
+	ctrl.Manager
+
+	log logr.Logger
+}
+
+// GetLogger returns what controllers log to.
+func (w withLog) GetLogger() logr.Logger { return w.log }

@@ -94,7 +94,7 @@ func start(t *testing.T) *cluster {
 	}()
 	go func() {
 		_ = Run(ctx, config, Options{
-			LauncherImage: "launcher", ImporterImage: "slipway", Namespace: installed, Identity: "test", HealthAddress: "0", MetricsAddress: "0",
+			LauncherImage: "launcher", ImporterImage: "slipway", Namespace: installed, DataLog: new(dataLog.logger()), Identity: "test", HealthAddress: "0", MetricsAddress: "0",
 			lease: lease{duration: time.Hour, deadline: 30 * time.Minute, retry: 15 * time.Second}, // nobody else wants it
 		})
 	}()

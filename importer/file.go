@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
 	"github.com/slipway-vm/slipway/importer/image"
 	"github.com/slipway-vm/slipway/internal/transfer"
 )
@@ -118,6 +120,7 @@ func (j *job) fromFile(ctx context.Context, f file, outer layers) error {
 		return fmt.Errorf("looking at the file: %w", err)
 	}
 	j.result.Format = outer.name(format)
+	log.FromContext(ctx).V(2).Info("Reading at any offset", "format", j.result.Format, "size", f.size)
 	switch {
 	case format.Compressed():
 		return j.fromStream(ctx)

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
 	"github.com/slipway-vm/slipway/importer/image"
 	"github.com/slipway-vm/slipway/importer/source"
 	"github.com/slipway-vm/slipway/internal/transfer"
@@ -28,6 +30,7 @@ func (j *job) fromHTTP(ctx context.Context, read func(context.Context, *source.H
 	if err != nil {
 		return fmt.Errorf("opening the source: %w", err)
 	}
+	log.FromContext(ctx).V(2).Info("Found the file", "size", from.Size(), "ranges", from.Ranged(), "version", from.Version())
 	j.from = from
 	j.progress.follow(func() transfer.Progress {
 		return transfer.Progress{Done: from.Downloaded(), Total: max(from.Size(), 0)}
@@ -82,6 +85,7 @@ func (j *job) unwrap(ctx context.Context, stream *bufio.Reader, size int64, oute
 		return err
 	}
 	j.result.Format = outer.name(format)
+	log.FromContext(ctx).V(2).Info("Reading in order", "format", j.result.Format, "size", size)
 	if format.Compressed() || format == image.Tar {
 		if outer, err = outer.add(format); err != nil {
 			return err

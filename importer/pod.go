@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,6 +63,7 @@ func RunPod(ctx context.Context, options PodOptions) error {
 		return err
 	}
 	logger := log.FromContext(ctx)
+	logger.V(1).Info("Importing", "from", options.kind(), "target", options.Target.Path, "size", options.Target.Size, "preallocate", options.Target.Preallocate)
 	if err := LimitMemory(); err != nil {
 		logger.Info("The import takes more memory than it need", "because", err.Error())
 	}
@@ -82,6 +84,23 @@ func RunPod(ctx context.Context, options PodOptions) error {
 			"downloaded", result.Downloaded, "written", result.Written, "milliseconds", result.Milliseconds)
 	}
 	return errors.Join(err, Report(options.TerminationLog, result))
+}
+
+// kind names for logs what is imported, without an address, which may have a password.
+func (o PodOptions) kind() string {
+	switch {
+	case o.Ask:
+		return "nowhere: the version is asked for"
+	case o.CopyFrom != "":
+		return "another volume"
+	case o.ImageRoot != "":
+		return "an image that the node has pulled"
+	case strings.HasPrefix(o.URL, source.SchemeDocker):
+		return "a registry"
+	case o.URL != "":
+		return "a server of kind " + cmp.Or(o.Server, transfer.SourceHTTP)
+	}
+	return "nothing: the disk is blank"
 }
 
 func run(ctx context.Context, options PodOptions, progress *Progress) (transfer.Result, error) {

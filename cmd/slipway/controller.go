@@ -26,13 +26,14 @@ func newControllerCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			level := verbosity.New(base)
+			data := level.Part()
 			config, err := clusterConfig(level)
 			if err != nil {
 				return err
 			}
-			options.TLS = &tlspolicy.Policy{}
+			options.TLS, options.DataLog = &tlspolicy.Policy{}, new(data.Logger())
 			options.Extend = func(mgr ctrl.Manager) error {
-				return errors.Join(level.Follow(mgr, verbosity.Controller), options.TLS.FollowKubeVirt(mgr))
+				return errors.Join(level.Follow(mgr, verbosity.Controller), data.FollowCDI(mgr), options.TLS.FollowKubeVirt(mgr))
 			}
 			return controllers.Run(cmd.Context(), config, options)
 		},
@@ -45,7 +46,7 @@ func newControllerCommand() *cobra.Command {
 	flags.StringVar(&options.ExportCertificate, "export-certificate", "", "file with the certificates that external links of exports tell of; it need not exist")
 	flags.StringVar(&options.HealthAddress, "health-address", ":8080", "where /healthz and /readyz are served; 0 for nowhere")
 	flags.StringVar(&options.MetricsAddress, "metrics-address", ":8443", "where /metrics is served, with TLS; 0 for nowhere")
-	flags.IntVar(&base, "verbosity", 1, "0 logs little, 9 everything; while the KubeVirt object's logVerbosity says nothing")
+	flags.IntVar(&base, "verbosity", 1, "0 logs little, 9 everything; while logVerbosity of the KubeVirt object, or of the CDI object for what is CDI's work, says nothing")
 	return cmd
 }
 

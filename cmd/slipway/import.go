@@ -4,14 +4,17 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/slipway-vm/slipway/importer"
 	"github.com/slipway-vm/slipway/internal/transfer"
+	"github.com/slipway-vm/slipway/internal/verbosity"
 )
 
 // newImportCommand fills a volume from a URL; the DataVolume controller runs it in a pod.
 func newImportCommand() *cobra.Command {
 	var o importer.PodOptions
+	level := 0
 	cmd := &cobra.Command{
 		Use:   "import",
 		Short: "Fills a volume from a disk image",
@@ -25,7 +28,9 @@ One pass, in bounded memory. With --ask it tells which version of the image ther
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.Token = os.Getenv(transfer.EnvToken)
-			return importer.RunPod(cmd.Context(), o)
+			logger := verbosity.New(level).Logger()
+			ctrl.SetLogger(logger)
+			return importer.RunPod(ctrl.LoggerInto(cmd.Context(), logger), o)
 		},
 	}
 	flags := cmd.Flags()
@@ -54,5 +59,6 @@ One pass, in bounded memory. With --ask it tells which version of the image ther
 	flags.BoolVar(&o.Known, "known", false, "with --ask: a version is known already, so of several registries only those are passed over that do not have the image")
 	flags.StringVar(&o.TerminationLog, "termination-log", "", "file that takes the result as JSON")
 	flags.StringVar(&o.ProgressAddress, "progress-address", "", "address that serves the progress, such as :8443")
+	addVerbosity(flags, &level)
 	return cmd
 }

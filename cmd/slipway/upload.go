@@ -21,6 +21,7 @@ import (
 func newUploadServerCommand() *cobra.Command {
 	var o uploadserver.Options
 	var spoken tlsFlags
+	level := 0
 	cmd := &cobra.Command{
 		Use:   "upload-server",
 		Short: "Fills a volume with a disk image that is sent to it",
@@ -35,7 +36,7 @@ bounded memory.`,
 			if o.TLS, err = spoken.policy(); err != nil {
 				return err
 			}
-			logger := verbosity.New(1).Logger()
+			logger := verbosity.New(level).Logger()
 			ctrl.SetLogger(logger)
 			return uploadserver.Run(ctrl.LoggerInto(cmd.Context(), logger), o)
 		},
@@ -53,10 +54,16 @@ bounded memory.`,
 	flags.StringVar(&o.CertDir, "cert-dir", "", "directory with tls.crt and tls.key to serve with, and ca.crt, the authorities of clients")
 	flags.StringVar(&o.Client, "client", upload.ClientName, "common name of the one client that may send")
 	flags.StringVar(&o.TerminationLog, "termination-log", "", "file that takes the result as JSON")
+	addVerbosity(flags, &level)
 	for _, required := range []string{"target", "cert-dir"} {
 		_ = cmd.MarkFlagRequired(required) // the flags exist
 	}
 	return cmd
+}
+
+// addVerbosity adds the flag of how much a program logs that runs in a pod for one disk.
+func addVerbosity(flags *pflag.FlagSet, level *int) {
+	flags.IntVar(level, verbosity.Flag, 1, "how much is logged: 0 little, 9 everything")
 }
 
 // tlsFlags are the flags that say how a server speaks TLS.
@@ -81,10 +88,12 @@ func newUploadProxyCommand() *cobra.Command {
 		Example: "  slipway uploadproxy --namespace kubevirt-hyperconverged",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			config, err := clusterConfig(verbosity.New(base))
+			level := verbosity.New(base)
+			config, err := clusterConfig(level)
 			if err != nil {
 				return err
 			}
+			options.Extend = level.FollowCDI
 			return uploadproxy.Run(cmd.Context(), config, options)
 		},
 	}
@@ -94,6 +103,6 @@ func newUploadProxyCommand() *cobra.Command {
 	flags.StringVar(&options.HealthAddress, "health-address", ":8080", "where /healthz and /readyz are served; 0 for nowhere")
 	flags.StringVar(&options.MetricsAddress, "metrics-address", ":8444", "where /metrics is served, with TLS; 0 for nowhere")
 	flags.StringSliceVar(&options.Hosts, "host", nil, "further name by which the proxy is reached")
-	flags.IntVar(&base, "verbosity", 1, "0 logs little, 9 everything")
+	flags.IntVar(&base, "verbosity", 1, "0 logs little, 9 everything; while the CDI object's logVerbosity says nothing")
 	return cmd
 }

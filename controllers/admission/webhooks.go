@@ -310,6 +310,7 @@ func (a admitter) objectTransfer(ctx context.Context, r *review[cdiv1.ObjectTran
 func (a admitter) cdi(ctx context.Context, r *review[cdiv1.CDI]) (field.ErrorList, error) {
 	errs := supported.Unsupported(supported.CDI, r.raw)
 	errs = append(errs, cdiconfig.Validate(r.object.Spec.Config, field.NewPath("spec", "config"))...)
+	errs = append(errs, cdiconfig.ValidateControlPlane(&r.object.Spec, field.NewPath("spec"))...)
 	errs = append(errs, certs.ValidateCDI(r.object.Spec.CertConfig, field.NewPath("spec", "certConfig"))...)
 	var before client.Object
 	if r.old != nil {

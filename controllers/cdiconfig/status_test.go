@@ -80,6 +80,7 @@ func TestValidateNamesTheField(t *testing.T) {
 		"config.podResourceRequirements.limits[cpu]": {PodResourceRequirements: &corev1.ResourceRequirements{
 			Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")},
 		}},
+		"config.logVerbosity":                   {LogVerbosity: new(int32(10))},
 		"config.podResourceRequirements.claims": {PodResourceRequirements: &corev1.ResourceRequirements{Claims: []corev1.ResourceClaim{{Name: "a"}}}},
 	} {
 		errs := Validate(spec, field.NewPath("config"))
@@ -90,7 +91,7 @@ func TestValidateNamesTheField(t *testing.T) {
 			t.Errorf("got %v, want one error of %q", errs, want)
 		}
 	}
-	good := &cdiv1.CDIConfigSpec{UploadProxyURLOverride: new("https://uploads.example.com:8443"), FilesystemOverhead: &cdiv1.FilesystemOverhead{Global: "0.999"}}
+	good := &cdiv1.CDIConfigSpec{UploadProxyURLOverride: new("https://uploads.example.com:8443"), FilesystemOverhead: &cdiv1.FilesystemOverhead{Global: "0.999"}, LogVerbosity: new(int32(0))}
 	if errs := Validate(good, field.NewPath("config")); len(errs) > 0 {
 		t.Error(errs)
 	}

@@ -1,6 +1,7 @@
 package cdiconfig
 
 import (
+	"fmt"
 	"net/url"
 	"strings"
 
@@ -9,6 +10,7 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/slipway-vm/slipway/internal/tlspolicy"
+	"github.com/slipway-vm/slipway/internal/verbosity"
 )
 
 // Validate returns what is wrong with a configuration, which is at path and may be nil.
@@ -33,6 +35,9 @@ func Validate(spec *cdiv1.CDIConfigSpec, path *field.Path) field.ErrorList {
 		if !isHost(registry) {
 			errs = append(errs, field.Invalid(path.Child("insecureRegistries").Index(i), registry, "write it as host or host:port, without a scheme or a path"))
 		}
+	}
+	if level := spec.LogVerbosity; level != nil && (*level < 0 || *level > verbosity.Max) {
+		errs = append(errs, field.Invalid(path.Child("logVerbosity"), *level, fmt.Sprintf("levels are 0 to %d", verbosity.Max)))
 	}
 	errs = append(errs, tlspolicy.ValidateProfile(spec.TLSSecurityProfile, path.Child("tlsSecurityProfile"))...)
 	errs = append(errs, validateProxy(spec.ImportProxy, path.Child("importProxy"))...)

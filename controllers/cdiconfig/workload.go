@@ -1,11 +1,14 @@
 package cdiconfig
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"github.com/slipway-vm/slipway/internal/verbosity"
 )
 
 // Workload is what the CDI object says of the pods that fill disks, or look for them.
@@ -17,6 +20,8 @@ type Workload struct {
 	// PullPolicy and PullSecrets are for Slipway's own image.
 	PullPolicy  corev1.PullPolicy             `json:"pullPolicy,omitempty"`
 	PullSecrets []corev1.LocalObjectReference `json:"pullSecrets,omitempty"`
+	// Verbosity is how much they log; nil for what their program does by itself.
+	Verbosity *int32 `json:"verbosity,omitempty"`
 }
 
 // WorkloadOf reads cdi, which may be nil.
@@ -31,9 +36,17 @@ func WorkloadOf(cdi *cdiv1.CDI) Workload {
 		w.PullPolicy = cdi.Spec.ImagePullPolicy
 	}
 	if cdi.Spec.Config != nil {
-		w.PullSecrets = slices.Clone(cdi.Spec.Config.ImagePullSecrets)
+		w.PullSecrets, w.Verbosity = slices.Clone(cdi.Spec.Config.ImagePullSecrets), cdi.Spec.Config.LogVerbosity
 	}
 	return w
+}
+
+// LogArgs are the arguments of a pod's program that say how much it logs; none where nothing is said.
+func (w Workload) LogArgs() []string {
+	if w.Verbosity == nil {
+		return nil
+	}
+	return []string{fmt.Sprintf("--%s=%d", verbosity.Flag, *w.Verbosity)}
 }
 
 // Place puts a pod where w says. What pod asks for already holds too: its nodes must be of both, and its own labels of

@@ -82,6 +82,8 @@ func (r *Reconciler) createPoll(ctx context.Context, s *scope) error {
 		if err := r.withSecrets(ctx, s.cron, pod); err != nil {
 			return err
 		}
+		asking := &pod.Spec.Containers[0]
+		asking.Args = append(asking.Args, workload.LogArgs()...)
 	}
 	log.FromContext(ctx).Info("Creating a pod that asks for the image", "pod", pod.Name)
 	err = r.Create(ctx, pod, client.FieldOwner(manager))

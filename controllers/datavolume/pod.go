@@ -39,7 +39,7 @@ type podInput struct {
 	Image      string
 	// Config is what holds for all DataVolumes: what the pod asks for and may have, and preallocation.
 	Config cdiv1.CDIConfigStatus
-	// Workload is where pods run, and how Slipway's own image is pulled.
+	// Workload is where pods run, how Slipway's own image is pulled, and how much they log.
 	Workload cdiconfig.Workload
 	// Places are where the image of a registry is looked for, in this order; none for other sources.
 	Places []registries.Place
@@ -92,6 +92,7 @@ func buildPod(in podInput) *corev1.Pod {
 	}
 	container := importerContainer(in)
 	addData(in, pod, &container)
+	container.Args = append(container.Args, in.Workload.LogArgs()...)
 	if in.Affinity != nil {
 		pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: in.Affinity}
 	}

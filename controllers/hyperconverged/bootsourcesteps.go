@@ -310,5 +310,11 @@ func sourcesStatus(s *scope, before []hcov1.DataImportCronTemplateStatus, now me
 	return sources
 }
 
-// waits is what is missing outside of tasks, pipelines and boot sources, in a sentence.
-func (s *scope) waits() string { return strings.Join(slices.Concat(s.waiting, s.homeless), "; ") }
+// waits is what is missing outside, of tasks, pipelines and boot sources and of priorities, in a sentence.
+func (s *scope) waits() string {
+	missing := slices.Concat(s.waiting, s.homeless)
+	if s.classless != "" {
+		missing = append(missing, s.classless)
+	}
+	return strings.Join(missing, "; ")
+}

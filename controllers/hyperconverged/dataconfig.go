@@ -20,11 +20,12 @@ import (
 
 // actedOfCDI are the paths of the CDI object that a patch may set.
 var actedOfCDI = []string{
-	"/spec/config/uploadProxyURLOverride", "/spec/config/scratchSpaceStorageClass", "/spec/config/preallocation",
+	"/spec/config/uploadProxyURLOverride", "/spec/config/scratchSpaceStorageClass", "/spec/config/preallocation", "/spec/config/logVerbosity",
 	"/spec/config/insecureRegistries", "/spec/config/filesystemOverhead/global", "/spec/config/filesystemOverhead/storageClass/",
 	"/spec/config/podResourceRequirements/requests/", "/spec/config/podResourceRequirements/limits/",
 	"/spec/config/tlsSecurityProfile/", "/spec/config/importProxy/HTTPProxy", "/spec/config/importProxy/HTTPSProxy", "/spec/config/importProxy/noProxy", "/spec/config/importProxy/trustedCAProxy",
 	"/spec/certConfig/", "/spec/config/dataVolumeTTLSeconds", "/spec/config/webhookPvcRendering", "/spec/config/imagePullSecrets", "/spec/imagePullPolicy", "/spec/workload/",
+	"/spec/infra/deploymentReplicas", "/spec/infra/apiServerReplicas", "/spec/infra/uploadProxyReplicas", "/spec/priorityClass",
 }
 
 // cdiSpec is the spec of the CDI object: pods that fill disks run where workloads do.
@@ -38,6 +39,7 @@ func cdiSpec(hco *hcov1.HyperConverged) (map[string]any, error) {
 		"uninstallStrategy": string(hcov1.BlockUninstall),
 		"config":            config,
 		"workload":          map[string]any{},
+		"infra":             map[string]any{},
 	}
 	if asked := lifetimes(hco); asked != nil {
 		if spec["certConfig"], err = asMap(asked); err != nil {
@@ -83,6 +85,9 @@ func dataConfig(hco *hcov1.HyperConverged) (map[string]any, error) {
 		}
 		into, _ := config[name].(map[string]any)
 		maps.Copy(into, fields)
+	}
+	if level := hco.Spec.Deployment.LogVerbosityConfig.CDI; level != nil {
+		config["logVerbosity"] = int64(*level)
 	}
 	if asked.ScratchSpaceStorageClass != nil {
 		config["scratchSpaceStorageClass"] = *asked.ScratchSpaceStorageClass
@@ -141,7 +146,7 @@ func checkDataConfig(object *unstructured.Unstructured) error {
 	if err != nil {
 		return fmt.Errorf("annotation %s sets what CDI cannot hold: %w", hcov1.AnnotationCDIPatch, err)
 	}
-	errs := cdiconfig.Validate(cdi.Spec.Config, field.NewPath("spec", "config"))
+	errs := append(cdiconfig.Validate(cdi.Spec.Config, field.NewPath("spec", "config")), cdiconfig.ValidateControlPlane(&cdi.Spec, field.NewPath("spec"))...)
 	if errs = append(errs, certs.ValidateCDI(cdi.Spec.CertConfig, field.NewPath("spec", "certConfig"))...); len(errs) > 0 {
 		var messages []string
 		for _, err := range errs {

@@ -13,7 +13,7 @@ import (
 // Planned returns everything that the operator may install with options, bundles
 // included: for those who have to know it beforehand.
 func Planned(options Options) ([]*unstructured.Unstructured, error) {
-	wanted, err := plan(&hcov1.HyperConverged{}, options.Values())
+	wanted, err := plan(&hcov1.HyperConverged{}, infra{}, options.Values())
 	if err != nil {
 		return nil, err
 	}

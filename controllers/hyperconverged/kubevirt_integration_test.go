@@ -52,6 +52,8 @@ func judgesKubeVirt(t *testing.T, c client.WithWatch, options Options) {
 		`{"spec":{"workloadUpdateStrategy":{"workloadUpdateMethods":["LiveMigrate"]}}}`:                                            "spec.workloadUpdateStrategy.workloadUpdateMethods[0]",
 		`{"spec":{"workloadUpdateStrategy":{"batchEvictionSize":0}}}`:                                                              "spec.workloadUpdateStrategy.batchEvictionSize",
 		`{"spec":{"uninstallStrategy":"RemoveWorkloads"}}`:                                                                         "spec.uninstallStrategy",
+		`{"spec":{"infra":{"replicas":2}}}`:                                                                                        "",
+		`{"spec":{"infra":{"replicas":0}}}`:                                                                                        "spec.infra.replicas",
 		`{"spec":{"imageTag":"v9"}}`:                                                                                               "spec.imageTag",
 	} {
 		for _, version := range []string{"v1", "v1alpha3"} {

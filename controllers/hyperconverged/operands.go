@@ -56,6 +56,7 @@ func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Un
 			object:     object(kubeVirtKind.GroupVersion().String(), "KubeVirt", base.Namespace, names.KubeVirtName, kubevirt),
 			annotation: hcov1.AnnotationKubeVirtPatch,
 			acted: []string{
+				"/spec/infra/replicas",
 				"/spec/configuration/developerConfiguration/useEmulation", "/spec/configuration/commonInstancetypesDeployment/enabled",
 				"/spec/configuration/vmStateStorageClass", "/spec/configuration/evictionStrategy", "/spec/configuration/obsoleteCPUModels/", featureGates,
 				"/spec/configuration/machineType", "/spec/configuration/emulatedMachines",

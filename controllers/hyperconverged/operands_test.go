@@ -30,6 +30,7 @@ func TestOperandsArePatchedByAnnotation(t *testing.T) {
 		"the name of the object":    {annotation: kubevirt, patch: `[{"op":"replace","path":"/metadata/name","value":"x"}]`, wantError: "/metadata/name"},
 		"a gate of CDI":             {annotation: cdi, patch: `[{"op":"add","path":"/spec/config/featureGates","value":["x"]}]`, wantError: "/spec/config/featureGates, which Slipway does not act on; what can be patched: /spec/config/uploadProxyURLOverride"},
 		"a proxy that is none":      {annotation: cdi, patch: `[{"op":"add","path":"/spec/config/importProxy","value":{"HTTPProxy":"ftp://proxy:80"}}]`, wantError: "spec.config.importProxy.HTTPProxy: Invalid value: proxies are spoken to by http"},
+		"how much is logged of CDI": {annotation: cdi, patch: `[{"op":"add","path":"/spec/config/logVerbosity","value":10}]`, wantError: "spec.config.logVerbosity: Invalid value: 10: levels are 0 to 9"},
 		"an overhead of everything": {annotation: cdi, patch: `[{"op":"add","path":"/spec/config/filesystemOverhead/storageClass/fast","value":"1"}]`, wantError: "a file system of which nothing is left"},
 	}
 	for name, c := range cases {
@@ -54,6 +55,21 @@ func TestOperandsArePatchedByAnnotation(t *testing.T) {
 				t.Errorf("useEmulation: got %v (%v), want %v", emulation, err, c.patch != "")
 			}
 		})
+	}
+}
+
+func TestCDILogsAsHyperConvergedSays(t *testing.T) {
+	for name, level := range map[string]*int32{"nothing": nil, "little": new(int32(0)), "much": new(int32(7))} {
+		hco := &hcov1.HyperConverged{}
+		hco.Spec.Deployment.LogVerbosityConfig.CDI = level
+		objects, err := operands(hco, testOptions().Values())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, set, err := unstructured.NestedInt64(objects[1].Object, "spec", "config", "logVerbosity")
+		if err != nil || set != (level != nil) || set && got != int64(*level) {
+			t.Errorf("%s: the CDI object has %d (%v), %v", name, got, set, err)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -199,6 +200,7 @@ func newManager(config *rest.Config, options Options, hooks *webhooks, known ser
 		&hcov1.HyperConverged{}:                     {Namespaces: here, Label: labels.Everything()},
 		&corev1.Pod{}:                               {Namespaces: here, Label: labels.NewSelector().Add(*parts)},
 		&corev1.Namespace{}:                         everything,
+		&schedulingv1.PriorityClass{}:               everything, // one of another's may be named
 		&apiextensionsv1.CustomResourceDefinition{}: everything,
 	}
 	if known.instances {

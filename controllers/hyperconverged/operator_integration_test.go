@@ -52,6 +52,7 @@ func TestOperator(t *testing.T) {
 		{"an object of another name is refused", refusesOtherName},
 		{"a patch of what nothing acts on is refused", refusesIdlePatch},
 		{"the older version brings everything up", bringsUp},
+		{"components are as many as KubeVirt asks", multipliesComponents},
 		{"conditions name what is not ready, then say that all is", followsRollout},
 		{"an edit from outside is overwritten", overwritesEdits},
 		{"an edit of KubeVirt is taken where something acts on it", judgesKubeVirt},

@@ -19,8 +19,8 @@ const LabelComponent = names.Domain + "component"
 // defaultVerbosity is what components log with unless the HyperConverged object says otherwise.
 const defaultVerbosity int32 = 2
 
-// plan returns every object that is wanted of the components for hco, in the order in which to apply them.
-func plan(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Unstructured, error) {
+// plan returns every object that is wanted of the components for hco, as the operands ask, in the order in which to apply them.
+func plan(hco *hcov1.HyperConverged, asked infra, base render.Values) ([]*unstructured.Unstructured, error) {
 	var wanted []*unstructured.Unstructured
 	placements := hco.Spec.Deployment.NodePlacements
 	for _, component := range components.All {
@@ -42,6 +42,9 @@ func plan(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Unstru
 			placement = placements.Workload
 		}
 		if err := render.Place(objects, placement); err != nil {
+			return nil, fmt.Errorf("planning component %s: %w", component.Name, err)
+		}
+		if err := asked.shape(objects); err != nil {
 			return nil, fmt.Errorf("planning component %s: %w", component.Name, err)
 		}
 		mark(objects, component.Name, base.Version)

@@ -39,7 +39,7 @@ func TestPlan(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			hco := &hcov1.HyperConverged{}
 			change(hco)
-			objects, err := plan(hco, testOptions().Values())
+			objects, err := plan(hco, infra{}, testOptions().Values())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -52,7 +52,7 @@ func TestPlan(t *testing.T) {
 }
 
 func TestPlanIsInTheOrderInWhichThingsAreNeeded(t *testing.T) {
-	objects, err := plan(&hcov1.HyperConverged{}, testOptions().Values())
+	objects, err := plan(&hcov1.HyperConverged{}, infra{}, testOptions().Values())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -92,7 +92,7 @@ type step func(context.Context, *scope) error
 
 // steps lists what a pass does, in this order: nothing is written where another
 // installation is; rights before those who use them; operands before the components that read
-// them, and SSP before the tasks that it asks for; instance types and preferences, which nothing
+// them, which they say the number of; SSP before the tasks that it asks for; instance types and preferences, which nothing
 // waits for, behind the rest; boot sources when it is known whether there is who admits them, and after those that
 // are left out, whose DataSources may be theirs now; all else that is no longer wanted goes last, when its successor
 // is there.
@@ -100,8 +100,8 @@ func (r *Reconciler) steps() []step {
 	return []step{
 		r.refuseConflicts,
 		r.ensureDefinitions,
-		r.planComponents,
 		r.applyOperands,
+		r.planComponents,
 		r.aggregateRoles,
 		r.countOutdated,
 		r.planBundles,
@@ -120,7 +120,11 @@ func (r *Reconciler) ensureDefinitions(ctx context.Context, _ *scope) error {
 }
 
 func (r *Reconciler) planComponents(ctx context.Context, s *scope) error {
-	wanted, err := plan(s.hco, r.Options.Values())
+	asked := infraOf(s.kubevirt, s.cdi)
+	if err := r.findPriority(ctx, s, &asked); err != nil {
+		return err
+	}
+	wanted, err := plan(s.hco, asked, r.Options.Values())
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 
 // Whatever a component knows of Secrets, it knows by their names: none can read those of others.
 func TestSecretsAreReadByNameAlone(t *testing.T) {
-	objects, err := plan(&hcov1.HyperConverged{}, testOptions().Values())
+	objects, err := plan(&hcov1.HyperConverged{}, infra{}, testOptions().Values())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,8 @@ type scope struct {
 	conflicts []string // refuseConflicts: what another installation has in this cluster
 	blockers  []string // remove: workloads that keep the installation from being removed
 
+	classless string // planComponents: that the PriorityClass that CDI names is missing
+
 	wanted  []*unstructured.Unstructured // planComponents, planBundles, addSizes
 	waiting []string                     // planBundles: what is missing outside, and where it is asked for
 

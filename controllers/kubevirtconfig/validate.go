@@ -37,6 +37,12 @@ func Validate(object map[string]any) field.ErrorList {
 	spec, _ := object["spec"].(map[string]any)
 	path := field.NewPath("spec")
 	errs = append(errs, part(spec, path, "workloadUpdateStrategy", updates)...)
+	errs = append(errs, part(spec, path, "infra", func(asked *virtv1.ComponentConfig, at *field.Path) field.ErrorList {
+		if asked.Replicas != nil && *asked.Replicas == 0 {
+			return field.ErrorList{field.Invalid(at.Child("replicas"), *asked.Replicas, "infra replica count can't be 0")}
+		}
+		return nil
+	})...)
 	errs = append(errs, part(spec, path, "certificateRotateStrategy", func(asked *virtv1.KubeVirtCertificateRotateStrategy, at *field.Path) field.ErrorList {
 		return certs.ValidateKubeVirt(asked.SelfSigned, at.Child("selfSigned"))
 	})...)

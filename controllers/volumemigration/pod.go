@@ -44,7 +44,7 @@ type PodInput struct {
 	VM             *virtv1.VirtualMachine
 	Move           Move
 	Source, Target *corev1.PersistentVolumeClaim
-	// Image holds /slipway. Workload is where pods run and how the image is pulled, Resources what this one asks for and may have.
+	// Image holds /slipway. Workload is where pods run and how the image is pulled and how much is logged, Resources what this one asks for and may have.
 	Image     string
 	Workload  cdiconfig.Workload
 	Resources corev1.ResourceRequirements
@@ -85,6 +85,7 @@ func Pod(in PodInput) (*corev1.Pod, error) {
 	}
 	datavolume.AddCopyTarget(in.Target, pod, &container)
 	datavolume.AddCopySource(in.Source, pod, &container)
+	container.Args = append(container.Args, in.Workload.LogArgs()...)
 	switch {
 	case in.Binder:
 		pod.Name, pod.Annotations[names.AnnotationTemp] = BinderName(in.Move.To), "true"

@@ -23,7 +23,7 @@ func TestPods(t *testing.T) {
 		"device-to-file": {device, file, func(in *PodInput) { in.Target.Annotations[datavolume.AnnotationPreallocated] = "true" }},
 		"binder":         {file, file, func(in *PodInput) { in.Binder = true }},
 		"on-some-of-them": {file, file, func(in *PodInput) {
-			in.Workload = cdiconfig.Workload{NodeSelector: map[string]string{"storage": "yes"}}
+			in.Workload = cdiconfig.Workload{NodeSelector: map[string]string{"storage": "yes"}, Verbosity: new(int32(4))}
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
 	"github.com/slipway-vm/slipway/internal/imageversion"
 	"github.com/slipway-vm/slipway/internal/transfer"
 )
@@ -153,10 +155,14 @@ func (h *HTTP) get(ctx context.Context, off, length int64) (*http.Response, erro
 	// Not signed, for proxies change them.
 	setDefault(request.Header, "User-Agent", "slipway-importer")
 	setDefault(request.Header, "Accept-Encoding", "identity")
+	logger, start := log.FromContext(ctx).V(4), time.Now()
 	response, err := h.client.Do(request)
 	if err != nil {
-		return nil, h.classify(err)
+		err = h.classify(err)
+		logger.Info("No answer of the server", "offset", off, "length", length, "milliseconds", time.Since(start).Milliseconds(), "because", err.Error())
+		return nil, err
 	}
+	logger.Info("Answer of the server", "offset", off, "length", length, "milliseconds", time.Since(start).Milliseconds(), "status", response.Status)
 	if err := h.checkStatus(response); err != nil {
 		response.Body.Close()
 		return nil, err

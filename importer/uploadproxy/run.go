@@ -32,6 +32,8 @@ type Options struct {
 	HealthAddress, MetricsAddress string
 	// Hosts are further names by which the proxy is reached, such as that of an Ingress that hands TLS through.
 	Hosts []string
+	// Extend adds what else the proxy does to its manager, before that starts; nil for nothing.
+	Extend func(ctrl.Manager) error
 	// Dial connects to upload servers by the names of their Services; nil does it by the cluster's DNS.
 	Dial proxyserver.Dialer
 }
@@ -59,6 +61,11 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 	}
 	if err := policy.FollowCDI(mgr); err != nil {
 		return fmt.Errorf("preparing cdi-uploadproxy: %w", err)
+	}
+	if options.Extend != nil {
+		if err := options.Extend(mgr); err != nil {
+			return fmt.Errorf("preparing cdi-uploadproxy: %w", err)
+		}
 	}
 	proxy := &Proxy{
 		Claims: &Cluster{Client: live}, Now: time.Now,

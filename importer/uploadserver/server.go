@@ -98,6 +98,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // take takes an image, or a part of one, as its headers say.
 func (s *Server) take(w http.ResponseWriter, r *http.Request, form, async bool) {
+	log.FromContext(r.Context()).V(2).Info("Something is sent", "bytes", r.ContentLength, "form", form, "async", async, "offset", r.Header.Get(upload.HeaderOffset))
 	switch named := r.Header.Get(upload.HeaderUpload) != ""; {
 	case r.Header.Get("X-Cdi-Content-Type") != "":
 		upload.Refuse(w, r, http.StatusBadRequest, "the header x-cdi-content-type is not supported; send a disk image without it")

@@ -5,6 +5,7 @@ var kubeVirtFields = join(
 	[]Field{
 		{Path: "imagePullPolicy", Only: []string{"Always", "IfNotPresent", "Never"}, Note: "HyperConverged writes it, and sets it back."},
 		{Path: "uninstallStrategy", Only: []string{"BlockUninstallIfWorkloadsExist"}, Note: "The object cannot be deleted while virtual machines exist."},
+		{Path: "infra.replicas", Note: "Of virt-api, virt-controller and virt-exportproxy, 1 to 255; 1 when left out."},
 		{Path: "certificateRotateStrategy.selfSigned.ca.duration", Note: "168h when left out; at least 10m."},
 		{Path: "certificateRotateStrategy.selfSigned.ca.renewBefore", Note: "A fifth of the duration when only that is written."},
 		{Path: "certificateRotateStrategy.selfSigned.server.duration", Note: "24h when left out."},

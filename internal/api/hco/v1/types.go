@@ -218,6 +218,13 @@ type LogVerbosityConfig struct {
 	// Kubevirt sets the verbosity of each component.
 	// +optional
 	Kubevirt LogVerbosity `json:"kubevirt,omitempty"`
+
+	// CDI is the verbosity of what imports, uploads and clones disks: 0 says little, 9 says everything; as the components
+	// do by themselves when unset.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=9
+	// +optional
+	CDI *int32 `json:"cdi,omitempty"`
 }
 
 // LogVerbosity is the verbosity of each component: 0 says little, 9 says everything; 2 when unset.
