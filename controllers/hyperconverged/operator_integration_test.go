@@ -54,6 +54,7 @@ func TestOperator(t *testing.T) {
 		{"the older version brings everything up", bringsUp},
 		{"components are as many as KubeVirt asks", multipliesComponents},
 		{"conditions name what is not ready, then say that all is", followsRollout},
+		{"an update is told before it begins", announcesUpdates},
 		{"an edit from outside is overwritten", overwritesEdits},
 		{"an edit of KubeVirt is taken where something acts on it", judgesKubeVirt},
 		{"a patch that is taken back leaves nothing behind", takesPatchBack},
@@ -159,6 +160,40 @@ func followsRollout(t *testing.T, c client.WithWatch, options Options) {
 	})
 	wait(t, c, &cdiv1.CDIList{}, client.ObjectKey{Name: names.CDIName}, "CDI is deployed", func(d *cdiv1.CDI) bool {
 		return d.Status.Phase == "Deployed" && d.Status.ObservedVersion == options.Version
+	})
+}
+
+// announcesUpdates has what is installed be of another version.
+func announcesUpdates(t *testing.T, c client.WithWatch, options Options) {
+	t.Helper()
+	hco := theObject(options)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	events, err := c.Watch(ctx, &hcov1.HyperConvergedList{}, client.InNamespace(options.Namespace)) // it is told for a moment only
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Stop()
+	former := []byte(`{"status":{"versions":[{"name":"operator","version":"0.0.1"}]}}`)
+	if err := c.Status().Patch(ctx, hco, client.RawPatch(types.MergePatchType, former)); err != nil {
+		t.Fatal(err)
+	}
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: options.Namespace, Name: "virt-api"}}
+	if err := c.Delete(ctx, service); err != nil { // which brings a pass, as a new operator's start does
+		t.Fatal(err)
+	}
+	for told := false; !told; {
+		event, open := <-events.ResultChan()
+		if !open {
+			t.Fatal("the update was not told")
+		}
+		if seen, ok := event.Object.(*hcov1.HyperConverged); ok {
+			progressing := meta.FindStatusCondition(seen.Status.Conditions, "Progressing")
+			told = progressing.Status == metav1.ConditionTrue && progressing.Message == "Updating from 0.0.1 to "+options.Version
+		}
+	}
+	wait(t, c, &hcov1.HyperConvergedList{}, client.ObjectKeyFromObject(hco), "the update to end", func(hco *hcov1.HyperConverged) bool {
+		return installed(hco.Status.Versions) == options.Version && meta.IsStatusConditionFalse(hco.Status.Conditions, "Progressing")
 	})
 }
 

@@ -91,14 +91,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 type step func(context.Context, *scope) error
 
 // steps lists what a pass does, in this order: nothing is written where another
-// installation is; rights before those who use them; operands before the components that read
-// them, which they say the number of; SSP before the tasks that it asks for; instance types and preferences, which nothing
+// installation is; an update is told before it begins; rights before those who use them; operands before the
+// components that read them, which they say the number of; SSP before the tasks that it asks for; instance types and preferences, which nothing
 // waits for, behind the rest; boot sources when it is known whether there is who admits them, and after those that
 // are left out, whose DataSources may be theirs now; all else that is no longer wanted goes last, when its successor
 // is there.
 func (r *Reconciler) steps() []step {
 	return []step{
 		r.refuseConflicts,
+		r.announceUpdate,
 		r.ensureDefinitions,
 		r.applyOperands,
 		r.planComponents,

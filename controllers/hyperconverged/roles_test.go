@@ -26,7 +26,7 @@ func TestWhetherRolesAreAggregated(t *testing.T) {
 			s.hco.Spec.Virtualization.RoleAggregationStrategy = c.hco
 			s.kubevirt.Spec.Configuration.RoleAggregationStrategy = c.kubevirt
 			var err error
-			if s.wanted, err = plan(s.hco, testOptions().Values()); err != nil {
+			if s.wanted, err = plan(s.hco, infra{}, testOptions().Values()); err != nil {
 				t.Fatal(err)
 			}
 			if err := (&Reconciler{}).aggregateRoles(t.Context(), s); err != nil {

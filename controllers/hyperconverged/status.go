@@ -74,6 +74,9 @@ const conditionTaken = "CommonInstancetypesIncomplete"
 // conditionUnsourced is on it while boot sources could not be made. Nothing else waits for them.
 const conditionUnsourced = "BootSourcesIncomplete"
 
+// operatorVersion is the name of the version that the status tells.
+const operatorVersion = "operator"
+
 // hyperConvergedStatus returns the status that answers the present spec.
 func hyperConvergedStatus(s *scope, sum summary, version string, now metav1.Time) hcov1.HyperConvergedStatus {
 	status := *s.hco.Status.DeepCopy()
@@ -111,7 +114,7 @@ func hyperConvergedStatus(s *scope, sum summary, version string, now metav1.Time
 	status.SystemHealthStatus = health(sum)
 	status.RelatedObjects = related(s)
 	if sum.Available.Yes && !sum.Progressing.Yes && sum.Complete.Yes {
-		status.Versions = []hcov1.Version{{Name: "operator", Version: version}}
+		status.Versions = []hcov1.Version{{Name: operatorVersion, Version: version}}
 	}
 	return status
 }

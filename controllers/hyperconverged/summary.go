@@ -12,6 +12,7 @@ const (
 	ReasonFailed      = "ReconcileFailed"         // a step failed and is tried again
 	ReasonConflict    = "ConflictingInstallation" // another installation is in the cluster
 	ReasonDeploying   = "DeploymentInProgress"    // components are on their way
+	ReasonUpdating    = "UpdateInProgress"        // another version begins
 	ReasonFailing     = "ComponentFailing"        // a component does not come up by waiting
 	ReasonWaiting     = "WaitingForPrerequisite"  // something outside is missing
 	ReasonBlocked     = "UninstallBlocked"        // workloads keep the installation from being removed
