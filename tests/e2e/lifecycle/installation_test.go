@@ -27,7 +27,7 @@ func configure(ctx context.Context, change string) {
 	Expect(suite.World.Client.Patch(ctx, kv, client.RawPatch(types.MergePatchType, patch))).To(Succeed())
 }
 
-var _ = Describe("what the KubeVirt object says of all virtual machines", func() {
+var _ = Describe("what the KubeVirt object says of all virtual machines", Serial, Label("alone"), func() {
 	It("is what one has that starts then", func(ctx context.Context) {
 		ns := suite.Namespace(ctx)
 		DeferCleanup(func(ctx context.Context) {
