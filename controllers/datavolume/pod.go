@@ -98,7 +98,7 @@ func buildPod(in podInput) *corev1.Pod {
 	}
 	switch {
 	case in.Binder:
-		container.Command = []string{"/slipway", "version"}
+		container.Command, container.Args = []string{"/slipway", "version"}, nil // it has no use for what an import is told
 	case in.Upload != nil:
 		awaitUpload(in.Upload, pod, &container)
 	case in.CopyFrom != nil:
