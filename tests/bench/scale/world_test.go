@@ -27,6 +27,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/slipway-vm/slipway/controllers/admission/virtualmachineinstance"
+	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/defaults"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/scheme"
 	"github.com/slipway-vm/slipway/tests/fixture"
@@ -113,7 +114,7 @@ func instance(number int) *virtv1.VirtualMachineInstance {
 	name := fmt.Sprintf("vmi-%d", number)
 	vmi := &virtv1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	vmi.Spec = fixture.VM(namespace, name, fixture.EmptyDisk("root", "16Mi")).Spec.Template.Spec
-	virtualmachineinstance.Default(vmi, time.Now())
+	virtualmachineinstance.Default(vmi, defaults.Cluster{}, time.Now())
 	return vmi
 }
 
