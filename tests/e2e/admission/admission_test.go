@@ -71,7 +71,7 @@ var _ = Describe("admission", func() {
 			Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
 			Expect(err).To(MatchError(ContainSubstring(want + ": ")))
 		},
-		Entry("a field", SpecTimeout(15*time.Minute), `{"spec":{"configuration":{"cpuModel":"Penryn"}}}`, "spec.configuration.cpuModel"),
+		Entry("a field", SpecTimeout(15*time.Minute), `{"spec":{"configuration":{"minCPUModel":"Penryn"}}}`, "spec.configuration.minCPUModel"),
 		Entry("a field of a list", SpecTimeout(15*time.Minute),
 			`{"spec":{"configuration":{"supportContainerResources":[{"type":"sidecar","resources":{"requests":{"cpu":"1"}}}]}}}`,
 			"spec.configuration.supportContainerResources[0].resources.requests.cpu"),
