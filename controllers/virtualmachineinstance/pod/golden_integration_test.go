@@ -38,7 +38,7 @@ func TestTheGoldenPodsAreValid(t *testing.T) {
 			if err := yaml.UnmarshalStrict(data, pod); err != nil {
 				t.Fatal(err)
 			}
-			pod.Namespace, pod.Spec.PriorityClassName = "default", "" // what the server has
+			pod.Namespace, pod.Spec.PriorityClassName, pod.Spec.RuntimeClassName = "default", "", nil // what the server has
 			if err := server.Create(t.Context(), pod, client.DryRunAll); err != nil {
 				t.Fatal(err)
 			}
