@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -32,11 +33,18 @@ var _ = Describe("what the KubeVirt object says of all virtual machines", Serial
 		ns := suite.Namespace(ctx)
 		DeferCleanup(func(ctx context.Context) {
 			configure(ctx, `{"smbios":null,"virtualMachineOptions":null,"additionalGuestMemoryOverheadRatio":null,"autoCPULimitNamespaceLabelSelector":null,`+
-				`"machineType":null,"cpuModel":null,"cpuRequest":null,"developerConfiguration":{"nodeSelectors":null}}`)
+				`"machineType":null,"emulatedMachines":null,"cpuModel":null,"cpuRequest":null,"defaultRuntimeClass":null,"memBalloonStatsPeriod":null,`+
+				`"developerConfiguration":{"nodeSelectors":null}}`)
 		})
+		// The node's usual runtime under another name.
+		suite.Create(ctx, &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: ns}, Handler: "runc"})
 		configure(ctx, `{"smbios":{"manufacturer":"Example, Inc.","version":"2.1"},"virtualMachineOptions":{"disableFreePageReporting":{}},`+
 			`"additionalGuestMemoryOverheadRatio":"1.5","autoCPULimitNamespaceLabelSelector":{"matchLabels":{"kubernetes.io/metadata.name":"`+ns+`"}},`+
-			`"machineType":"pc-q35-9.2","cpuModel":"host-model","cpuRequest":"150m","developerConfiguration":{"nodeSelectors":{"kubernetes.io/os":"linux"}}}`)
+			`"machineType":"pc-q35-9.2","emulatedMachines":["pc-q35-9.2"],"cpuModel":"host-model","cpuRequest":"150m","defaultRuntimeClass":"`+ns+`",`+
+			`"memBalloonStatsPeriod":0,"developerConfiguration":{"nodeSelectors":{"kubernetes.io/os":"linux"}}}`)
+		older := fixture.VM(ns, "older", fixture.ContainerDisk(suite.TinyImage()))
+		older.Spec.Template.Spec.Domain.Machine = &virtv1.Machine{Type: "pc-q35-9.1"}
+		Expect(suite.World.Client.Create(ctx, older)).To(MatchError(ContainSubstring("pc-q35-9.2")), "a machine that is not one of those allowed")
 		suite.Create(ctx, fixture.VM(ns, "configured", fixture.ContainerDisk(suite.TinyImage())))
 		vmi := suite.RunningVMI(ctx, ns, "configured")
 		Expect(vmi.Spec.Domain.CPU.Model).To(Equal("host-model"))
@@ -53,6 +61,24 @@ var _ = Describe("what the KubeVirt object says of all virtual machines", Serial
 		request := pods.Items[0].Spec.Containers[0].Resources.Requests[corev1.ResourceCPU]
 		Expect(request.String()).To(Equal("150m"))
 		Expect(pods.Items[0].Spec.NodeSelector).To(HaveKeyWithValue("kubernetes.io/os", "linux"))
+		Expect(pods.Items[0].Spec.RuntimeClassName).To(HaveValue(Equal(ns)))
+
+		By("taking memory, of which the guest would tell by now and then")
+		service := &corev1.Service{}
+		Expect(suite.World.Client.Get(ctx, client.ObjectKey{Namespace: names.InstallNamespace, Name: "kubevirt-prometheus-metrics"}, service)).To(Succeed())
+		usable := func(g Gomega) float64 {
+			told := scrape(ctx, g, service, "virt-handler", vmi.Status.NodeName)
+			g.Expect(value(told, "kubevirt_vmi_memory_domain_bytes", vmi)).To(BeNumerically(">", 0))
+			return value(told, "kubevirt_vmi_memory_usable_bytes", vmi)
+		}
+		before := 0.0
+		Eventually(ctx, func(g Gomega) { before = usable(g) }, suite.BoundEnd, time.Second).Should(Succeed())
+		suite.Shell(ctx, vmi, "dd if=/dev/zero of=/run/taken bs=1M count=16")
+		taken := time.Now()
+		Eventually(ctx, func(g Gomega) {
+			g.Expect(time.Since(taken)).To(BeNumerically(">", 15*time.Second), "a guest that is asked has told by then")
+			g.Expect(usable(g)).To(Equal(before))
+		}, suite.BoundEnd, time.Second).Should(Succeed())
 	}, SpecTimeout(15*time.Minute))
 })
 
