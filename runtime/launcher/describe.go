@@ -32,7 +32,7 @@ func DescribeNode(ctx context.Context, into string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, describeTimeout)
 	defer cancel()
-	go children.Reap(ctx, func(int, unix.WaitStatus) {})
+	go children.Reap(ctx, func(process.Ending) {})
 	hv := hypervisor.Options{Program: options.Libvirtd, Dir: options.LibvirtDir, Children: children, Log: options.Log}
 	return hypervisor.Describe(ctx, hv, kvmUsable(), into)
 }

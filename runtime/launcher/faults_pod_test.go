@@ -234,16 +234,38 @@ func TestADeafGuestIsPoweredOff(t *testing.T) {
 }
 
 func TestTheEndOfQEMUIsACrashWithItsCause(t *testing.T) {
-	p := booted(t)
-	before := time.Now()
-	p.kill("qemu-system-x86_64", syscall.SIGKILL)
-	state := p.until("the crash", phase(protocol.PhaseCrashed))
-	t.Logf("told after %s", time.Since(before))
-	code := p.exit()
-	last, err := os.ReadFile(filepath.Join(p.dir, "termination-log"))
-	if code != 1 || !strings.Contains(state.Message, "killed by signal 9") || err != nil || !strings.Contains(string(last), "killed by signal 9") {
-		t.Errorf("exit code %d, state %+v, last words %q (%v)", code, state, last, err)
+	for name, c := range map[string]struct {
+		begin  func(t *testing.T, args ...string) *pod
+		signal syscall.Signal
+		want   string
+	}{
+		"of a guest that runs": {booted, syscall.SIGKILL, "QEMU was killed by signal 9"},
+		"by itself":            {unbooted, syscall.SIGABRT, "QEMU was ended by signal 6 (aborted)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := c.begin(t)
+			before := time.Now()
+			p.kill("qemu-system-x86_64", c.signal)
+			state := p.until("the crash", phase(protocol.PhaseCrashed))
+			t.Logf("told after %s: %s", time.Since(before), state.Message)
+			code := p.exit()
+			last, err := os.ReadFile(filepath.Join(p.dir, "termination-log"))
+			if code != 1 || !strings.HasPrefix(state.Message, c.want) || err != nil || !strings.Contains(string(last), c.want) {
+				t.Errorf("exit code %d, state %+v, last words %q (%v)", code, state, last, err)
+			}
+		})
 	}
+}
+
+// unbooted is a pod whose QEMU runs without anything to boot.
+func unbooted(t *testing.T, args ...string) *pod {
+	t.Helper()
+	p := start(t, args...)
+	p.connected()
+	if state, err := p.sync(unbootable()); err != nil || state.Phase != protocol.PhaseRunning {
+		t.Fatalf("%+v, %v", state, err)
+	}
+	return p
 }
 
 // A libvirt that stands still tells nothing of QEMU's end and does not end when it is asked to.

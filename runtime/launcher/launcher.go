@@ -174,7 +174,7 @@ func BakeCapabilities(ctx context.Context, dir, path string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, bakeTimeout)
 	defer cancel()
-	go children.Reap(ctx, func(int, unix.WaitStatus) {})
+	go children.Reap(ctx, func(process.Ending) {})
 	options := PodOptions()
 	return hypervisor.BakeCapabilities(ctx, hypervisor.Options{Program: options.Libvirtd, Dir: dir, Children: children, Log: options.Log}, path)
 }

@@ -219,8 +219,8 @@ func (m *machine) crashMessage(ctx context.Context, status hypervisor.Status) st
 	if message == "" {
 		message = "QEMU ended unexpectedly"
 	}
-	if tail := m.hv.LogTail(); tail != "" {
-		message += "; it said: " + tail
+	if said := m.hv.LastWords(); said != "" {
+		message += "; it said: " + said
 	}
 	return message
 }

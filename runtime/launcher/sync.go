@@ -111,12 +111,13 @@ func (m *machine) start(ctx context.Context, request protocol.Sync) {
 		return
 	}
 	plan := hypervisor.Plan{Paused: request.VMI.ShouldStartPaused(), Defined: m.describe(request.VMI)}
+	began := time.Now()
 	started, err := m.startDomain(ctx, spec, plan)
 	if lockRefused(err) && !m.leaseDisks(request) {
 		return // somebody was faster
 	}
 	if err != nil {
-		m.fail("StartFailed", withTail(err, m.hv.LogTail()))
+		m.fail("StartFailed", withWords(err, m.endings.ofStart(began), m.hv.LastWords()))
 		return
 	}
 	go m.watchQEMU(ctx, started.PID)
@@ -254,11 +255,15 @@ func sameGuest(a, b protocol.State) bool {
 	return a.AgentVersion == b.AgentVersion && reflect.DeepEqual(a.GuestOS, b.GuestOS) && reflect.DeepEqual(a.Interfaces, b.Interfaces)
 }
 
-func withTail(err error, tail string) error {
-	if tail == "" {
-		return err
+// withWords adds to err how QEMU ended and what it said, as far as is known.
+func withWords(err error, ended, said string) error {
+	if ended != "" {
+		err = fmt.Errorf("%w; %s", err, ended)
 	}
-	return fmt.Errorf("%w; QEMU said: %s", err, tail)
+	if said != "" && !strings.Contains(err.Error(), said) { // libvirt may have quoted it
+		err = fmt.Errorf("%w; QEMU said: %s", err, said)
+	}
+	return err
 }
 
 func closeAll(files []*os.File) {

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -37,6 +38,8 @@ type Cluster struct {
 	Local Local
 	// Root is the root of the checkout.
 	Root string
+	// launchers are by namespace what FollowLaunchers keeps.
+	launchers sync.Map
 }
 
 // Local is the status of the local cluster (hack/cluster).

@@ -35,7 +35,7 @@ var dumped = []schema.GroupVersionKind{
 }
 
 // Dump prints the phases, conditions, events and logs of a namespace and the logs of Slipway's
-// own components.
+// own components; with FollowLaunchers also those of launcher pods that are gone.
 func (c *Cluster) Dump(ctx context.Context, out io.Writer, namespace string) {
 	fmt.Fprintf(out, "\n=== what is in namespace %s ===\n", namespace)
 	if namespace != "" {
@@ -99,10 +99,14 @@ func (c *Cluster) dumpLogs(ctx context.Context, out io.Writer, namespace string)
 			if err != nil {
 				log = []byte(err.Error())
 			}
-			fmt.Fprintf(out, "--- log of %s/%s %s\n    %s\n", namespace, pod.Name, container.Name,
-				strings.ReplaceAll(strings.TrimSpace(string(log)), "\n", "\n    "))
+			printLog(out, namespace, pod.Name, container.Name, string(log))
 		}
 	}
+	c.dumpGone(out, namespace, pods.Items)
+}
+
+func printLog(out io.Writer, namespace, pod, container, log string) {
+	fmt.Fprintf(out, "--- log of %s/%s %s\n    %s\n", namespace, pod, container, strings.ReplaceAll(strings.TrimSpace(log), "\n", "\n    "))
 }
 
 // Log returns the whole log of a container.

@@ -2,6 +2,7 @@ package vmi
 
 import (
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
@@ -9,6 +10,12 @@ import (
 	"github.com/slipway-vm/slipway/internal/metric"
 	"github.com/slipway-vm/slipway/runtime/protocol"
 )
+
+// messageCrashed is the field's about a guest that ended by itself; the cause follows it, where it is known.
+const messageCrashed = "The VirtualMachineInstance crashed."
+
+// maxNote is how long the API server lets the note of an event be, in bytes; it refuses one that is longer.
+const maxNote = 1024
 
 // tellSignal tells that a launcher was just asked to end its guest, or that a pass failed.
 func (r *Reconciler) tellSignal(s *scope) {
@@ -47,7 +54,7 @@ func (r *Reconciler) tellPhase(s *scope, before, after *runtimeStatus) {
 			return
 		}
 		if s.failure == nil && s.view.State.Phase == protocol.PhaseCrashed {
-			r.event(s.vmi, corev1.EventTypeWarning, v1.Stopped, "The VirtualMachineInstance crashed.")
+			r.event(s.vmi, corev1.EventTypeWarning, v1.Stopped, strings.TrimSpace(messageCrashed+" "+s.view.State.Message))
 			return
 		}
 		condition := ready(s, after.Phase)
@@ -94,5 +101,8 @@ func (r *Reconciler) tellFilesystems(s *scope, before, after *runtimeStatus) {
 }
 
 func (r *Reconciler) event(vmi *v1.VirtualMachineInstance, kind string, reason v1.SyncEvent, note string) {
+	if len(note) > maxNote {
+		note = strings.ToValidUTF8(note[:maxNote-len("…")], "") + "…"
+	}
 	r.Recorder.Eventf(vmi, nil, kind, string(reason), string(reason), "%s", note)
 }

@@ -3,6 +3,7 @@ package vmi
 import (
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"k8s.io/client-go/tools/events"
 	v1 "kubevirt.io/api/core/v1"
@@ -20,6 +21,10 @@ func TestTheEndOfAGuestIsTold(t *testing.T) {
 		"a panic": {
 			protocol.State{Phase: protocol.PhaseCrashed, Reason: ReasonGuestPanicked, Message: "the guest's kernel panicked: no disk"},
 			v1.Failed, "Warning GuestPanicked the guest's kernel panicked: no disk",
+		},
+		"QEMU's end for a cause": {
+			protocol.State{Phase: protocol.PhaseCrashed, Reason: "QEMUEnded", Message: "QEMU was ended by signal 6 (aborted); it said: assertion failed"}, v1.Failed,
+			"Warning Stopped The VirtualMachineInstance crashed. QEMU was ended by signal 6 (aborted); it said: assertion failed",
 		},
 		"QEMU's end":     {protocol.State{Phase: protocol.PhaseCrashed, Reason: "QEMUEnded"}, v1.Failed, "Warning Stopped The VirtualMachineInstance crashed."},
 		"a failed start": {protocol.State{Phase: protocol.PhaseFailed, Reason: "VolumesNotReady", Message: "no answers"}, v1.Failed, "Warning SyncFailed VolumesNotReady: no answers"},
@@ -62,5 +67,15 @@ func TestALostFilesystemIsToldOnce(t *testing.T) {
 	}
 	if len(got) != 1 || !strings.HasPrefix(got[0], "Warning FilesystemLost it ended") {
 		t.Errorf("told %q", got)
+	}
+}
+
+func TestANoteIsNoLongerThanTheAPIServerTakes(t *testing.T) {
+	recorder := events.NewFakeRecorder(1)
+	r := &Reconciler{Recorder: recorder}
+	r.event(&v1.VirtualMachineInstance{}, "Warning", v1.Stopped, messageCrashed+strings.Repeat(" ä", 2000))
+	note := strings.TrimPrefix(<-recorder.Events, "Warning Stopped ")
+	if len(note) > maxNote || len(note) < maxNote-4 || !utf8.ValidString(note) || !strings.HasPrefix(note, messageCrashed) || !strings.HasSuffix(note, "…") {
+		t.Errorf("%d bytes: %q", len(note), note)
 	}
 }

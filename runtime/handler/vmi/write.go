@@ -35,7 +35,11 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	if status == nil || equality.Semantic.DeepEqual(before, status) {
 		return nil
 	}
-	log.FromContext(ctx).Info("Writing status", "phase", status.Phase)
+	words := []any{"phase", status.Phase}
+	if failed := status.condition(v1.VirtualMachineInstanceReady); status.Phase == v1.Failed && failed != nil {
+		words = append(words, "reason", failed.Reason, "message", failed.Message) // the launcher's log goes with its pod
+	}
+	log.FromContext(ctx).Info("Writing status", words...)
 	err := apply.Fields(ctx, r.Client, s.vmi, names.ManagerHandler, map[string]any{"status": status})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // it is gone, or another of its name came
 		return nil

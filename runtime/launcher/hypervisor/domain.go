@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slipway-vm/slipway/runtime/domain"
+	"github.com/slipway-vm/slipway/runtime/launcher/qemulog"
 )
 
 // Started is what is known of a domain once it runs.
@@ -204,22 +205,10 @@ func plain(err error) error {
 	return err
 }
 
-// LogTail returns the end of QEMU's own messages, to explain why it ended.
-func (h *Hypervisor) LogTail() string {
-	const length = 1024
+// LastWords returns the end of QEMU's own messages, to explain why it ended.
+func (h *Hypervisor) LastWords() string {
 	h.mu.Lock()
 	name := h.name
 	h.mu.Unlock()
-	data, err := os.ReadFile(filepath.Join(h.options.Dir, "cache", "libvirt", "qemu", "log", name+".log"))
-	if err != nil {
-		return ""
-	}
-	var lines []string
-	for line := range strings.SplitSeq(string(data), "\n") {
-		if strings.Contains(line, "qemu-system") && !strings.HasPrefix(line, "/usr/bin") {
-			lines = append(lines, strings.TrimSpace(line))
-		}
-	}
-	tail := strings.Join(lines, "; ")
-	return tail[max(0, len(tail)-length):]
+	return qemulog.LastWords(h.options.Dir, filepath.Join("cache", "libvirt", "qemu", "log", name+".log"))
 }

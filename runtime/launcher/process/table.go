@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strings"
 	"sync"
 	"unsafe"
 
@@ -58,9 +59,17 @@ func (t *Table) Wait(cmd *exec.Cmd) error {
 	return err //nolint:wrapcheck // it is the answer: how the child ended
 }
 
+// Ending is how a process ended.
+type Ending struct {
+	PID int
+	// Program is the kernel's name of it, 15 bytes at most; empty when it has none to tell.
+	Program string
+	Status  unix.WaitStatus
+}
+
 // Reap collects ended processes that are not own children until ctx is done, and
 // reports each to ended.
-func (t *Table) Reap(ctx context.Context, ended func(pid int, status unix.WaitStatus)) {
+func (t *Table) Reap(ctx context.Context, ended func(Ending)) {
 	children := make(chan os.Signal, 1)
 	signal.Notify(children, unix.SIGCHLD)
 	defer signal.Stop(children)
@@ -77,18 +86,19 @@ func (t *Table) Reap(ctx context.Context, ended func(pid int, status unix.WaitSt
 }
 
 // reapOne collects one process; false when there is none to collect now.
-func (t *Table) reapOne(ended func(pid int, status unix.WaitStatus)) bool {
+func (t *Table) reapOne(ended func(Ending)) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	pid, err := endedChild()
 	if err != nil || pid == 0 || t.own[pid] {
 		return false
 	}
-	var status unix.WaitStatus
-	if _, err := unix.Wait4(pid, &status, unix.WNOHANG, nil); err != nil {
+	program, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)) // of a zombie, too
+	ending := Ending{PID: pid, Program: strings.TrimSpace(string(program))}
+	if _, err := unix.Wait4(pid, &ending.Status, unix.WNOHANG, nil); err != nil {
 		return false
 	}
-	ended(pid, status)
+	ended(ending)
 	return true
 }
 

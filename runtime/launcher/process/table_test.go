@@ -19,9 +19,9 @@ func TestOrphansAreCollectedAndChildrenKeepTheirExit(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) })
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan unix.WaitStatus, 64)
+	ended := make(chan process.Ending, 64)
 	var reaping sync.WaitGroup
-	reaping.Go(func() { table.Reap(ctx, func(_ int, status unix.WaitStatus) { ended <- status }) })
+	reaping.Go(func() { table.Reap(ctx, func(e process.Ending) { ended <- e }) })
 	defer reaping.Wait()
 	defer cancel()
 	for range 10 {
@@ -35,9 +35,9 @@ func TestOrphansAreCollectedAndChildrenKeepTheirExit(t *testing.T) {
 			t.Errorf("the child's exit code is %d, want 3", code)
 		}
 		select {
-		case status := <-ended:
-			if status.ExitStatus() != 9 {
-				t.Errorf("the orphan's exit code is %d, want 9", status.ExitStatus())
+		case orphan := <-ended:
+			if orphan.Status.ExitStatus() != 9 || orphan.Program != "sh" {
+				t.Errorf("the orphan %s ended with code %d, want sh with 9", orphan.Program, orphan.Status.ExitStatus())
 			}
 		case <-time.After(time.Minute):
 			t.Fatal("the orphan was not collected")

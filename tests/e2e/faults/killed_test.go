@@ -45,8 +45,11 @@ var _ = Describe("a part of a VM that is killed", Label("killed"), func() {
 			}
 		}
 		suite.VMStatus(ctx, ns, "once", virtv1.VirtualMachineStatusStopped)
+		if program == "qemu-system" {
+			expectCrashEvent(ctx, found, words)
+		}
 	},
-		Entry("QEMU", SpecTimeout(20*time.Minute), "qemu-system", virtv1.VirtualMachineInstanceReady, "QEMUEnded", "killed by signal 9"),
+		Entry("QEMU", SpecTimeout(20*time.Minute), "qemu-system", virtv1.VirtualMachineInstanceReady, "QEMUEnded", "QEMU was killed by signal 9"),
 		Entry("virt-launcher", SpecTimeout(20*time.Minute), "virt-launcher", virtv1.VirtualMachineInstanceSynchronized, "PodFailed", "the launcher"),
 	)
 
@@ -86,6 +89,22 @@ func expectFailed(ctx context.Context, vmi *virtv1.VirtualMachineInstance, kille
 	}
 	expectSoon(found, "phase Failed", killed, entered)
 	return found
+}
+
+// expectCrashEvent waits until an event tells of the end of vmi in the field's sentence, and then by its cause.
+func expectCrashEvent(ctx context.Context, vmi *virtv1.VirtualMachineInstance, cause string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		var events corev1.EventList
+		g.Expect(suite.World.Client.List(ctx, &events, client.InNamespace(vmi.Namespace))).To(Succeed())
+		var notes []string
+		for _, e := range events.Items {
+			if e.InvolvedObject.UID == vmi.UID && e.Type == corev1.EventTypeWarning && e.Reason == string(virtv1.Stopped) {
+				notes = append(notes, e.Message)
+			}
+		}
+		g.Expect(notes).To(ConsistOf(HavePrefix("The VirtualMachineInstance crashed. " + cause)))
+	}).WithContext(ctx).WithTimeout(told).WithPolling(time.Second).Should(Succeed())
 }
 
 // expectSoon expects that something came of a kill within the bound. An instance's times are whole seconds.
