@@ -71,8 +71,10 @@ func profiles(t *testing.T, c *cluster) {
 	first := collect(`{"labelSelector": "kubevirt.io=virt-controller", "pageSize": 1}`)
 	g.Expect(first.Continue).NotTo(gomega.BeEmpty())
 	second := collect(`{"labelSelector": "kubevirt.io=virt-controller", "pageSize": 1, "continue": "` + first.Continue + `"}`)
-	g.Expect(second.Continue).To(gomega.BeEmpty())
 	g.Expect(slices.Collect(maps.Keys(second.ComponentResults))).To(gomega.ConsistOf("virt-controller-2"))
+	if second.Continue != "" { // the API server does not look whether the pods that are left are selected
+		c.says(t, dump, `{"labelSelector": "kubevirt.io=virt-controller", "pageSize": 1, "continue": "`+second.Continue+`"}`, http.StatusNoContent, "")
+	}
 	c.says(t, dump, `{"labelSelector": "kubevirt.io=virt-api"}`, http.StatusNoContent, "")
 	c.says(t, dump, `{"labelSelector": "kubevirt.io=cdi-uploadproxy"}`, http.StatusNoContent, "")
 	c.says(t, dump, `{"continue": "nonsense"}`, http.StatusBadRequest, "without continue")
