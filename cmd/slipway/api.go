@@ -7,8 +7,10 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/slipway-vm/slipway/controllers/admission"
+	"github.com/slipway-vm/slipway/controllers/featuregate"
 	"github.com/slipway-vm/slipway/controllers/subresource"
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/profiler"
 	"github.com/slipway-vm/slipway/internal/tlspolicy"
 	"github.com/slipway-vm/slipway/internal/verbosity"
 )
@@ -18,7 +20,7 @@ const apiPort = 8443
 
 func newAPICommand() *cobra.Command {
 	var options admission.Options
-	subresources := subresource.Options{Version: version}
+	subresources := subresource.Options{Version: version, Certificates: admission.CertificatesSecret}
 	base := 0
 	cmd := &cobra.Command{
 		Use:     "api",
@@ -33,7 +35,8 @@ func newAPICommand() *cobra.Command {
 			}
 			subresources.Namespace, options.TLS = options.Namespace, &tlspolicy.Policy{}
 			options.Extend = func(mgr ctrl.Manager) error {
-				return errors.Join(subresource.Setup(mgr, subresources), level.Follow(mgr, verbosity.API), options.TLS.FollowKubeVirt(mgr))
+				return errors.Join(subresource.Setup(mgr, subresources), level.Follow(mgr, verbosity.API), options.TLS.FollowKubeVirt(mgr),
+					profiler.Serve(mgr, featuregate.Profiler))
 			}
 			return admission.Run(cmd.Context(), config, options)
 		},

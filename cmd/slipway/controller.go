@@ -11,7 +11,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/slipway-vm/slipway/controllers"
+	"github.com/slipway-vm/slipway/controllers/featuregate"
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/profiler"
 	"github.com/slipway-vm/slipway/internal/tlspolicy"
 	"github.com/slipway-vm/slipway/internal/verbosity"
 )
@@ -33,7 +35,8 @@ func newControllerCommand() *cobra.Command {
 			}
 			options.TLS, options.DataLog = &tlspolicy.Policy{}, new(data.Logger())
 			options.Extend = func(mgr ctrl.Manager) error {
-				return errors.Join(level.Follow(mgr, verbosity.Controller), data.FollowCDI(mgr), options.TLS.FollowKubeVirt(mgr))
+				return errors.Join(level.Follow(mgr, verbosity.Controller), data.FollowCDI(mgr), options.TLS.FollowKubeVirt(mgr),
+					profiler.Serve(mgr, featuregate.Profiler))
 			}
 			return controllers.Run(cmd.Context(), config, options)
 		},

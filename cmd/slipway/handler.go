@@ -11,7 +11,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/slipway-vm/slipway/controllers/featuregate"
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/profiler"
 	"github.com/slipway-vm/slipway/internal/tlspolicy"
 	"github.com/slipway-vm/slipway/internal/verbosity"
 	"github.com/slipway-vm/slipway/runtime/handler"
@@ -39,7 +41,8 @@ func newHandlerCommand() *cobra.Command {
 			storage.NodeName, storage.KubeletRoot, storage.Namespace = options.NodeName, options.KubeletRoot, options.Namespace
 			options.TLS = &tlspolicy.Policy{}
 			options.Extend = func(mgr ctrl.Manager) error {
-				return errors.Join(level.Follow(mgr, verbosity.Handler(options.NodeName)), options.TLS.FollowKubeVirt(mgr))
+				return errors.Join(level.Follow(mgr, verbosity.Handler(options.NodeName)), options.TLS.FollowKubeVirt(mgr),
+					profiler.Serve(mgr, featuregate.Profiler))
 			}
 			if options.ProveKVM, err = proofCommand(); err != nil {
 				return err

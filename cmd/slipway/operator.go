@@ -9,8 +9,10 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/slipway-vm/slipway/catalog"
+	"github.com/slipway-vm/slipway/controllers/featuregate"
 	"github.com/slipway-vm/slipway/controllers/hyperconverged"
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/profiler"
 	"github.com/slipway-vm/slipway/internal/tlspolicy"
 	"github.com/slipway-vm/slipway/internal/verbosity"
 	"github.com/slipway-vm/slipway/pipelines"
@@ -38,7 +40,8 @@ func newOperatorCommand() *cobra.Command {
 			ctrl.SetLogger(logger)
 			options.TLS = &tlspolicy.Policy{}
 			options.Extend = func(mgr ctrl.Manager) error {
-				return errors.Join(level.Follow(mgr, verbosity.Operator), options.TLS.FollowKubeVirt(mgr))
+				return errors.Join(level.Follow(mgr, verbosity.Operator), options.TLS.FollowKubeVirt(mgr),
+					profiler.Serve(mgr, featuregate.Profiler))
 			}
 			config, err := ctrl.GetConfig()
 			if err != nil {

@@ -39,16 +39,15 @@ type Options struct {
 	Extend func(ctrl.Manager) error
 }
 
-// Names in the cluster.
-const (
-	secretName  = "virt-api-certs"
-	serviceName = "virt-api"
-)
+// CertificatesSecret is the Secret with virt-api's certificates and their authority.
+const CertificatesSecret = "virt-api-certs"
+
+const serviceName = "virt-api"
 
 // Run serves the webhooks of the cluster of config until ctx ends.
 func Run(ctx context.Context, config *rest.Config, options Options) error {
 	keeper := &certs.Keeper{
-		Secret: client.ObjectKey{Namespace: options.Namespace, Name: secretName},
+		Secret: client.ObjectKey{Namespace: options.Namespace, Name: CertificatesSecret},
 		Hosts:  append(hosts(options.Namespace), options.Hosts...),
 		Terms:  certs.OfKubeVirt(),
 	}

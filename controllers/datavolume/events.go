@@ -18,6 +18,7 @@ var phaseEvents = map[cdiv1.DataVolumePhase]struct{ reason, text string }{
 	cdiv1.CloneInProgress:                   {"CloneInProgress", "Cloning into %s in progress"},
 	cdiv1.CSICloneInProgress:                {"CSICloneInProgress", "CSI Volume clone in progress (for pvc %s)"},
 	cdiv1.SnapshotForSmartCloneInProgress:   {"SnapshotForSmartCloneInProgress", "Snapshot to clone into %s in progress"},
+	cdiv1.RebindInProgress:                  {"RebindInProgress", "Handing the clone's volume over to %s"},
 	cdiv1.CloneFromSnapshotSourceInProgress: {"CloneFromSnapshotSourceInProgress", "Clone from a snapshot into %s in progress"},
 }
 

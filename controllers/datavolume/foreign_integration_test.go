@@ -165,6 +165,7 @@ func volumeComes(t *testing.T, f *foreign) {
 	if claim.Spec.VolumeName != volume.Name || claim.Spec.DataSource != nil || claim.Labels["mine"] != "yes" {
 		t.Errorf("the claim is %+v", claim)
 	}
+	f.phase("clone", cdiv1.RebindInProgress)
 	f.bind("clone")
 	found := f.phase("clone", cdiv1.Succeeded)
 	if found.Annotations[names.AnnotationDigest] != "slipway1:22" {

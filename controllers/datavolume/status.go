@@ -37,6 +37,8 @@ func phase(s *scope) cdiv1.DataVolumePhase {
 		return cdiv1.Pending
 	case s.claim.Status.Phase == corev1.ClaimLost:
 		return cdiv1.Failed
+	case s.waitsForConsumer() && population.Chosen(s.claim) && !population.InPlace(s.claim):
+		return cdiv1.PendingPopulation // whoever is its consumer does not start before it is whole
 	case s.waitsForConsumer():
 		return cdiv1.WaitForFirstConsumer
 	case s.plan.clones():
@@ -70,6 +72,8 @@ func (s *scope) elsewhere() bool {
 // cloningPhase is the phase in which a pod copies a claim, or a driver clones it, takes a snapshot of it or restores one.
 func cloningPhase(s *scope) cdiv1.DataVolumePhase {
 	switch {
+	case s.rebinds():
+		return cdiv1.RebindInProgress
 	case s.plan.kind == kindCopy && s.pod != nil && (s.pod.Status.Phase == corev1.PodRunning || s.last != nil):
 		return cdiv1.CloneInProgress
 	case s.plan.kind == kindCopy:
@@ -82,6 +86,14 @@ func cloningPhase(s *scope) cdiv1.DataVolumePhase {
 		return cdiv1.CloneFromSnapshotSourceInProgress
 	}
 	return cdiv1.CSICloneInProgress
+}
+
+// rebinds reports whether the clone is made, in its source's namespace, and its volume is on its way to the DataVolume's claim.
+func (s *scope) rebinds() bool {
+	if s.claim == nil {
+		return s.way.volume != nil
+	}
+	return s.claim.Annotations[annotationBroughtFrom] != "" && s.claim.Status.Phase != corev1.ClaimBound
 }
 
 func progress(s *scope) cdiv1.DataVolumeProgress {

@@ -11,6 +11,7 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/population"
 	"github.com/slipway-vm/slipway/internal/transfer"
 )
 
@@ -70,6 +71,39 @@ func TestPhasesAndConditions(t *testing.T) {
 		"a pending claim": {func(s *scope) { s.claim.Status.Phase = corev1.ClaimPending; s.class.VolumeBindingMode = nil }, cdiv1.Pending, "N/A", "False/Pending", "False/", "False/", ""},
 		"a claim that waits for its consumer": {
 			func(s *scope) { s.claim.Status.Phase = corev1.ClaimPending }, cdiv1.WaitForFirstConsumer, "N/A", "False/Pending", "False/", "False/", "",
+		},
+		"a claim whose populator waits for its consumer": {
+			func(s *scope) {
+				s.plan.kind = kindExternal
+				ofPopulator(s.claim, "true")
+			}, cdiv1.PendingPopulation, "N/A", "False/Pending", "False/", "False/", "",
+		},
+		"a claim of a populator whose consumer has a node": {
+			func(s *scope) {
+				s.plan.kind = kindExternal
+				ofPopulator(s.claim, "true")
+				s.claim.Annotations[annotationSelectedNode] = "a"
+			}, cdiv1.Pending, "N/A", "False/Pending", "False/", "False/", "",
+		},
+		"a claim of a populator that is to be bound at once": {
+			func(s *scope) {
+				s.plan.kind = kindExternal
+				ofPopulator(s.claim, "true")
+				s.dv.Annotations = map[string]string{names.AnnotationBind: "true"}
+			}, cdiv1.Pending, "N/A", "False/Pending", "False/", "False/", "",
+		},
+		"a claim that its populator fills in place, and waits": {
+			func(s *scope) {
+				s.plan.kind = kindExternal
+				ofPopulator(s.claim, "false")
+			}, cdiv1.WaitForFirstConsumer, "N/A", "False/Pending", "False/", "False/", "",
+		},
+		"a claim of which its populator has decided nothing": {
+			func(s *scope) {
+				s.plan.kind = kindExternal
+				ofPopulator(s.claim, "true")
+				s.claim.Annotations = nil
+			}, cdiv1.WaitForFirstConsumer, "N/A", "False/Pending", "False/", "False/", "",
 		},
 		"a claim whose consumer has a node": {
 			func(s *scope) {
@@ -204,6 +238,34 @@ func TestPhasesAndConditions(t *testing.T) {
 				withPod(corev1.PodRunning, running, "")(s)
 			}, cdiv1.CloneInProgress, "N/A", "False/NotFound", "False/TransferRunning", "True/Pod is running", "",
 		},
+		"a clone whose volume is on its way": {
+			func(s *scope) {
+				s.plan.kind, s.claim = kindClone, nil
+				s.way.volume = &corev1.PersistentVolume{}
+				s.cloning = &obstacle{reasonCloning, "Bringing the clone"}
+			}, cdiv1.RebindInProgress, "N/A", "False/NotFound", "False/", "False/CloneInProgress", "Bringing",
+		},
+		"a copy whose volume is on its way": {
+			func(s *scope) {
+				s.plan.kind, s.claim, s.copied = kindClone, nil, true
+				s.way.volume = &corev1.PersistentVolume{}
+				s.cloning = &obstacle{reasonCloning, "Bringing the clone"}
+			}, cdiv1.RebindInProgress, "N/A", "False/NotFound", "False/", "False/CloneInProgress", "Bringing",
+		},
+		"a clone whose volume is given to the claim": {
+			func(s *scope) {
+				s.plan.kind = kindClone
+				s.claim.Status.Phase, s.claim.Spec.VolumeName = corev1.ClaimPending, "pv"
+				s.claim.Annotations = map[string]string{annotationBroughtFrom: "other/base"}
+			}, cdiv1.RebindInProgress, "N/A", "False/Pending", "False/", "False/", "",
+		},
+		"a clone whose volume has arrived": {
+			func(s *scope) {
+				s.plan.kind = kindClone
+				s.claim.Spec.VolumeName = "pv"
+				s.claim.Annotations = map[string]string{annotationBroughtFrom: "other/base"}
+			}, cdiv1.CSICloneInProgress, "N/A", "True/Bound", "False/", "False/", "",
+		},
 		"a copy that is brought": {
 			func(s *scope) {
 				s.plan.kind, s.claim, s.copied = kindClone, nil, true
@@ -276,4 +338,11 @@ func TestPlansThatAreRefused(t *testing.T) {
 			t.Errorf("got %q, want %q in it", refused, want)
 		}
 	}
+}
+
+// ofPopulator makes claim one that a VolumeImportSource fills, by another claim or, with use false, itself.
+func ofPopulator(claim *corev1.PersistentVolumeClaim, use string) {
+	claim.UID, claim.Status.Phase = "u", corev1.ClaimPending
+	claim.Spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: new(cdiv1.SchemeGroupVersion.Group), Kind: cdiv1.VolumeImportSourceRef, Name: "debian"}
+	claim.Annotations = map[string]string{population.AnnotationUse: use, population.AnnotationFilledBy: population.PrimeName(claim)}
 }

@@ -22,10 +22,18 @@ const (
 	// ImageVolume is the gate of container disks as image volumes of their pods, which nodes must have. It
 	// closes no field.
 	ImageVolume = "ImageVolume"
+	// ClusterProfiler is the gate of the cluster profiler, which a field of its own turns on as well. It closes no field.
+	ClusterProfiler = "ClusterProfiler"
 )
 
 // Known are the gates that Slipway acts on.
-func Known() []string { return []string{HostDisk, VSOCK, DownwardMetrics, ImageVolume} }
+func Known() []string { return []string{HostDisk, VSOCK, DownwardMetrics, ImageVolume, ClusterProfiler} }
+
+// Profiler says whether kv turns the cluster profiler on: by its field, or by the gate.
+func Profiler(kv *virtv1.KubeVirt) bool {
+	developer := kv.Spec.Configuration.DeveloperConfiguration
+	return developer != nil && developer.ClusterProfiler || On(kv, ClusterProfiler)
+}
 
 // On says whether kv turns gate on. One that it also turns off is off.
 func On(kv *virtv1.KubeVirt, gate string) bool {

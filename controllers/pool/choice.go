@@ -33,10 +33,12 @@ func scaleInPolicy(pool *poolv1.VirtualMachinePool) *poolv1.VirtualMachinePoolSe
 // preserves says whether the disks of VMs that are too much are kept.
 func preserves(pool *poolv1.VirtualMachinePool) bool {
 	strategy := pool.Spec.ScaleInStrategy
-	return strategy != nil && strategy.Proactive != nil && offline(strategy.Proactive.StatePreservation)
+	return strategy != nil && strategy.Proactive != nil && keepsDisks(strategy.Proactive.StatePreservation)
 }
 
-func offline(given *poolv1.StatePreservation) bool {
+// keepsDisks says whether disks stay for the next VM of a name. Online, which asks for the guest's memory too, is refused at admission: a
+// pool that had it before it came here keeps its disks, for they could not be brought back.
+func keepsDisks(given *poolv1.StatePreservation) bool {
 	return ptr.Deref(given, poolv1.StatePreservationDisabled) != poolv1.StatePreservationDisabled
 }
 

@@ -22,7 +22,7 @@ const finalizer = poolv1.VirtualMachinePoolControllerFinalizer
 // holds says whether the pool keeps the disks of VMs that others delete. Those of one that is deleted go with their VMs.
 func holds(pool *poolv1.VirtualMachinePool) bool {
 	strategy := pool.Spec.ScaleInStrategy
-	return pool.DeletionTimestamp == nil && strategy != nil && strategy.Opportunistic != nil && offline(strategy.Opportunistic.StatePreservation)
+	return pool.DeletionTimestamp == nil && strategy != nil && strategy.Opportunistic != nil && keepsDisks(strategy.Opportunistic.StatePreservation)
 }
 
 // planHold plans what is done about the finalizer of vm, which is one of pool's.

@@ -366,6 +366,30 @@ func preserving(spec *poolv1.VirtualMachinePoolSpec) {
 	spec.ScaleInStrategy.Opportunistic.StatePreservation = new(poolv1.StatePreservationOffline)
 }
 
+func TestWhichDisksAreKept(t *testing.T) {
+	for name, c := range map[string]struct {
+		given *poolv1.StatePreservation
+		want  bool
+	}{
+		"nothing is said":          {},
+		"none":                     {given: new(poolv1.StatePreservationDisabled)},
+		"the disks":                {given: new(poolv1.StatePreservationOffline), want: true},
+		"memory, too, from before": {given: new(poolv1.StatePreservationOnline), want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for strategy, pool := range map[string]*poolv1.VirtualMachinePoolScaleInStrategy{
+				"proactive":     {Proactive: &poolv1.VirtualMachinePoolProactiveScaleInStrategy{StatePreservation: c.given}},
+				"opportunistic": {Opportunistic: &poolv1.VirtualMachinePoolOpportunisticScaleInStrategy{StatePreservation: c.given}},
+			} {
+				given := newPool(func(spec *poolv1.VirtualMachinePoolSpec) { spec.ScaleInStrategy = pool })
+				if got := preserves(given) || holds(given); got != c.want {
+					t.Errorf("%s: got %v, want %v", strategy, got, c.want)
+				}
+			}
+		})
+	}
+}
+
 func TestWhomAPoolHolds(t *testing.T) {
 	guarded := func(change ...func(*poolv1.VirtualMachinePoolSpec)) *poolv1.VirtualMachinePool {
 		pool := newPool(change...)

@@ -48,6 +48,7 @@ func TestClaimsAreFilled(t *testing.T) {
 		"what somebody else binds is given up":              boundBySomebody,
 		"what cannot be done is said":                       refusals,
 		"a DataVolume of such a claim waits for it":         externalDataVolume,
+		"a DataVolume of such a claim says what it awaits":  externalAwaitsConsumer,
 		"a copied claim is filled anew":                     copiedClaim,
 		"what filled a claim stays when that is asked for":  primeIsRetained,
 		"a refused DataVolume is tried again until it fits": refusedByQuota,
@@ -307,6 +308,34 @@ func externalDataVolume(t *testing.T, w *world) {
 		w.must(w.Get(t.Context(), client.ObjectKeyFromObject(dv), dv))
 		return dv.Status.Phase == cdiv1.Succeeded
 	})
+}
+
+// externalAwaitsConsumer is of a DataVolume whose claim is filled by another, once a pod that uses it has a node.
+func externalAwaitsConsumer(t *testing.T, w *world) {
+	w.source()
+	dv := &cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Name: "disk", Namespace: w.namespace}}
+	dv.Spec.PVC = &corev1.PersistentVolumeClaimSpec{
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: new("local"),
+		Resources:     corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		DataSourceRef: &corev1.TypedObjectReference{APIGroup: new("cdi.kubevirt.io"), Kind: imports, Name: "debian"},
+	}
+	w.must(w.Create(t.Context(), dv))
+	becomes := func(want cdiv1.DataVolumePhase) {
+		w.until("the DataVolume is "+string(want), func() bool {
+			w.must(w.Get(t.Context(), client.ObjectKeyFromObject(dv), dv))
+			return dv.Status.Phase == want
+		})
+	}
+	becomes(cdiv1.PendingPopulation)
+	claim := w.claim("disk")
+	w.must(w.Patch(t.Context(), claim, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"node-2"}}}`, annotationNode))))
+	prime := w.prime(claim)
+	becomes(cdiv1.Pending)
+	volume := w.bind(prime.Name, nil)
+	w.play(prime, corev1.PodSucceeded, filled())
+	w.handedOver(volume, claim)
+	w.bind("disk", volume)
+	becomes(cdiv1.Succeeded)
 }
 
 func copiedClaim(_ *testing.T, w *world) {

@@ -136,4 +136,11 @@ var pageDescriptions = map[string]description{
 	"/healthz": {does: "Says whether the API server is reached.", answers: map[int]any{http.StatusOK: map[string]map[string]string{}}},
 	"/version": {does: "Says what runs here.", answers: map[int]any{http.StatusOK: version.Info{}}},
 	"/guestfs": {does: "Names the image of the guestfs tools.", answers: map[int]any{http.StatusOK: map[string]string{}}},
+
+	"/" + startProfiler: {does: "Has the components record their use of processors.", answers: map[int]any{http.StatusOK: nil}},
+	"/" + stopProfiler:  {does: "Has the components end what they record.", answers: map[int]any{http.StatusOK: nil}},
+	"/" + dumpProfiler: {
+		does: "Shows profiles of the components, by their pods.", body: virtv1.ClusterProfilerRequest{},
+		answers: map[int]any{http.StatusOK: virtv1.ClusterProfilerResults{}, http.StatusNoContent: nil},
+	},
 }

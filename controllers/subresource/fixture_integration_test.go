@@ -110,7 +110,7 @@ func (c *cluster) runAPI(t *testing.T, port int) {
 	ended := make(chan error, 1)
 	options := admission.Options{Namespace: installed, Port: port, HealthAddress: "0", MetricsAddress: "0", Extend: func(mgr ctrl.Manager) error {
 		return subresource.Setup(mgr, subresource.Options{
-			Namespace: installed, Version: "v0.0.0-test", TokenFile: file, HandlerPort: c.handler.port,
+			Namespace: installed, Version: "v0.0.0-test", TokenFile: file, HandlerPort: c.handler.port, Certificates: admission.CertificatesSecret,
 		})
 	}}
 	go func() { ended <- admission.Run(ctx, account, options) }()

@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	virtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/slipway-vm/slipway/internal/profiler"
 )
 
 // Where the API is.
@@ -84,7 +86,6 @@ const (
 	noBackup     = "backups of virtual machines are not built yet; take a VirtualMachineSnapshot"
 	noSEV        = "launch security is not built yet"
 	noGuestfs    = "virt-api was started without the image of the guestfs tools; name one: virtctl guestfs --image"
-	noProfiler   = "the cluster profiler is not built yet; /metrics of each component has its use of processor and memory"
 )
 
 // pages are what everybody may see who reaches virt-api: what there is, and that it works.
@@ -104,9 +105,9 @@ var versionPages = []route{
 	{method: http.MethodGet, path: versionPath + "/healthz", serve: (*Server).connected},
 	{method: http.MethodGet, path: versionPath + "/version", serve: (*Server).version},
 	{method: http.MethodGet, path: versionPath + "/guestfs", serve: (*Server).guestfs},
-	{method: http.MethodGet, path: versionPath + "/start-cluster-profiler", missing: noProfiler},
-	{method: http.MethodGet, path: versionPath + "/stop-cluster-profiler", missing: noProfiler},
-	{method: http.MethodGet, path: versionPath + "/dump-cluster-profiler", missing: noProfiler},
+	{method: http.MethodGet, path: versionPath + "/" + startProfiler, serve: profiling(startProfiler, "start profiler", inComponents(profiler.StartPath))},
+	{method: http.MethodGet, path: versionPath + "/" + stopProfiler, serve: profiling(stopProfiler, "stop profiler", inComponents(profiler.StopPath))},
+	{method: http.MethodGet, path: versionPath + "/" + dumpProfiler, serve: profiling(dumpProfiler, "dump profiler results", (*Server).dumpComponents)},
 }
 
 // resource is what roles name.

@@ -152,6 +152,8 @@ func TestWhatIsNotThereIsAStatus(t *testing.T) {
 		"another method":                     {http.MethodPost, object + "start", http.StatusMethodNotAllowed, "virtualmachines/start"},
 		"somebody whom nobody vouches for":   {http.MethodPut, object + "start", http.StatusServiceUnavailable, "front proxy"},
 		"nor is what is missing told to him": {http.MethodPut, object + "migrate", http.StatusServiceUnavailable, "front proxy"},
+		"profiles for a stranger":            {http.MethodGet, groupPath + "/v1/dump-cluster-profiler", http.StatusServiceUnavailable, "front proxy"},
+		"a recording for a stranger":         {http.MethodGet, groupPath + "/v1alpha3/start-cluster-profiler", http.StatusServiceUnavailable, "front proxy"},
 		"the image of tools that none is of": {http.MethodGet, groupPath + "/v1/guestfs", http.StatusNotImplemented, "virtctl guestfs --image"},
 		"reading tokens":                     {http.MethodGet, uploadVersionPath + "/namespaces/prod/uploadtokenrequests", http.StatusMethodNotAllowed, "uploadtokenrequests"},
 		"a token for a stranger":             {http.MethodPost, uploadVersionPath + "/namespaces/prod/uploadtokenrequests", http.StatusServiceUnavailable, "front proxy"},
@@ -196,6 +198,11 @@ func TestThePageForUsersNamesEveryRoute(t *testing.T) {
 		t.Fatal(err)
 	}
 	parameters := regexp.MustCompile(`/\{(port|protocol)\}`)
+	for _, r := range versionPages {
+		if end := strings.TrimPrefix(r.path, versionPath+"/"); end != "healthz" && !bytes.Contains(page, []byte("`"+end+"`")) {
+			t.Errorf("docs/subresources.md does not name `%s`", end)
+		}
+	}
 	for _, r := range routes {
 		name := strings.ReplaceAll(parameters.ReplaceAllString(r.path, ""), "/{name}", "")
 		_, part, found := strings.Cut(name, "/")

@@ -41,6 +41,8 @@ type Options struct {
 	TokenFile string
 	// HandlerPort is where virt-handler serves.
 	HandlerPort int
+	// Certificates is the name of the Secret with virt-api's certificates and their authority.
+	Certificates string
 }
 
 // Server answers the requests of the aggregated API.
@@ -52,6 +54,7 @@ type Server struct {
 	proxy    *frontProxy
 	ping     func(context.Context) error
 	signing  *upload.SigningKey // nil gives out no tokens
+	dumping  chan struct{}      // holds who collects profiles
 	mux      *http.ServeMux
 }
 
@@ -104,7 +107,7 @@ func (k keySpreader) Start(ctx context.Context) error {
 func newServer(live client.Reader, writer client.Client, proxy *frontProxy, ping func(context.Context) error, options Options) *Server {
 	s := &Server{
 		options: options, live: live, client: writer, proxy: proxy, ping: ping,
-		resolver: instancetype.Resolver{Reader: live},
+		resolver: instancetype.Resolver{Reader: live}, dumping: make(chan struct{}, 1),
 	}
 	s.mux = s.routed()
 	return s

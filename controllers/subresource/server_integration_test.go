@@ -59,6 +59,7 @@ func TestSubresources(t *testing.T) {
 		{"a console is a web socket to virt-handler", consoles},
 		{"a port is a web socket to the guest", forwards},
 		{"the former version answers, too", formerVersion},
+		{"profiles of the components are recorded and collected", profiles},
 		{"what is not built says so", saysWhatIsMissing},
 		{"the API server always knows whom to trust", keepsTrust},
 	} {

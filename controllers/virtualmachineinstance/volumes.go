@@ -194,7 +194,7 @@ func judgeDataVolume(v volumeState) lack {
 }
 
 func verb(phase cdiv1.DataVolumePhase) string {
-	if strings.Contains(string(phase), "Clone") {
+	if strings.Contains(string(phase), "Clone") || phase == cdiv1.RebindInProgress {
 		return "clone"
 	}
 	return "import"

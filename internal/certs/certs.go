@@ -9,6 +9,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -253,6 +254,20 @@ func Issue(data map[string][]byte, hosts []string, now time.Time) (Issued, error
 		return Issued{}, err
 	}
 	return Issued{Cert: encodeCert(one.cert), Key: key, Bundle: data[KeyBundle], Authority: Authority(data)}, nil
+}
+
+// IssueClient makes a certificate for a client called name, by the current authority in the Secret's data, good from now for lifetime.
+// It is kept nowhere.
+func IssueClient(data map[string][]byte, name string, lifetime time.Duration, now time.Time) (tls.Certificate, error) {
+	authority := parse(data).authority
+	if authority == nil {
+		return tls.Certificate{}, errors.New("issuing a certificate: the Secret has no authority")
+	}
+	one, err := authority.issue(leaf{[]string{name}, x509.ExtKeyUsageClientAuth}, lifetime, now)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.Certificate{Certificate: [][]byte{one.cert.Raw}, PrivateKey: one.key}, nil
 }
 
 // Authority names the current authority in the Secret's data; empty when there is none.

@@ -56,6 +56,7 @@ var kubeVirtFields = join(
 		{Path: "configuration.developerConfiguration.useEmulation", Note: "HyperConverged writes it, and sets it back; its annotation sets it."},
 		{Path: "configuration.developerConfiguration.featureGates", Note: "Those on which nothing acts are warned of."},
 		{Path: "configuration.developerConfiguration.disabledFeatureGates"},
+		{Path: "configuration.developerConfiguration.clusterProfiler", Note: "The feature gate ClusterProfiler does the same."},
 		{Path: "configuration.developerConfiguration.cpuAllocationRatio", Note: "10 when left out."},
 		{Path: "configuration.developerConfiguration.memoryOvercommit", Note: "100 when left out."},
 		{Path: "configuration.developerConfiguration.nodeSelectors", Note: "Of launchers, beside those of the virtual machine, which come first."},

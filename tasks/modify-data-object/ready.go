@@ -116,7 +116,7 @@ func describe(volume *cdiv1.DataVolume) string {
 	switch status.Phase {
 	case cdiv1.PhaseUnset:
 		text = "without a phase"
-	case cdiv1.WaitForFirstConsumer:
+	case cdiv1.WaitForFirstConsumer, cdiv1.PendingPopulation:
 		text += fmt.Sprintf(" (no pod uses its claim; the annotation %s: \"true\" fills it without one)", names.AnnotationBind)
 	}
 	if status.Progress != "" && status.Progress != "N/A" {

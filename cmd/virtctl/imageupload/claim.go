@@ -211,7 +211,7 @@ func (c *claim) reached(ctx context.Context, goal goal) (bool, error) {
 	case phase == corev1.PodFailed && (population.Chosen(c.now) || population.Source(c.now) == ""): // else it is an earlier attempt's
 		return false, fmt.Errorf("PVC %s has failed: %s", c.name, c.said())
 	case goal == ready && !c.forceBind && c.waitsForConsumer(ctx): // with it the state may be one of before
-		return false, fmt.Errorf(unbound, "PVC")
+		return false, fmt.Errorf(unbound, "PVC", cdiv1.WaitForFirstConsumer)
 	case ctx.Err() != nil:
 		what := map[bool]string{true: "takes no " + c.noun() + " yet", false: "is not filled yet"}[goal == ready]
 		return false, fmt.Errorf("PVC %s %s: %s; raise --wait-secs or look at it with kubectl describe pvc %s", c.name, what, c.said(), c.name)
@@ -227,7 +227,7 @@ func (c *claim) waitsForConsumer(ctx context.Context) bool {
 		key.Name = by.Name
 	}
 	dv := &cdiv1.DataVolume{}
-	return c.client.Get(ctx, key, dv) == nil && dv.Status.Phase == cdiv1.WaitForFirstConsumer
+	return c.client.Get(ctx, key, dv) == nil && waits(dv.Status.Phase)
 }
 
 func (c *claim) next(ctx context.Context) (err error) {

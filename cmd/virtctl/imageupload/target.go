@@ -53,7 +53,7 @@ const (
 	takesImage = "%s doesn't have archive contentType: give --image-path, or send the archive to another"
 	hasDisk    = "PVC %s already successfully imported/cloned/updated"
 	needsSize  = "when creating a resource, the size must be specified: give --size"
-	unbound    = "cannot upload to %s in WaitForFirstConsumer state, make sure the PVC is Bound, or use force-bind flag"
+	unbound    = "cannot upload to %s in %s state, make sure the PVC is Bound, or use force-bind flag"
 )
 
 // await returns once the target is as far as goal, and errs when it will not be, or not in time.

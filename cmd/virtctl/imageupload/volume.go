@@ -90,12 +90,17 @@ func (v *volume) reached(ctx context.Context, goal goal) (bool, error) {
 		return true, nil
 	case now == cdiv1.Failed:
 		return false, fmt.Errorf("DataVolume %s has failed: %s", v.name, v.said())
-	case now == cdiv1.WaitForFirstConsumer && !v.forceBind: // with it the state may be one of before
-		return false, fmt.Errorf(unbound, "DataVolume")
+	case waits(now) && !v.forceBind: // with it the state may be one of before
+		return false, fmt.Errorf(unbound, "DataVolume", now)
 	case ctx.Err() != nil:
 		return false, fmt.Errorf("DataVolume %s is still %s, not %s: %s; raise --wait-secs or look at it with kubectl describe dv %s", v.name, now, wanted, v.said(), v.name)
 	}
 	return false, nil
+}
+
+// waits says whether a DataVolume in phase waits for a consumer of its claim: CDI has another word for it where populators fill the claim.
+func waits(phase cdiv1.DataVolumePhase) bool {
+	return phase == cdiv1.WaitForFirstConsumer || phase == cdiv1.PendingPopulation
 }
 
 func (v *volume) next(ctx context.Context) (err error) {
