@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"fmt"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	virtv1 "kubevirt.io/api/core/v1"
@@ -10,24 +11,29 @@ import (
 	"github.com/slipway-vm/slipway/controllers/featuregate"
 )
 
-// gated refuses what spec, which is at path, has behind a feature gate that is off. What it had
+// kubevirt reads the cluster's KubeVirt object as it is now, once for each object that is judged: what an administrator has just opened is open,
+// and what he has closed is closed. Without one it is empty.
+func (a admitter) kubevirt(ctx context.Context) (*virtv1.KubeVirt, error) {
+	list := &virtv1.KubeVirtList{}
+	if err := a.reader.List(ctx, list); err != nil {
+		return nil, fmt.Errorf("reading the KubeVirt object: %w", err)
+	}
+	if len(list.Items) == 0 {
+		return &virtv1.KubeVirt{}, nil
+	}
+	return &list.Items[0], nil
+}
+
+// gated refuses what spec, which is at path, has behind a feature gate that kv leaves off. What it had
 // before, which may be nil, stays.
-func (a admitter) gated(ctx context.Context, spec, before *virtv1.VirtualMachineInstanceSpec, path *field.Path) (field.ErrorList, error) {
+func gated(kv *virtv1.KubeVirt, spec, before *virtv1.VirtualMachineInstanceSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, gate := range featuregate.Known() {
-		closed := virtualmachineinstance.Closed(gate, spec, before, path)
-		if len(closed) == 0 {
-			continue // and nobody is asked
-		}
-		on, err := featuregate.Read(ctx, a.resolver.Reader, gate)
-		if err != nil {
-			return nil, err
-		}
-		if !on {
-			errs = append(errs, closed...)
+		if !featuregate.On(kv, gate) {
+			errs = append(errs, virtualmachineinstance.Closed(gate, spec, before, path)...)
 		}
 	}
-	return errs, nil
+	return errs
 }
 
 // templateOf is the template's spec of a VM whose spec was given; nil for none.
@@ -39,15 +45,15 @@ func templateOf(spec *virtv1.VirtualMachineSpec) *virtv1.VirtualMachineInstanceS
 }
 
 // gatedMachine is gated for a VM's spec, which has a template.
-func (a admitter) gatedMachine(ctx context.Context, spec, before *virtv1.VirtualMachineSpec, path *field.Path) (field.ErrorList, error) {
-	return a.gated(ctx, &spec.Template.Spec, templateOf(before), path.Child("template", "spec"))
+func gatedMachine(kv *virtv1.KubeVirt, spec, before *virtv1.VirtualMachineSpec, path *field.Path) field.ErrorList {
+	return gated(kv, &spec.Template.Spec, templateOf(before), path.Child("template", "spec"))
 }
 
 // gatedSet is gated for a replica set, which has a template.
-func (a admitter) gatedSet(ctx context.Context, set, before *virtv1.VirtualMachineInstanceReplicaSet) (field.ErrorList, error) {
+func gatedSet(kv *virtv1.KubeVirt, set, before *virtv1.VirtualMachineInstanceReplicaSet) field.ErrorList {
 	var was *virtv1.VirtualMachineInstanceSpec
 	if before != nil && before.Spec.Template != nil {
 		was = &before.Spec.Template.Spec
 	}
-	return a.gated(ctx, &set.Spec.Template.Spec, was, field.NewPath("spec", "template", "spec"))
+	return gated(kv, &set.Spec.Template.Spec, was, field.NewPath("spec", "template", "spec"))
 }

@@ -16,16 +16,21 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// gated is a cluster whose KubeVirt object opens gates; nil cannot be asked.
-type gated struct {
+// cluster is one whose KubeVirt object opens gates; nil cannot be asked.
+type cluster struct {
 	empty
 	gates []string
+	// reads counts how often the KubeVirt object is read; nil counts nothing.
+	reads *int
 }
 
-func (g gated) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+func (g cluster) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	kubevirts, ok := list.(*virtv1.KubeVirtList)
 	if !ok {
 		return nil
+	}
+	if g.reads != nil {
+		*g.reads++
 	}
 	if g.gates == nil {
 		return errors.New("connection refused")
@@ -36,7 +41,7 @@ func (g gated) List(_ context.Context, list client.ObjectList, _ ...client.ListO
 	return nil
 }
 
-func (g gated) ask(t *testing.T, path, object, old string) admission.Response {
+func (g cluster) ask(t *testing.T, path, object, old string) admission.Response {
 	t.Helper()
 	raw := func(text string) runtime.RawExtension {
 		content, err := yaml.YAMLToJSON([]byte(text))
@@ -86,13 +91,37 @@ func TestWhatIsBehindAGate(t *testing.T) {
 			want: []string{spec + "domain.devices.disks[0].disk.bus"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			response := gated{gates: c.gates}.ask(t, c.path, c.object, c.old)
+			response := cluster{gates: c.gates}.ask(t, c.path, c.object, c.old)
 			if got := refusedPaths(response); response.Allowed != (c.want == nil) || !slices.Equal(got, c.want) {
 				t.Errorf("allowed %v, refused %v, want %v: %v", response.Allowed, got, c.want, response.Result)
 			}
 		})
 	}
-	if response := (gated{}).ask(t, machines, sockets, ""); response.Allowed || response.Result.Code != 500 {
+	if response := (cluster{}).ask(t, machines, sockets, ""); response.Allowed || response.Result.Code != 500 {
 		t.Errorf("a cluster that does not answer admits it, or says %v", response.Result)
+	}
+}
+
+func TestTheKubeVirtObjectIsReadOnceForEachAnswer(t *testing.T) {
+	gatedVM := strings.Replace(base, "          disks:", "          autoattachVSOCK: true\n          downwardMetrics: {}\n          disks:", 1)
+	instance := `{metadata: {name: x}, spec: {domain: {devices: {autoattachVSOCK: true, downwardMetrics: {}}, memory: {guest: 1Gi}}}}`
+	for name, c := range map[string]struct {
+		path, object, old string
+		want              int
+	}{
+		"a new VM is completed":             {path: "/virtualmachines-mutate", object: gatedVM, want: 1},
+		"a new VM is judged":                {path: "/virtualmachines-validate", object: gatedVM, want: 1},
+		"a VM that changes is not given":    {path: "/virtualmachines-mutate", object: gatedVM, old: base},
+		"a VM that changes is judged":       {path: "/virtualmachines-validate", object: gatedVM, old: base, want: 1},
+		"a VM that stays what it is is not": {path: "/virtualmachines-validate", object: gatedVM, old: gatedVM},
+		"a new instance is judged":          {path: "/virtualmachineinstances-validate", object: instance, want: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			reads := 0
+			cluster{gates: []string{}, reads: &reads}.ask(t, c.path, c.object, c.old)
+			if reads != c.want {
+				t.Errorf("read %d times, want %d", reads, c.want)
+			}
+		})
 	}
 }

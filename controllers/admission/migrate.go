@@ -25,9 +25,11 @@ func (a admitter) completeMachine(ctx context.Context, request admission.Request
 	}
 	var cluster defaults.Cluster
 	if r.old == nil {
-		if cluster, err = defaults.Read(ctx, a.reader); err != nil {
+		kv, err := a.kubevirt(ctx)
+		if err != nil {
 			return admission.Errored(http.StatusInternalServerError, err)
 		}
+		cluster = defaults.Of(&kv.Spec.Configuration)
 	}
 	var failure error
 	changed, err := change(request.Object.Raw, r.object, func(vm *virtv1.VirtualMachine) {

@@ -133,14 +133,16 @@ func (a admitter) machine(ctx context.Context, vm *virtv1.VirtualMachine, old *v
 	if err != nil || len(errs) > 0 {
 		return errs, err
 	}
-	if referred.Cluster, err = defaults.Read(ctx, a.reader); err != nil {
+	kv, err := a.kubevirt(ctx)
+	if err != nil {
 		return nil, err
 	}
+	referred.Cluster = defaults.Of(&kv.Spec.Configuration)
 	if errs := virtualmachine.Validate(vm, referred, path); len(errs) > 0 {
 		return errs, nil
 	}
-	if errs, err := a.gatedMachine(ctx, &vm.Spec, old, path); err != nil || len(errs) > 0 {
-		return errs, err
+	if errs := gatedMachine(kv, &vm.Spec, old, path); len(errs) > 0 {
+		return errs, nil
 	}
 	if old != nil && equality.Semantic.DeepEqual(old.DataVolumeTemplates, vm.Spec.DataVolumeTemplates) {
 		return nil, nil
@@ -151,10 +153,11 @@ func (a admitter) machine(ctx context.Context, vm *virtv1.VirtualMachine, old *v
 // completeInstance completes new VMIs, by what the KubeVirt object says then.
 func (a admitter) completeInstance(now func() time.Time) admission.Handler {
 	return admission.HandlerFunc(func(ctx context.Context, request admission.Request) admission.Response {
-		cluster, err := defaults.Read(ctx, a.reader)
+		kv, err := a.kubevirt(ctx)
 		if err != nil {
 			return admission.Errored(http.StatusInternalServerError, err)
 		}
+		cluster := defaults.Of(&kv.Spec.Configuration)
 		complete := func(vmi *virtv1.VirtualMachineInstance) { virtualmachineinstance.Default(vmi, cluster, now()) }
 		return mutator(complete).Handle(ctx, request)
 	})
@@ -170,29 +173,28 @@ func (a admitter) instance(ctx context.Context, r *review[virtv1.VirtualMachineI
 	}
 	errs = append(errs, supported.Unsupported(supported.VirtualMachineInstance, r.raw)...)
 	errs = append(errs, virtualmachineinstance.Validate(&r.object.Spec, field.NewPath("spec"))...)
-	cluster, err := defaults.Read(ctx, a.reader)
+	kv, err := a.kubevirt(ctx)
 	if err != nil {
 		return nil, err
 	}
-	errs = append(errs, virtualmachineinstance.Allowed(&r.object.Spec, cluster, field.NewPath("spec"))...)
-	closed, err := a.gated(ctx, &r.object.Spec, nil, field.NewPath("spec"))
-	return append(errs, closed...), err
+	errs = append(errs, virtualmachineinstance.Allowed(&r.object.Spec, defaults.Of(&kv.Spec.Configuration), field.NewPath("spec"))...)
+	return append(errs, gated(kv, &r.object.Spec, nil, field.NewPath("spec"))...), nil
 }
 
 func (a admitter) replicaSet(ctx context.Context, r *review[virtv1.VirtualMachineInstanceReplicaSet]) (field.ErrorList, error) {
 	if r.object.DeletionTimestamp != nil {
 		return nil, nil
 	}
-	cluster, err := defaults.Read(ctx, a.reader)
+	kv, err := a.kubevirt(ctx)
 	if err != nil {
 		return nil, err
 	}
 	errs := append(supported.Unsupported(supported.ReplicaSet, r.raw), setAnnotations(r.object, r.old)...)
-	errs = append(errs, replicaset.Validate(r.object, cluster)...)
+	errs = append(errs, replicaset.Validate(r.object, defaults.Of(&kv.Spec.Configuration))...)
 	if len(errs) > 0 {
 		return errs, nil
 	}
-	return a.gatedSet(ctx, r.object, r.old)
+	return gatedSet(kv, r.object, r.old), nil
 }
 
 func (a admitter) pool(ctx context.Context, r *review[poolv1.VirtualMachinePool]) (field.ErrorList, error) {

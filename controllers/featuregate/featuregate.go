@@ -3,12 +3,9 @@
 package featuregate
 
 import (
-	"context"
-	"fmt"
 	"slices"
 
 	virtv1 "kubevirt.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // Gates that Slipway acts on.
@@ -27,7 +24,9 @@ const (
 )
 
 // Known are the gates that Slipway acts on.
-func Known() []string { return []string{HostDisk, VSOCK, DownwardMetrics, ImageVolume, ClusterProfiler} }
+func Known() []string {
+	return []string{HostDisk, VSOCK, DownwardMetrics, ImageVolume, ClusterProfiler}
+}
 
 // Profiler says whether kv turns the cluster profiler on: by its field, or by the gate.
 func Profiler(kv *virtv1.KubeVirt) bool {
@@ -39,13 +38,4 @@ func Profiler(kv *virtv1.KubeVirt) bool {
 func On(kv *virtv1.KubeVirt, gate string) bool {
 	developer := kv.Spec.Configuration.DeveloperConfiguration
 	return developer != nil && slices.Contains(developer.FeatureGates, gate) && !slices.Contains(developer.DisabledFeatureGates, gate)
-}
-
-// Read says whether the cluster's KubeVirt object turns gate on; without one every gate is off.
-func Read(ctx context.Context, reader client.Reader, gate string) (bool, error) {
-	list := &virtv1.KubeVirtList{}
-	if err := reader.List(ctx, list); err != nil {
-		return false, fmt.Errorf("reading the feature gate %s of the KubeVirt object: %w", gate, err)
-	}
-	return len(list.Items) > 0 && On(&list.Items[0], gate), nil
 }

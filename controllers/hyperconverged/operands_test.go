@@ -20,6 +20,7 @@ func TestOperandsArePatchedByAnnotation(t *testing.T) {
 		"emulation is allowed":      {annotation: kubevirt, patch: `[{"op":"add","path":"/spec/configuration/developerConfiguration/useEmulation","value":true}]`},
 		"a whole parent is set":     {annotation: kubevirt, patch: `[{"op":"add","path":"/spec/configuration/developerConfiguration","value":{"useEmulation":true}}]`},
 		"what nothing acts on":      {annotation: kubevirt, patch: `[{"op":"add","path":"/spec/configuration/migrations","value":{"allowPostCopy":true}}]`, wantError: "/spec/configuration/migrations/allowPostCopy, which Slipway does not act on"},
+		"the cluster profiler":      {annotation: kubevirt, patch: `[{"op":"add","path":"/spec/configuration/developerConfiguration","value":{"useEmulation":true,"clusterProfiler":true}}]`},
 		"a gate of nothing":         {annotation: kubevirt, patch: `[{"op":"add","path":"/spec/configuration/developerConfiguration/featureGates","value":["HostDisk","GPU"]}]`, wantError: "the feature gate GPU, which Slipway does not act on; there are: HostDisk, VSOCK, DownwardMetrics, ImageVolume"},
 		"gates that are no list":    {annotation: kubevirt, patch: `[{"op":"add","path":"/spec/configuration/developerConfiguration/featureGates","value":"HostDisk"}]`, wantError: "must be a list of names"},
 		"emulation, and a gate":     {annotation: kubevirt, patch: `[{"op":"add","path":"/spec/configuration/developerConfiguration","value":{"useEmulation":true,"featureGates":["HostDisk","VSOCK"]}}]`},

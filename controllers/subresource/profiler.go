@@ -52,8 +52,8 @@ const (
 	maxProfilerRequest = 64 << 10
 	// componentTimeout bounds what is asked of one pod.
 	componentTimeout = 10 * time.Second
-	// askedAtOnce is of how many pods something is asked at a time.
-	askedAtOnce = 8
+	// askedAtOnce is of how many pods something is asked at a time; dumpedAtOnce when each may send much.
+	askedAtOnce, dumpedAtOnce = 8, 2
 	// clientLifetime is how long the certificate is good that virt-api shows to components; it is made for one request.
 	clientLifetime = 5 * time.Minute
 )
@@ -242,6 +242,9 @@ func (s *Server) askComponents(ctx context.Context, pods []corev1.Pod, path stri
 	failed := make([]error, len(pods))
 	var group errgroup.Group
 	group.SetLimit(askedAtOnce)
+	if path == profiler.DumpPath {
+		group.SetLimit(dumpedAtOnce)
+	}
 	for i := range pods {
 		group.Go(func() error {
 			if err := askComponent(ctx, asking, &pods[i], path, read); err != nil {

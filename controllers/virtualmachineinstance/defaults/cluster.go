@@ -2,14 +2,11 @@ package defaults
 
 import (
 	"cmp"
-	"context"
-	"fmt"
 	"path"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	virtv1 "kubevirt.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // Cluster is what the cluster's KubeVirt object gives VMIs that do not say it themselves, and asks of all of them. Of one that
@@ -50,16 +47,4 @@ func (c Cluster) Allows(machine string) bool {
 		matches, err := path.Match(pattern, machine)
 		return matches && err == nil
 	})
-}
-
-// Read returns what the cluster's KubeVirt object gives VMIs.
-func Read(ctx context.Context, reader client.Reader) (Cluster, error) {
-	list := &virtv1.KubeVirtList{}
-	if err := reader.List(ctx, list); err != nil {
-		return Cluster{}, fmt.Errorf("reading what the KubeVirt object gives virtual machines: %w", err)
-	}
-	if len(list.Items) == 0 {
-		return Cluster{}, nil
-	}
-	return Of(&list.Items[0].Spec.Configuration), nil
 }
