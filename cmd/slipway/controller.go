@@ -12,6 +12,7 @@ import (
 
 	"github.com/slipway-vm/slipway/controllers"
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/ratelimit"
 	"github.com/slipway-vm/slipway/internal/tlspolicy"
 	"github.com/slipway-vm/slipway/internal/verbosity"
 )
@@ -31,9 +32,11 @@ func newControllerCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			options.TLS, options.DataLog = &tlspolicy.Policy{}, new(data.Logger())
+			requests := ratelimit.New(controllers.RequestRate)
+			options.TLS, options.DataLog, options.Limiter = &tlspolicy.Policy{}, new(data.Logger()), requests
 			options.Extend = func(mgr ctrl.Manager) error {
-				return errors.Join(level.Follow(mgr, verbosity.Controller), data.FollowCDI(mgr), options.TLS.FollowKubeVirt(mgr))
+				return errors.Join(level.Follow(mgr, verbosity.Controller), data.FollowCDI(mgr), options.TLS.FollowKubeVirt(mgr),
+					requests.Follow(mgr, ratelimit.Controller))
 			}
 			return controllers.Run(cmd.Context(), config, options)
 		},

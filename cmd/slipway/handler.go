@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/internal/ratelimit"
 	"github.com/slipway-vm/slipway/internal/tlspolicy"
 	"github.com/slipway-vm/slipway/internal/verbosity"
 	"github.com/slipway-vm/slipway/runtime/handler"
@@ -35,11 +36,14 @@ func newHandlerCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("finding the cluster: %w; set KUBECONFIG, or run in a pod", err)
 			}
+			requests := ratelimit.New(ratelimit.Rate{})
+			config.RateLimiter = requests
 			options.Config, storage.Config, storage.Log = config, config, logger
 			storage.NodeName, storage.KubeletRoot, storage.Namespace = options.NodeName, options.KubeletRoot, options.Namespace
 			options.TLS = &tlspolicy.Policy{}
 			options.Extend = func(mgr ctrl.Manager) error {
-				return errors.Join(level.Follow(mgr, verbosity.Handler(options.NodeName)), options.TLS.FollowKubeVirt(mgr))
+				return errors.Join(level.Follow(mgr, verbosity.Handler(options.NodeName)), options.TLS.FollowKubeVirt(mgr),
+					requests.Follow(mgr, ratelimit.Handler))
 			}
 			if options.ProveKVM, err = proofCommand(); err != nil {
 				return err
