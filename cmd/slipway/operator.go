@@ -10,6 +10,7 @@ import (
 
 	"github.com/slipway-vm/slipway/catalog"
 	"github.com/slipway-vm/slipway/controllers/hyperconverged"
+	"github.com/slipway-vm/slipway/controllers/hyperconverged/customization"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/tlspolicy"
 	"github.com/slipway-vm/slipway/internal/verbosity"
@@ -26,6 +27,10 @@ func newOperatorCommand() *cobra.Command {
 		Bundles:       bundles(),
 		Sizes:         catalog.Types(),
 		BootSources:   catalog.BootSources(),
+		Programs: customization.Programs{
+			"virt-api": newAPICommand().Flags, "virt-controller": newControllerCommand().Flags,
+			"virt-handler": newHandlerCommand().Flags, "cdi-uploadproxy": newUploadProxyCommand().Flags,
+		},
 	}
 	base := 0
 	command := &cobra.Command{
