@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/controllers/hyperconverged/components"
+	"github.com/slipway-vm/slipway/controllers/hyperconverged/render"
 )
 
 // infra is what the KubeVirt and the CDI object say of the components' pods. The zero value says nothing.
@@ -22,7 +24,8 @@ type infra struct {
 	replicas map[string]int32 // of each Deployment that more than one pod is asked for
 	priority string           // the PriorityClass of cdi-uploadproxy, which alone is CDI's only; empty for that of all
 
-	placements map[components.Placement]*sdkapi.NodePlacement // where pods are to run
+	placements  map[components.Placement]*sdkapi.NodePlacement // where pods are to run
+	pullSecrets []corev1.LocalObjectReference                  // of the images of all pods, in their namespace
 }
 
 // infraOf reads both objects, each of which may be nil. What does the work of several of the field's Deployments gets as many
@@ -40,6 +43,7 @@ func infraOf(kubevirt *virtv1.KubeVirt, cdi *cdiv1.CDI) infra {
 		}
 	}
 	if kubevirt != nil {
+		asked.pullSecrets = kubevirt.Spec.ImagePullSecrets
 		asked.placements[components.Infra] = placementOf(kubevirt.Spec.Infra)
 		asked.placements[components.Workload] = placementOf(kubevirt.Spec.Workloads)
 	}
@@ -61,9 +65,12 @@ func placementOf(asked *virtv1.ComponentConfig) *sdkapi.NodePlacement {
 	return new(sdkapi.NodePlacement(*asked.NodePlacement.DeepCopy()))
 }
 
-// shape gives the Deployments among objects what is asked of them.
+// shape gives the Deployments and DaemonSets among objects what is asked of them.
 func (i infra) shape(objects []*unstructured.Unstructured) error {
 	for _, object := range objects {
+		if err := render.PullBy(object, i.pullSecrets); err != nil {
+			return err
+		}
 		if object.GetKind() != "Deployment" {
 			continue
 		}

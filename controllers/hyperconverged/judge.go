@@ -11,9 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	virtv1 "kubevirt.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/controllers/hyperconverged/components"
 	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
+	"github.com/slipway-vm/slipway/internal/names"
 )
 
 // asker are the KubeVirt and the CDI object, which say what components are to be; nil is one that says nothing.
@@ -36,17 +38,26 @@ func askerOf(operands []*unstructured.Unstructured) (asker, error) {
 // judge says whether components can be what an object asks for.
 type judge struct {
 	options Options
+	// reader has the HyperConverged object, which says the rest of what components are planned as; nil for one that says nothing.
+	reader client.Reader
 	// try has the API server judge an object; nil where there is none.
 	try func(context.Context, *unstructured.Unstructured) error
 }
 
 // components returns what is wrong with the components that now asks for, and was not with those of before.
 func (j judge) components(ctx context.Context, now, before asker) (field.ErrorList, error) {
-	planned, made, errs, err := j.made(now)
+	hco := &hcov1.HyperConverged{}
+	if j.reader != nil {
+		err := j.reader.Get(ctx, client.ObjectKey{Namespace: j.options.Namespace, Name: names.HyperConvergedName}, hco)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("reading HyperConverged %s: %w", names.HyperConvergedName, err)
+		}
+	}
+	planned, made, errs, err := j.made(hco, now)
 	if err != nil {
 		return nil, err
 	}
-	_, former, had, err := j.made(before)
+	_, former, had, err := j.made(hco, before)
 	if err != nil {
 		return nil, err
 	}
@@ -74,8 +85,8 @@ func (j judge) components(ctx context.Context, now, before asker) (field.ErrorLi
 }
 
 // made are the components as they are planned, and as they are made of that, for asked.
-func (j judge) made(asked asker) (planned, made []*unstructured.Unstructured, errs field.ErrorList, err error) {
-	if planned, err = plan(&hcov1.HyperConverged{}, infraOf(asked.kubevirt, asked.cdi), j.options.Values()); err != nil {
+func (j judge) made(hco *hcov1.HyperConverged, asked asker) (planned, made []*unstructured.Unstructured, errs field.ErrorList, err error) {
+	if planned, err = plan(hco, infraOf(asked.kubevirt, asked.cdi), j.options.Values()); err != nil {
 		return nil, nil, nil, err
 	}
 	made, errs = customize(planned, asked.kubevirt, asked.cdi, j.options.Programs)

@@ -65,7 +65,7 @@ func (v *kubeVirtValidator) Handle(ctx context.Context, request admission.Reques
 		}
 	}
 	asks := func(object *virtv1.KubeVirt) any {
-		return []any{object.Spec.Infra, object.Spec.Workloads, object.Spec.CustomizeComponents}
+		return []any{object.Spec.Infra, object.Spec.Workloads, object.Spec.CustomizeComponents, object.Spec.ImagePullSecrets}
 	}
 	if len(errs) == 0 && !sameJSON(asks(&now.typed), asks(&before.typed)) {
 		if errs, err = v.judge.components(ctx, asker{kubevirt: &now.typed}, asker{kubevirt: &before.typed}); err != nil {

@@ -58,7 +58,7 @@ func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Un
 			annotation: hcov1.AnnotationKubeVirtPatch,
 			acted: []string{
 				"/spec/infra/replicas", "/spec/infra/nodePlacement/", "/spec/workloads/nodePlacement/",
-				"/spec/customizeComponents/patches", "/spec/customizeComponents/flags/",
+				"/spec/customizeComponents/patches", "/spec/customizeComponents/flags/", "/spec/imagePullSecrets",
 				"/spec/configuration/apiConfiguration/restClient/rateLimiter/tokenBucketRateLimiter/", "/spec/configuration/webhookConfiguration/restClient/rateLimiter/tokenBucketRateLimiter/",
 				"/spec/configuration/controllerConfiguration/restClient/rateLimiter/tokenBucketRateLimiter/", "/spec/configuration/handlerConfiguration/restClient/rateLimiter/tokenBucketRateLimiter/",
 				"/spec/configuration/developerConfiguration/useEmulation", "/spec/configuration/commonInstancetypesDeployment/enabled",

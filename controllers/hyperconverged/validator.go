@@ -80,7 +80,7 @@ func validate(hco *hcov1.HyperConverged, options Options) error {
 	if err != nil {
 		return err
 	}
-	if err := checkCustomization(wanted, options); err != nil {
+	if err := checkCustomization(hco, wanted, options); err != nil {
 		return err
 	}
 	for _, object := range wanted {
@@ -99,7 +99,7 @@ func validate(hco *hcov1.HyperConverged, options Options) error {
 }
 
 // checkCustomization says what is wrong with how operands, by annotations of HyperConverged, customize the components.
-func checkCustomization(operands []*unstructured.Unstructured, options Options) error {
+func checkCustomization(hco *hcov1.HyperConverged, operands []*unstructured.Unstructured, options Options) error {
 	asked, err := askerOf(operands)
 	if err != nil {
 		return err
@@ -107,7 +107,7 @@ func checkCustomization(operands []*unstructured.Unstructured, options Options) 
 	if customization.OfKubeVirt(asked.kubevirt).Empty() && customization.OfCDI(asked.cdi).Empty() {
 		return nil
 	}
-	_, _, errs, err := judge{options: options}.made(asked)
+	_, _, errs, err := judge{options: options}.made(hco, asked)
 	if err != nil {
 		return err
 	}

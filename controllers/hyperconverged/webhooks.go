@@ -113,7 +113,9 @@ func (w *webhooks) register(mgr manager.Manager) {
 		reader: mgr.GetAPIReader(), decoder: admission.NewDecoder(mgr.GetScheme()), options: w.options,
 	}})
 	server.Register(pathSSP, &admission.Webhook{Handler: sspValidator(w.options.Namespace)})
-	deployable := judge{options: w.options, try: func(ctx context.Context, object *unstructured.Unstructured) error { return try(ctx, w.client, object) }}
+	deployable := judge{options: w.options, reader: mgr.GetAPIReader(), try: func(ctx context.Context, object *unstructured.Unstructured) error {
+		return try(ctx, w.client, object)
+	}}
 	server.Register(pathKubeVirt, &admission.Webhook{Handler: &kubeVirtValidator{reader: mgr.GetAPIReader(), judge: deployable}})
 	server.Register(pathCDI, &admission.Webhook{Handler: &cdiValidator{judge: deployable}})
 }

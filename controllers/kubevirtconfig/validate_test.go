@@ -24,6 +24,8 @@ func TestValidate(t *testing.T) {
 		"certificates of a blink":  {spec: `{"certificateRotateStrategy":{"selfSigned":{"ca":{"duration":"1h"},"server":{"duration":"1m"}}}}`, want: []string{"spec.certificateRotateStrategy.selfSigned.server.duration: Invalid value: \"1m0s\": it is at least 10m0s"}},
 		"components":               {spec: `{"customizeComponents":{"patches":[{"resourceName":"x"}],"flags":{"api":{"verbosity":"3"}}},"infra":{"nodePlacement":{"nodeSelector":{"a":"b"}}},"workloads":{"nodePlacement":{"tolerations":[{"operator":"Exists"}]}}}`},
 		"how many handlers":        {spec: `{"workloads":{"replicas":2}}`, want: []string{"spec.workloads.replicas: Forbidden"}},
+		"pull secrets":             {spec: `{"imagePullSecrets":[{"name":"registry"},{"name":"mirror.example.com"}]}`},
+		"pull secrets of no name":  {spec: `{"imagePullSecrets":[{"name":"registry"},{"name":"registry"},{}]}`, want: []string{"spec.imagePullSecrets[1].name: Duplicate value", "spec.imagePullSecrets[2].name: Invalid value"}},
 		"few requests":             {spec: configuration(`"apiConfiguration":{"restClient":{"rateLimiter":{"tokenBucketRateLimiter":{"qps":5,"burst":10}}}},"handlerConfiguration":{"restClient":{}}`)},
 		"requests without a burst": {spec: configuration(`"controllerConfiguration":{"restClient":{"rateLimiter":{"tokenBucketRateLimiter":{"qps":5}}}}`), want: []string{"spec.configuration.controllerConfiguration.restClient.rateLimiter.tokenBucketRateLimiter.burst: Invalid value: 0"}},
 		"the least CPU":            {spec: configuration(`"minCPUModel":"Penryn"`), want: []string{"spec.configuration.minCPUModel: Forbidden"}},

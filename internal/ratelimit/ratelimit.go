@@ -42,6 +42,14 @@ type Rate struct {
 	Burst int
 }
 
+// String says r to people.
+func (r Rate) String() string {
+	if r == (Rate{}) {
+		return "no limit"
+	}
+	return fmt.Sprintf("%g a second, %d at once", r.QPS, r.Burst)
+}
+
 // limit is r in the words of the bucket.
 func (r Rate) limit() (rate.Limit, int) {
 	if r == (Rate{}) {
@@ -118,7 +126,7 @@ func (l *Limiter) set(log logr.Logger, wanted Rate) {
 	if wanted == l.current {
 		return
 	}
-	log.Info("Changing how many requests are made of the API server", "from", l.current, "to", wanted)
+	log.Info("Changing how many requests are made of the API server", "from", l.current.String(), "to", wanted.String())
 	limit, burst := wanted.limit()
 	l.bucket.SetBurst(burst)
 	l.bucket.SetLimit(limit)

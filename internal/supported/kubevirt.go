@@ -4,6 +4,7 @@ package supported
 var kubeVirtFields = join(
 	[]Field{
 		{Path: "imagePullPolicy", Only: []string{"Always", "IfNotPresent", "Never"}, Note: "HyperConverged writes it, and sets it back."},
+		{Path: "imagePullSecrets", Note: "Of Slipway's images, for components, launchers and export servers; the last two need them in the VM's namespace."},
 		{Path: "uninstallStrategy", Only: []string{"BlockUninstallIfWorkloadsExist"}, Note: "The object cannot be deleted while virtual machines exist."},
 		{Path: "infra.replicas", Note: "Of virt-api, virt-controller and virt-exportproxy, 1 to 255; 1 when left out."},
 		{Path: "infra.nodePlacement", Note: "Of virt-api, virt-controller and virt-exportproxy. HyperConverged writes what its own says."},
