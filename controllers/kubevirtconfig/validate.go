@@ -150,10 +150,7 @@ func configuration(config *virtv1.KubeVirtConfiguration, path *field.Path) field
 			errs = append(errs, field.Invalid(path.Child("obsoleteCPUModels").Key(model), model, "no CPU model has such a name: "+problem))
 		}
 	}
-	errs = append(errs, ratelimit.Validate(config.APIConfiguration, path.Child("apiConfiguration"))...)
-	errs = append(errs, ratelimit.Validate(config.WebhookConfiguration, path.Child("webhookConfiguration"))...)
-	errs = append(errs, ratelimit.Validate(config.ControllerConfiguration, path.Child("controllerConfiguration"))...)
-	errs = append(errs, ratelimit.Validate(config.HandlerConfiguration, path.Child("handlerConfiguration"))...)
+	errs = append(errs, ratelimit.Validate(config, path)...)
 	errs = append(errs, guests(config, path)...)
 	errs = append(errs, roles(config, path)...)
 	errs = append(errs, launchers(config, path)...)

@@ -17,23 +17,26 @@ import (
 	"github.com/slipway-vm/slipway/internal/follow"
 )
 
-// Component reads what the KubeVirt object's configuration says of one component; nil for nothing.
-type Component func(*virtv1.KubeVirtConfiguration) *virtv1.ReloadableComponentConfiguration
+// Component is one that has a limit of its own.
+type Component struct {
+	field string // of the configuration
+	read  func(*virtv1.KubeVirtConfiguration) *virtv1.ReloadableComponentConfiguration
+}
 
 // Components with a limit of their own.
 var (
-	API Component = func(c *virtv1.KubeVirtConfiguration) *virtv1.ReloadableComponentConfiguration {
+	API = Component{"apiConfiguration", func(c *virtv1.KubeVirtConfiguration) *virtv1.ReloadableComponentConfiguration {
 		return c.APIConfiguration
-	}
-	Webhooks Component = func(c *virtv1.KubeVirtConfiguration) *virtv1.ReloadableComponentConfiguration {
+	}}
+	Webhooks = Component{"webhookConfiguration", func(c *virtv1.KubeVirtConfiguration) *virtv1.ReloadableComponentConfiguration {
 		return c.WebhookConfiguration
-	}
-	Controller Component = func(c *virtv1.KubeVirtConfiguration) *virtv1.ReloadableComponentConfiguration {
+	}}
+	Controller = Component{"controllerConfiguration", func(c *virtv1.KubeVirtConfiguration) *virtv1.ReloadableComponentConfiguration {
 		return c.ControllerConfiguration
-	}
-	Handler Component = func(c *virtv1.KubeVirtConfiguration) *virtv1.ReloadableComponentConfiguration {
+	}}
+	Handler = Component{"handlerConfiguration", func(c *virtv1.KubeVirtConfiguration) *virtv1.ReloadableComponentConfiguration {
 		return c.HandlerConfiguration
-	}
+	}}
 )
 
 // Rate is how many requests a second are made, and how many at once after a rest. The zero value is no limit.
@@ -76,7 +79,7 @@ func New(base Rate) *Limiter {
 
 // Follow has the KubeVirt object set the rate, by what it says of component, from when mgr runs on.
 func (l *Limiter) Follow(mgr ctrl.Manager, component Component) error {
-	log := mgr.GetLogger().WithName("ratelimit")
+	log := mgr.GetLogger().WithName("ratelimit").WithValues("of", component.field)
 	return follow.Object(mgr, &virtv1.KubeVirt{}, func(object any) { //nolint:wrapcheck // it says what was done
 		kv, _ := object.(*virtv1.KubeVirt)
 		l.set(log, l.of(kv, component))
@@ -88,7 +91,7 @@ func (l *Limiter) of(kv *virtv1.KubeVirt, component Component) Rate {
 	if kv == nil {
 		return l.base
 	}
-	if bucket := bucketOf(component(&kv.Spec.Configuration)); bucket != nil && bucket.QPS > 0 && bucket.Burst > 0 {
+	if bucket := bucketOf(component.read(&kv.Spec.Configuration)); bucket != nil && bucket.QPS > 0 && bucket.Burst > 0 {
 		return Rate{QPS: bucket.QPS, Burst: bucket.Burst}
 	}
 	return l.base
@@ -102,19 +105,21 @@ func bucketOf(said *virtv1.ReloadableComponentConfiguration) *virtv1.TokenBucket
 	return said.RestClient.RateLimiter.TokenBucketRateLimiter
 }
 
-// Validate returns what is wrong with what is said at path of one component.
-func Validate(said *virtv1.ReloadableComponentConfiguration, path *field.Path) field.ErrorList {
-	bucket := bucketOf(said)
-	if bucket == nil {
-		return nil
-	}
-	at := path.Child("restClient", "rateLimiter", "tokenBucketRateLimiter")
+// Validate returns what is wrong with what config, at path, says of requests.
+func Validate(config *virtv1.KubeVirtConfiguration, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	if bucket.QPS <= 0 {
-		errs = append(errs, field.Invalid(at.Child("qps"), bucket.QPS, "write how many requests a second are made, more than 0; it goes together with burst"))
-	}
-	if bucket.Burst <= 0 {
-		errs = append(errs, field.Invalid(at.Child("burst"), bucket.Burst, "write how many requests are made at once, 1 or more; it goes together with qps"))
+	for _, component := range []Component{API, Webhooks, Controller, Handler} {
+		bucket := bucketOf(component.read(config))
+		if bucket == nil {
+			continue
+		}
+		at := path.Child(component.field, "restClient", "rateLimiter", "tokenBucketRateLimiter")
+		if bucket.QPS <= 0 {
+			errs = append(errs, field.Invalid(at.Child("qps"), bucket.QPS, "write how many requests a second are made, more than 0; it goes together with burst"))
+		}
+		if bucket.Burst <= 0 {
+			errs = append(errs, field.Invalid(at.Child("burst"), bucket.Burst, "write how many requests are made at once, 1 or more; it goes together with qps"))
+		}
 	}
 	return errs
 }

@@ -107,12 +107,12 @@ func TestValidate(t *testing.T) {
 	}{
 		"nothing":          {},
 		"both":             {said: saying(0.5, 1)},
-		"no burst":         {said: saying(5, 0), want: "c.restClient.rateLimiter.tokenBucketRateLimiter.burst: Invalid value: 0"},
-		"no rate":          {said: saying(0, 5), want: "c.restClient.rateLimiter.tokenBucketRateLimiter.qps: Invalid value: 0"},
+		"no burst":         {said: saying(5, 0), want: "c.handlerConfiguration.restClient.rateLimiter.tokenBucketRateLimiter.burst: Invalid value: 0"},
+		"no rate":          {said: saying(0, 5), want: "c.handlerConfiguration.restClient.rateLimiter.tokenBucketRateLimiter.qps: Invalid value: 0"},
 		"less than none":   {said: saying(-1, 5), want: "qps: Invalid value: -1"},
 		"an empty limiter": {said: &virtv1.ReloadableComponentConfiguration{RestClient: &virtv1.RESTClientConfiguration{RateLimiter: &virtv1.RateLimiter{}}}},
 	} {
-		errs := Validate(c.said, field.NewPath("c"))
+		errs := Validate(&virtv1.KubeVirtConfiguration{HandlerConfiguration: c.said}, field.NewPath("c"))
 		if (c.want == "") != (len(errs) == 0) || len(errs) > 1 || len(errs) == 1 && !strings.Contains(errs[0].Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, errs, c.want)
 		}

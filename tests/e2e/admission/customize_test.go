@@ -24,7 +24,7 @@ var _ = Describe("components that differ", Serial, Label("alone"), func() {
 	It("are patched, placed and held to a rate of requests as KubeVirt says, and as they were afterwards", func(ctx context.Context) {
 		pods := podsOf(ctx)
 		DeferCleanup(func(ctx context.Context) {
-			Expect(sayInKubeVirt(ctx, `{"customizeComponents":null,"infra":null,"configuration":{"apiConfiguration":null,"controllerConfiguration":null,"handlerConfiguration":null}}`)).To(Succeed())
+			Expect(sayInKubeVirt(ctx, `{"customizeComponents":null,"infra":null,"configuration":{"apiConfiguration":null,"webhookConfiguration":null,"controllerConfiguration":null,"handlerConfiguration":null}}`)).To(Succeed())
 			customized(ctx, "virt-api", false)
 			podsOf(ctx)
 		})
@@ -40,10 +40,13 @@ var _ = Describe("components that differ", Serial, Label("alone"), func() {
 
 		By("holding requests to a rate, without a restart")
 		const bucket = `{"restClient":{"rateLimiter":{"tokenBucketRateLimiter":{"qps":100,"burst":200}}}}`
-		Expect(sayInKubeVirt(ctx, `{"configuration":{"apiConfiguration":`+bucket+`,"controllerConfiguration":`+bucket+`,"handlerConfiguration":`+bucket+`}}`)).To(Succeed())
-		for _, component := range []string{"virt-api", "virt-controller", "virt-handler"} {
+		Expect(sayInKubeVirt(ctx, `{"configuration":{"apiConfiguration":`+bucket+`,"webhookConfiguration":`+bucket+`,"controllerConfiguration":`+bucket+`,"handlerConfiguration":`+bucket+`}}`)).To(Succeed())
+		limits := map[string]string{
+			"apiConfiguration": "virt-api", "webhookConfiguration": "virt-api", "controllerConfiguration": "virt-controller", "handlerConfiguration": "virt-handler",
+		}
+		for field, component := range limits {
 			Eventually(logOf).WithContext(ctx).WithArguments(component).WithTimeout(time.Minute).WithPolling(500*time.Millisecond).
-				Should(MatchRegexp(`Changing how many requests.*to="100 a second, 200 at once"`), component)
+				Should(MatchRegexp(`Changing how many requests.*of="`+field+`".*to="100 a second, 200 at once"`), field)
 		}
 		Expect(podsOf(ctx)).To(Equal(pods), "components were started again")
 
@@ -58,10 +61,14 @@ var _ = Describe("components that differ", Serial, Label("alone"), func() {
 		By("taking all of it away")
 		Expect(sayInKubeVirt(ctx, `{"customizeComponents":null,"infra":null}`)).To(Succeed())
 		customized(ctx, "virt-api", false)
-		Expect(sayInKubeVirt(ctx, `{"configuration":{"apiConfiguration":null,"controllerConfiguration":null,"handlerConfiguration":null}}`)).To(Succeed())
-		for component, rate := range map[string]string{"virt-api": "no limit", "virt-controller": "600 a second, 1200 at once", "virt-handler": "no limit"} {
+		Expect(sayInKubeVirt(ctx, `{"configuration":{"apiConfiguration":null,"webhookConfiguration":null,"controllerConfiguration":null,"handlerConfiguration":null}}`)).To(Succeed())
+		for field, component := range limits {
+			rate := "no limit"
+			if component == "virt-controller" {
+				rate = "600 a second, 1200 at once"
+			}
 			Eventually(logOf).WithContext(ctx).WithArguments(component).WithTimeout(time.Minute).WithPolling(500*time.Millisecond).
-				Should(ContainSubstring(`to="`+rate+`"`), component)
+				Should(MatchRegexp(`of="`+field+`".*to="`+rate+`"`), field)
 		}
 	}, SpecTimeout(15*time.Minute))
 })
