@@ -33,7 +33,7 @@ require (
 	golang.org/x/sync v0.23.0 // errgroup
 	golang.org/x/sys v0.48.0 // Linux system calls
 	golang.org/x/term v0.46.0 // the terminal of `virtctl console`, which every key goes through
-	golang.org/x/time v0.15.0 // the pace of downloads
+	golang.org/x/time v0.15.0 // the pace of downloads and of requests
 	google.golang.org/grpc v1.83.1 // CSI and device plugins are gRPC
 	k8s.io/api v0.37.1
 	k8s.io/apiextensions-apiserver v0.37.1

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/go-logr/logr"
+	"k8s.io/client-go/util/flowcontrol"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/slipway-vm/slipway/controllers/cdiconfig"
@@ -37,6 +38,8 @@ import (
 
 // Options configure virt-controller.
 type Options struct {
+	// Limiter bounds all requests to the API server together; nil for RequestRate.
+	Limiter flowcontrol.RateLimiter
 	// LauncherImage holds virt-launcher, ImporterImage /slipway, GuestfsImage the guestfs tools.
 	LauncherImage string
 	ImporterImage string

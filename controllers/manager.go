@@ -13,6 +13,7 @@ import (
 
 	"github.com/slipway-vm/slipway/controllers/cached"
 	"github.com/slipway-vm/slipway/internal/metric"
+	"github.com/slipway-vm/slipway/internal/ratelimit"
 	"github.com/slipway-vm/slipway/internal/scheme"
 )
 
@@ -27,11 +28,9 @@ var slowLease = lease{duration: 60 * time.Second, deadline: 45 * time.Second, re
 // ends, and retry is the time between two attempts.
 type lease struct{ duration, deadline, retry time.Duration }
 
-// Client rate limits: enough for a burst of starts, below what troubles an API server.
-const (
-	clientQPS   = 200
-	clientBurst = 400
-)
+// RequestRate is how many requests the controllers make while the KubeVirt object says nothing of that: enough for a burst of starts, below what
+// troubles an API server.
+var RequestRate = ratelimit.Rate{QPS: 600, Burst: 1200}
 
 // Run runs all controllers against the cluster of config until ctx ends.
 func Run(ctx context.Context, config *rest.Config, options Options) error {
@@ -39,7 +38,6 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 		return fmt.Errorf("reading virt-controller's options: %w", err)
 	}
 	config = rest.CopyConfig(config)
-	config.QPS, config.Burst = clientQPS, clientBurst
 	if err := metric.CountRequests(config); err != nil {
 		return err
 	}
@@ -52,7 +50,10 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 		return fmt.Errorf("preparing lease %s: %w", leaseName, err)
 	}
 	own := &lead{Interface: lock, duration: options.lease.duration, now: time.Now}
-	config.Wrap(own.guard) // the lease itself is written by a client that was made before
+	config.Wrap(own.guard) // the lease itself is written by a client that was made before, and waits for no other request
+	if config.RateLimiter = options.Limiter; options.Limiter == nil {
+		config.RateLimiter = ratelimit.New(RequestRate)
+	}
 	mgr, err := newManager(ctx, config, options, own)
 	if err != nil {
 		return err

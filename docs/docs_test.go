@@ -31,6 +31,7 @@ import (
 	"github.com/slipway-vm/slipway/controllers/admission/virtualmachine"
 	"github.com/slipway-vm/slipway/controllers/admission/virtualmachineinstance"
 	"github.com/slipway-vm/slipway/controllers/admission/vmclone"
+	"github.com/slipway-vm/slipway/controllers/kubevirtconfig"
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/defaults"
 	"github.com/slipway-vm/slipway/internal/scheme"
 	"github.com/slipway-vm/slipway/internal/supported"
@@ -131,6 +132,8 @@ func admit(object runtime.Object, text string) (field.ErrorList, error) {
 		return append(errs, virtualmachineinstance.Validate(&object.Spec, path)...), nil
 	case *virtv1.VirtualMachineInstanceReplicaSet:
 		return append(supported.Unsupported(supported.ReplicaSet, raw), replicaset.Validate(object, defaults.Cluster{})...), nil
+	case *virtv1.KubeVirt:
+		return kubevirtconfig.Validate(raw), nil
 	case *poolv1.VirtualMachinePool:
 		errs := append(supported.Unsupported(supported.Pool, raw), pool.Validate(object)...)
 		vm := &virtv1.VirtualMachine{Spec: object.Spec.VirtualMachineTemplate.Spec}

@@ -11,6 +11,7 @@ import (
 	"github.com/slipway-vm/slipway/controllers/subresource"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/profiler"
+	"github.com/slipway-vm/slipway/internal/ratelimit"
 	"github.com/slipway-vm/slipway/internal/tlspolicy"
 	"github.com/slipway-vm/slipway/internal/verbosity"
 )
@@ -33,10 +34,12 @@ func newAPICommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			requests, hooks := ratelimit.New(ratelimit.Rate{}), ratelimit.New(ratelimit.Rate{})
+			config.RateLimiter, options.WebhookLimiter = requests, hooks
 			subresources.Namespace, options.TLS = options.Namespace, &tlspolicy.Policy{}
 			options.Extend = func(mgr ctrl.Manager) error {
 				return errors.Join(subresource.Setup(mgr, subresources), level.Follow(mgr, verbosity.API), options.TLS.FollowKubeVirt(mgr),
-					profiler.Serve(mgr, featuregate.Profiler))
+					requests.Follow(mgr, ratelimit.API), hooks.Follow(mgr, ratelimit.Webhooks), profiler.Serve(mgr, featuregate.Profiler))
 			}
 			return admission.Run(cmd.Context(), config, options)
 		},

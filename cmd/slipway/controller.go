@@ -14,6 +14,7 @@ import (
 	"github.com/slipway-vm/slipway/controllers/featuregate"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/profiler"
+	"github.com/slipway-vm/slipway/internal/ratelimit"
 	"github.com/slipway-vm/slipway/internal/tlspolicy"
 	"github.com/slipway-vm/slipway/internal/verbosity"
 )
@@ -33,10 +34,11 @@ func newControllerCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			options.TLS, options.DataLog = &tlspolicy.Policy{}, new(data.Logger())
+			requests := ratelimit.New(controllers.RequestRate)
+			options.TLS, options.DataLog, options.Limiter = &tlspolicy.Policy{}, new(data.Logger()), requests
 			options.Extend = func(mgr ctrl.Manager) error {
 				return errors.Join(level.Follow(mgr, verbosity.Controller), data.FollowCDI(mgr), options.TLS.FollowKubeVirt(mgr),
-					profiler.Serve(mgr, featuregate.Profiler))
+					requests.Follow(mgr, ratelimit.Controller), profiler.Serve(mgr, featuregate.Profiler))
 			}
 			return controllers.Run(cmd.Context(), config, options)
 		},

@@ -14,6 +14,7 @@ import (
 	"github.com/slipway-vm/slipway/controllers/featuregate"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/profiler"
+	"github.com/slipway-vm/slipway/internal/ratelimit"
 	"github.com/slipway-vm/slipway/internal/tlspolicy"
 	"github.com/slipway-vm/slipway/internal/verbosity"
 	"github.com/slipway-vm/slipway/runtime/handler"
@@ -37,12 +38,14 @@ func newHandlerCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("finding the cluster: %w; set KUBECONFIG, or run in a pod", err)
 			}
+			requests := ratelimit.New(ratelimit.Rate{})
+			config.RateLimiter = requests
 			options.Config, storage.Config, storage.Log = config, config, logger
 			storage.NodeName, storage.KubeletRoot, storage.Namespace = options.NodeName, options.KubeletRoot, options.Namespace
 			options.TLS = &tlspolicy.Policy{}
 			options.Extend = func(mgr ctrl.Manager) error {
 				return errors.Join(level.Follow(mgr, verbosity.Handler(options.NodeName)), options.TLS.FollowKubeVirt(mgr),
-					profiler.Serve(mgr, featuregate.Profiler))
+					requests.Follow(mgr, ratelimit.Handler), profiler.Serve(mgr, featuregate.Profiler))
 			}
 			if options.ProveKVM, err = proofCommand(); err != nil {
 				return err

@@ -11,6 +11,7 @@ import (
 	"github.com/slipway-vm/slipway/catalog"
 	"github.com/slipway-vm/slipway/controllers/featuregate"
 	"github.com/slipway-vm/slipway/controllers/hyperconverged"
+	"github.com/slipway-vm/slipway/controllers/hyperconverged/customization"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/profiler"
 	"github.com/slipway-vm/slipway/internal/tlspolicy"
@@ -28,6 +29,10 @@ func newOperatorCommand() *cobra.Command {
 		Bundles:       bundles(),
 		Sizes:         catalog.Types(),
 		BootSources:   catalog.BootSources(),
+		Programs: customization.Programs{
+			"virt-api": newAPICommand().Flags, "virt-controller": newControllerCommand().Flags,
+			"virt-handler": newHandlerCommand().Flags, "cdi-uploadproxy": newUploadProxyCommand().Flags,
+		},
 	}
 	base := 0
 	command := &cobra.Command{

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,6 +36,8 @@ type Options struct {
 	Hosts []string
 	// TLS is how TLS is spoken; nil for 1.2 and newer.
 	TLS *tlspolicy.Policy
+	// WebhookLimiter bounds the requests that the webhooks make of the API server, beside those that config bounds; nil for as these.
+	WebhookLimiter flowcontrol.RateLimiter
 	// Extend adds what else virt-api does and serves to its manager, before that starts.
 	Extend func(ctrl.Manager) error
 }
@@ -70,8 +73,12 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 	if err := bundler.setup(mgr); err != nil {
 		return err
 	}
+	reader, cached, err := webhookClients(mgr, config, options.WebhookLimiter)
+	if err != nil {
+		return err
+	}
 	server := mgr.GetWebhookServer()
-	for path, handler := range Handlers(mgr.GetAPIReader(), mgr.GetClient(), options.Namespace, time.Now) {
+	for path, handler := range Handlers(reader, cached, options.Namespace, time.Now) {
 		server.Register(path, &admission.Webhook{Handler: handler, RecoverPanic: new(true)})
 	}
 	server.Register(podeviction.Path, &admission.Webhook{RecoverPanic: new(true), Handler: &podeviction.Webhook{
@@ -86,6 +93,26 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 		return fmt.Errorf("running virt-api: %w", err)
 	}
 	return nil
+}
+
+// webhookClients are a reader of the API server and a client that reads from mgr's cache, both bounded by limiter.
+func webhookClients(mgr ctrl.Manager, config *rest.Config, limiter flowcontrol.RateLimiter) (client.Reader, client.Client, error) {
+	if limiter == nil {
+		return mgr.GetAPIReader(), mgr.GetClient(), nil
+	}
+	config = rest.CopyConfig(config)
+	config.RateLimiter = limiter
+	options := client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()}
+	reader, err := client.New(config, options)
+	if err != nil {
+		return nil, nil, fmt.Errorf("connecting the webhooks to the API server: %w", err)
+	}
+	options.Cache = &client.CacheOptions{Reader: mgr.GetCache()}
+	cached, err := client.New(config, options)
+	if err != nil {
+		return nil, nil, fmt.Errorf("connecting the webhooks to the API server: %w", err)
+	}
+	return reader, cached, nil
 }
 
 // hosts are the names of virt-api's Service.

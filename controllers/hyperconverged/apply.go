@@ -49,6 +49,13 @@ func (l *ledger) matches(id identity, r record) bool {
 	return ok && known == r
 }
 
+// knows says whether version is that which came of what was applied to id last.
+func (l *ledger) knows(id identity, version string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.records[id].version == version
+}
+
 func (l *ledger) put(id identity, r record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

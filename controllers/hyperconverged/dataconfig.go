@@ -26,6 +26,7 @@ var actedOfCDI = []string{
 	"/spec/config/tlsSecurityProfile/", "/spec/config/importProxy/HTTPProxy", "/spec/config/importProxy/HTTPSProxy", "/spec/config/importProxy/noProxy", "/spec/config/importProxy/trustedCAProxy",
 	"/spec/certConfig/", "/spec/config/dataVolumeTTLSeconds", "/spec/config/webhookPvcRendering", "/spec/config/imagePullSecrets", "/spec/imagePullPolicy", "/spec/workload/",
 	"/spec/infra/deploymentReplicas", "/spec/infra/apiServerReplicas", "/spec/infra/uploadProxyReplicas", "/spec/priorityClass",
+	"/spec/infra/nodeSelector/", "/spec/infra/affinity/", "/spec/infra/tolerations", "/spec/customizeComponents/patches", "/spec/customizeComponents/flags/",
 }
 
 // cdiSpec is the spec of the CDI object: pods that fill disks run where workloads do.

@@ -35,6 +35,9 @@ const hyperConvergedDefinition = "hyperconvergeds.hco.kubevirt.io"
 // kubeVirtDefinition is that of the object of which clients ask what is installed.
 const kubeVirtDefinition = "kubevirts.kubevirt.io"
 
+// cdiDefinition is that of the object that says the same of disks.
+const cdiDefinition = "cdis.cdi.kubevirt.io"
+
 // definition is one embedded CustomResourceDefinition, as the bytes that are applied:
 // the API server parses YAML, so that this program need not.
 type definition struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,19 +12,26 @@ import (
 	"k8s.io/utils/ptr"
 	virtv1 "kubevirt.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	sdkapi "kubevirt.io/controller-lifecycle-operator-sdk/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/slipway-vm/slipway/controllers/hyperconverged/components"
+	"github.com/slipway-vm/slipway/controllers/hyperconverged/render"
 )
 
-// infra is what the KubeVirt and the CDI object say of the components that are Deployments. The zero value says nothing.
+// infra is what the KubeVirt and the CDI object say of the components' pods. The zero value says nothing.
 type infra struct {
-	replicas map[string]int32 // of each that more than one pod is asked for
+	replicas map[string]int32 // of each Deployment that more than one pod is asked for
 	priority string           // the PriorityClass of cdi-uploadproxy, which alone is CDI's only; empty for that of all
+
+	placements  map[components.Placement]*sdkapi.NodePlacement // where pods are to run
+	pullSecrets []corev1.LocalObjectReference                  // of the images of all pods, in their namespace
 }
 
 // infraOf reads both objects, each of which may be nil. What does the work of several of the field's Deployments gets as many
 // pods as that which is to have most.
 func infraOf(kubevirt *virtv1.KubeVirt, cdi *cdiv1.CDI) infra {
-	asked := infra{replicas: map[string]int32{}}
+	asked := infra{replicas: map[string]int32{}, placements: map[components.Placement]*sdkapi.NodePlacement{}}
 	want := func(name string, replicas int32) {
 		if replicas > max(asked.replicas[name], 1) {
 			asked.replicas[name] = replicas
@@ -34,18 +42,35 @@ func infraOf(kubevirt *virtv1.KubeVirt, cdi *cdiv1.CDI) infra {
 			want(name, int32(ptr.Deref(kubevirt.Spec.Infra.Replicas, 1)))
 		}
 	}
+	if kubevirt != nil {
+		asked.pullSecrets = kubevirt.Spec.ImagePullSecrets
+		asked.placements[components.Infra] = placementOf(kubevirt.Spec.Infra)
+		asked.placements[components.Workload] = placementOf(kubevirt.Spec.Workloads)
+	}
 	if cdi != nil {
+		asked.placements[components.DataInfra] = cdi.Spec.Infra.NodePlacement.DeepCopy()
 		asked.priority = string(ptr.Deref(cdi.Spec.PriorityClass, ""))
 		want("virt-api", ptr.Deref(cdi.Spec.Infra.APIServerReplicas, 1))
 		want("virt-controller", ptr.Deref(cdi.Spec.Infra.DeploymentReplicas, 1))
-		want("cdi-uploadproxy", ptr.Deref(cdi.Spec.Infra.UploadProxyReplicas, 1))
+		want(components.UploadProxy, ptr.Deref(cdi.Spec.Infra.UploadProxyReplicas, 1))
 	}
 	return asked
 }
 
-// shape gives the Deployments among objects what is asked of them.
+// placementOf is what asked, which may be nil, says of nodes; nil for nothing.
+func placementOf(asked *virtv1.ComponentConfig) *sdkapi.NodePlacement {
+	if asked == nil || asked.NodePlacement == nil {
+		return nil
+	}
+	return new(sdkapi.NodePlacement(*asked.NodePlacement.DeepCopy()))
+}
+
+// shape gives the Deployments and DaemonSets among objects what is asked of them.
 func (i infra) shape(objects []*unstructured.Unstructured) error {
 	for _, object := range objects {
+		if err := render.PullBy(object, i.pullSecrets); err != nil {
+			return err
+		}
 		if object.GetKind() != "Deployment" {
 			continue
 		}
@@ -54,7 +79,7 @@ func (i infra) shape(objects []*unstructured.Unstructured) error {
 				return fmt.Errorf("setting the replicas of %s: %w", object.GetName(), err)
 			}
 		}
-		if i.priority != "" && object.GetName() == "cdi-uploadproxy" {
+		if i.priority != "" && object.GetName() == components.UploadProxy {
 			if err := unstructured.SetNestedField(object.Object, i.priority, "spec", "template", "spec", "priorityClassName"); err != nil {
 				return fmt.Errorf("setting the PriorityClass of %s: %w", object.GetName(), err)
 			}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -102,6 +103,21 @@ func TestAPriorityClassIsWaitedFor(t *testing.T) {
 		}
 		if told := strings.Contains(s.waits(), "PriorityClass missing"); told != (named == "missing") {
 			t.Errorf("class %q is named, and what is waited for is %q", named, s.waits())
+		}
+	}
+}
+
+func TestAllComponentsArePulledByTheSecrets(t *testing.T) {
+	kubevirt := &virtv1.KubeVirt{}
+	kubevirt.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "registry"}, {Name: "mirror"}}
+	objects, err := plan(&hcov1.HyperConverged{}, infraOf(kubevirt, nil), testOptions().Values())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range objects {
+		secrets, found, err := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "imagePullSecrets")
+		if err != nil || found != (object.GetKind() == "Deployment" || object.GetKind() == "DaemonSet") || found && !sameJSON(secrets, kubevirt.Spec.ImagePullSecrets) {
+			t.Errorf("%s %s is pulled by %v, %v", object.GetKind(), object.GetName(), secrets, err)
 		}
 	}
 }

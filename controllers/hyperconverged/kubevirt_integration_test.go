@@ -3,6 +3,7 @@
 package hyperconverged
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +31,9 @@ func judgesKubeVirt(t *testing.T, c client.WithWatch, options Options) {
 		return `{"spec":{"configuration":{"developerConfiguration":{` + set + `}}}}`
 	}
 	configuration := func(set string) string { return `{"spec":{"configuration":{` + set + `}}}` }
+	patching := func(kind, name, patch string) string {
+		return fmt.Sprintf(`{"spec":{"customizeComponents":{"patches":[{"resourceType":%q,"resourceName":%q,"type":"strategic","patch":%q}]}}}`, kind, name, patch)
+	}
 	for change, want := range map[string]string{ // the field that is refused, or nothing
 		configuration(`"liveUpdateConfiguration":{"maxCpuSockets":8}`):                                                             "",
 		configuration(`"obsoleteCPUModels":{"Conroe":true}`):                                                                       "",
@@ -54,6 +58,18 @@ func judgesKubeVirt(t *testing.T, c client.WithWatch, options Options) {
 		`{"spec":{"uninstallStrategy":"RemoveWorkloads"}}`:                                                                         "spec.uninstallStrategy",
 		`{"spec":{"infra":{"replicas":2}}}`:                                                                                        "",
 		`{"spec":{"infra":{"replicas":0}}}`:                                                                                        "spec.infra.replicas",
+		`{"spec":{"infra":{"nodePlacement":{"tolerations":[{"key":"a","operator":"Exists"}]}}}}`:                                   "",
+		`{"spec":{"infra":{"nodePlacement":{"tolerations":[{"key":"a","operator":"Sometimes"}]}}}}`:                                "spec.infra.nodePlacement",
+		`{"spec":{"workloads":{"nodePlacement":{"nodeSelector":{"a b":"c"}}}}}`:                                                    "spec.workloads.nodePlacement",
+		`{"spec":{"workloads":{"replicas":2}}}`:                                                                                    "spec.workloads.replicas",
+		patching("Deployment", "virt-api", `{"spec":{"template":{"metadata":{"annotations":{"a":"b"}}}}}`):                         "",
+		patching("deployment", "*", `{"spec":{"minReadySeconds":-1}}`):                                                             "spec.customizeComponents",
+		patching("Deployment", "virt-api", `{"spec":{"template":{"spec":{"tolerance":[]}}}}`):                                      "spec.customizeComponents.patches[0].patch",
+		patching("Deployment", "virt-api", `{"spec":`):                                                                             "spec.customizeComponents.patches[0].patch",
+		patching("Deployment", "cdi-uploadproxy", `{}`):                                                                            "spec.customizeComponents.patches[0].resourceName",
+		patching("APIService", "*", `{}`):                                                                                          "spec.customizeComponents.patches[0].resourceType",
+		configuration(`"apiConfiguration":{"restClient":{"rateLimiter":{"tokenBucketRateLimiter":{"qps":5,"burst":9}}}}`):          "",
+		configuration(`"apiConfiguration":{"restClient":{"rateLimiter":{"tokenBucketRateLimiter":{"qps":5,"burst":0}}}}`):          "spec.configuration.apiConfiguration.restClient.rateLimiter.tokenBucketRateLimiter.burst",
 		`{"spec":{"imageTag":"v9"}}`:                                                                                               "spec.imageTag",
 	} {
 		for _, version := range []string{"v1", "v1alpha3"} {

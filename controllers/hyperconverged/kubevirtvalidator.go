@@ -33,13 +33,13 @@ var machines = []schema.GroupVersionKind{
 // kubeVirtValidator admits the KubeVirt object when Slipway acts on what it says, and its deletion when no virtual
 // machine is left. Of other installations' objects it says nothing: the HyperConverged object's condition tells of them.
 type kubeVirtValidator struct {
-	reader    client.Reader
-	namespace string
+	reader client.Reader
+	judge  judge
 }
 
 // Handle answers one admission request.
 func (v *kubeVirtValidator) Handle(ctx context.Context, request admission.Request) admission.Response {
-	if request.Namespace != v.namespace || request.Name != names.KubeVirtName {
+	if request.Namespace != v.judge.options.Namespace || request.Name != names.KubeVirtName {
 		return admission.Allowed("")
 	}
 	now, err := kubeVirtOf(request.Object.Raw)
@@ -64,11 +64,24 @@ func (v *kubeVirtValidator) Handle(ctx context.Context, request admission.Reques
 			errs = append(errs, problem)
 		}
 	}
+	asks := func(object *virtv1.KubeVirt) any {
+		return []any{object.Spec.Infra, object.Spec.Workloads, object.Spec.CustomizeComponents, object.Spec.ImagePullSecrets}
+	}
+	if len(errs) == 0 && !sameJSON(asks(&now.typed), asks(&before.typed)) {
+		if errs, err = v.judge.components(ctx, asker{kubevirt: &now.typed}, asker{kubevirt: &before.typed}); err != nil {
+			return admission.Errored(http.StatusInternalServerError, err)
+		}
+	}
 	if len(errs) > 0 {
-		status := apierrors.NewInvalid(virtv1.KubeVirtGroupVersionKind.GroupKind(), request.Name, errs).Status()
-		return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Allowed: false, Result: &status}}
+		return refused(apierrors.NewInvalid(virtv1.KubeVirtGroupVersionKind.GroupKind(), request.Name, errs))
 	}
 	return admission.Allowed("").WithWarnings(kubevirtconfig.Warnings(&now.typed)...)
+}
+
+// refused answers with all that is wrong with an object.
+func refused(invalid *apierrors.StatusError) admission.Response {
+	status := invalid.Status()
+	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Allowed: false, Result: &status}}
 }
 
 // kubeVirt is the object as JSON has it and as its Go type does.

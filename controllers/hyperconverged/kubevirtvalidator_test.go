@@ -49,6 +49,13 @@ func TestTheKubeVirtObjectIsJudged(t *testing.T) {
 	tagged, other := &virtv1.KubeVirtSpec{ImageTag: "v9"}, &virtv1.KubeVirtSpec{ImageTag: "v9", MonitorNamespace: "m"}
 	elsewhere := request(admissionv1.Create, tagged, nil)
 	elsewhere.Namespace = "kubevirt"
+	patched := func(name string) *virtv1.KubeVirtSpec {
+		return &virtv1.KubeVirtSpec{CustomizeComponents: virtv1.CustomizeComponents{Patches: []virtv1.CustomizeComponentsPatch{
+			{ResourceName: name, ResourceType: "Deployment", Type: virtv1.MergePatchType, Patch: `{"metadata":{"annotations":{"a":"b"}}}`},
+		}}}
+	}
+	both := patched("cdi-uploadproxy")
+	both.CustomizeComponents.Patches = append(both.CustomizeComponents.Patches, patched("virt-operator").CustomizeComponents.Patches...)
 	remove := &virtv1.KubeVirtSpec{UninstallStrategy: virtv1.KubeVirtUninstallStrategyRemoveWorkloads}
 	for name, c := range map[string]struct {
 		request           admission.Request
@@ -61,6 +68,10 @@ func TestTheKubeVirtObjectIsJudged(t *testing.T) {
 		"what it had before":            {request: request(admissionv1.Update, tagged, tagged)},
 		"another installation's":        {request: elsewhere},
 		"a gate of nothing":             {request: request(admissionv1.Update, gates, &virtv1.KubeVirtSpec{}), warnings: "the feature gate GPU"},
+		"a patch":                       {request: request(admissionv1.Update, patched("virt-api"), &virtv1.KubeVirtSpec{})},
+		"a patch of nothing":            {request: request(admissionv1.Update, patched("cdi-uploadproxy"), patched("virt-api")), refusal: `spec.customizeComponents.patches[0].resourceName: Unsupported value: "cdi-uploadproxy": supported values: "virt-api", "virt-controller", "virt-exportproxy"`},
+		"one that it had before":        {request: request(admissionv1.Update, patched("cdi-uploadproxy"), patched("cdi-uploadproxy"))},
+		"and one more":                  {request: request(admissionv1.Update, both, patched("cdi-uploadproxy")), refusal: `patches[1].resourceName`},
 		"the end without machines":      {request: request(admissionv1.Delete, nil, &virtv1.KubeVirtSpec{}), left: "HostPathProvisioner"},
 		"the end with machines":         {request: request(admissionv1.Delete, nil, &virtv1.KubeVirtSpec{}), left: "VirtualMachine", refusal: "still Virtual Machines present: VirtualMachine shop/web"},
 		"the end with running machines": {request: request(admissionv1.Delete, nil, &virtv1.KubeVirtSpec{}), left: "VirtualMachineInstance", refusal: "still Virtual Machine Instances present"},
@@ -69,7 +80,7 @@ func TestTheKubeVirtObjectIsJudged(t *testing.T) {
 		"the end of them all":           {request: request(admissionv1.Delete, nil, remove), left: "VirtualMachine"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := &kubeVirtValidator{reader: oneOf{kind: c.left}, namespace: testOptions().Namespace}
+			v := &kubeVirtValidator{reader: oneOf{kind: c.left}, judge: judge{options: testOptions()}}
 			response := v.Handle(t.Context(), c.request)
 			if response.Allowed != (c.refusal == "") || !response.Allowed && !strings.Contains(response.Result.Message, c.refusal) {
 				t.Errorf("got %+v, want refusal %q", response.Result, c.refusal)

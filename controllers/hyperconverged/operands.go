@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 	virtv1 "kubevirt.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	sdkapi "kubevirt.io/controller-lifecycle-operator-sdk/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/controllers/featuregate"
@@ -56,7 +57,10 @@ func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Un
 			object:     object(kubeVirtKind.GroupVersion().String(), "KubeVirt", base.Namespace, names.KubeVirtName, kubevirt),
 			annotation: hcov1.AnnotationKubeVirtPatch,
 			acted: []string{
-				"/spec/infra/replicas",
+				"/spec/infra/replicas", "/spec/infra/nodePlacement/", "/spec/workloads/nodePlacement/",
+				"/spec/customizeComponents/patches", "/spec/customizeComponents/flags/", "/spec/imagePullSecrets",
+				"/spec/configuration/apiConfiguration/restClient/rateLimiter/tokenBucketRateLimiter/", "/spec/configuration/webhookConfiguration/restClient/rateLimiter/tokenBucketRateLimiter/",
+				"/spec/configuration/controllerConfiguration/restClient/rateLimiter/tokenBucketRateLimiter/", "/spec/configuration/handlerConfiguration/restClient/rateLimiter/tokenBucketRateLimiter/",
 				"/spec/configuration/developerConfiguration/useEmulation", "/spec/configuration/commonInstancetypesDeployment/enabled",
 				"/spec/configuration/vmStateStorageClass", "/spec/configuration/evictionStrategy", "/spec/configuration/obsoleteCPUModels/", featureGates,
 				"/spec/configuration/machineType", "/spec/configuration/emulatedMachines",
@@ -122,7 +126,28 @@ func kubeVirtSpec(hco *hcov1.HyperConverged) (map[string]any, error) {
 		"configuration":          configuration,
 		"workloadUpdateStrategy": updatesAsked(hco),
 	}
+	if err := placePods(hco, spec); err != nil {
+		return nil, err
+	}
 	return spec, certify(hco, spec)
+}
+
+// placePods has spec, the KubeVirt object's, say where hco wants pods to run. What it leaves out is left to who edits that object.
+func placePods(hco *hcov1.HyperConverged, spec map[string]any) error {
+	placements := hco.Spec.Deployment.NodePlacements
+	for name, placement := range map[string]*sdkapi.NodePlacement{"infra": placements.Infra, "workloads": placements.Workload} {
+		if placement == nil {
+			continue
+		}
+		said, err := asMap(placement)
+		if err != nil {
+			return fmt.Errorf("encoding nodePlacements of HyperConverged %s for %s: %w", hco.Name, name, err)
+		}
+		if dropEmpty(said); len(said) > 0 {
+			spec[name] = map[string]any{"nodePlacement": said}
+		}
+	}
+	return nil
 }
 
 // sizesEnabled is what hco says of the common instance types and preferences; yes, when it says nothing.
@@ -261,24 +286,38 @@ func (r *Reconciler) applyOperands(ctx context.Context, s *scope) error {
 	if s.sizes, err = sizesWanted(s.hco, wanted[0], s.settings); err != nil {
 		return err
 	}
-	return r.readOperands(ctx, s)
+	return r.readOperands(ctx, s, wanted)
 }
 
-// readOperands reads the KubeVirt, CDI and SSP objects, whose status the operator keeps. One that
-// the cache does not know yet stays nil: its event brings the next pass.
-func (r *Reconciler) readOperands(ctx context.Context, s *scope) error {
+// readOperands reads the KubeVirt, CDI and SSP objects, whose status the operator keeps, as they came of wanted.
+func (r *Reconciler) readOperands(ctx context.Context, s *scope, wanted []*unstructured.Unstructured) error {
 	kubevirt, cdi := &virtv1.KubeVirt{}, &cdiv1.CDI{}
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: r.Options.Namespace, Name: names.KubeVirtName}, kubevirt)
-	if err == nil {
+	if found, err := r.readApplied(ctx, wanted[0], kubevirt); err != nil {
+		return err
+	} else if found {
 		s.kubevirt = kubevirt
-	} else if !apierrors.IsNotFound(err) {
-		return fmt.Errorf("reading KubeVirt %s: %w", names.KubeVirtName, err)
 	}
-	err = r.Client.Get(ctx, client.ObjectKey{Name: names.CDIName}, cdi)
-	if err == nil {
+	if found, err := r.readApplied(ctx, wanted[1], cdi); err != nil {
+		return err
+	} else if found {
 		s.cdi = cdi
-	} else if !apierrors.IsNotFound(err) {
-		return fmt.Errorf("reading CDI %s: %w", names.CDIName, err)
 	}
 	return r.readSSP(ctx, s)
+}
+
+// readApplied reads into object what came of wanted, and says whether there is one. A cache that lags behind what was applied is
+// passed by: components would be rolled out as they were asked for before, and then once more.
+func (r *Reconciler) readApplied(ctx context.Context, wanted *unstructured.Unstructured, object client.Object) (bool, error) {
+	key := client.ObjectKeyFromObject(wanted)
+	err := r.Client.Get(ctx, key, object)
+	if client.IgnoreNotFound(err) == nil && (err != nil || !r.applied.knows(identify(wanted), versionOf(object))) {
+		err = r.Reader.Get(ctx, key, object)
+	}
+	if apierrors.IsNotFound(err) {
+		return false, nil // deleted meanwhile; its event brings the next pass
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading %s %s: %w", wanted.GetKind(), wanted.GetName(), err)
+	}
+	return true, nil
 }

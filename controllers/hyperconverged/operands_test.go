@@ -16,17 +16,22 @@ func TestOperandsArePatchedByAnnotation(t *testing.T) {
 		annotation, patch string
 		wantError         string // part of it; none when empty
 	}{
-		"no patch":                  {},
-		"emulation is allowed":      {annotation: kubevirt, patch: `[{"op":"add","path":"/spec/configuration/developerConfiguration/useEmulation","value":true}]`},
-		"a whole parent is set":     {annotation: kubevirt, patch: `[{"op":"add","path":"/spec/configuration/developerConfiguration","value":{"useEmulation":true}}]`},
-		"what nothing acts on":      {annotation: kubevirt, patch: `[{"op":"add","path":"/spec/configuration/migrations","value":{"allowPostCopy":true}}]`, wantError: "/spec/configuration/migrations/allowPostCopy, which Slipway does not act on"},
+		"no patch":               {},
+		"emulation is allowed":   {annotation: kubevirt, patch: `[{"op":"add","path":"/spec/configuration/developerConfiguration/useEmulation","value":true}]`},
+		"a whole parent is set":  {annotation: kubevirt, patch: `[{"op":"add","path":"/spec/configuration/developerConfiguration","value":{"useEmulation":true}}]`},
+		"what nothing acts on":   {annotation: kubevirt, patch: `[{"op":"add","path":"/spec/configuration/migrations","value":{"allowPostCopy":true}}]`, wantError: "/spec/configuration/migrations/allowPostCopy, which Slipway does not act on"},
+		"a gate of nothing":      {annotation: kubevirt, patch: `[{"op":"add","path":"/spec/configuration/developerConfiguration/featureGates","value":["HostDisk","GPU"]}]`, wantError: "the feature gate GPU, which Slipway does not act on; there are: HostDisk, VSOCK, DownwardMetrics, ImageVolume"},
+		"gates that are no list": {annotation: kubevirt, patch: `[{"op":"add","path":"/spec/configuration/developerConfiguration/featureGates","value":"HostDisk"}]`, wantError: "must be a list of names"},
+		"emulation, and a gate":  {annotation: kubevirt, patch: `[{"op":"add","path":"/spec/configuration/developerConfiguration","value":{"useEmulation":true,"featureGates":["HostDisk","VSOCK"]}}]`},
+		"levels of logs":         {annotation: kubevirt, patch: `[{"op":"add","path":"/spec/configuration/developerConfiguration","value":{"useEmulation":true,"logVerbosity":{"virtAPI":4,"virtLauncher":3}}}]`},
+		"a level of what is not": {annotation: kubevirt, patch: `[{"op":"add","path":"/spec/configuration/developerConfiguration/logVerbosity","value":{"virtSynchronizationController":4}}]`, wantError: "virtSynchronizationController, which Slipway does not act on"},
+		"no JSON":                {annotation: kubevirt, patch: `useEmulation`, wantError: "it is no JSON patch"},
+		"a patch of a component": {annotation: kubevirt, patch: `[{"op":"add","path":"/spec/customizeComponents","value":{"patches":[{"resourceType":"Deployment","resourceName":"virt-api","type":"merge","patch":"{}"}]}},` +
+			`{"op":"add","path":"/spec/configuration/developerConfiguration/useEmulation","value":true}]`},
+		"nodes and requests": {annotation: kubevirt, patch: `[{"op":"add","path":"/spec/workloads","value":{"nodePlacement":{"nodeSelector":{"vms":"yes"}}}},` +
+			`{"op":"add","path":"/spec/configuration/handlerConfiguration","value":{"restClient":{"rateLimiter":{"tokenBucketRateLimiter":{"qps":5,"burst":10}}}}},` +
+			`{"op":"add","path":"/spec/configuration/developerConfiguration/useEmulation","value":true}]`},
 		"the cluster profiler":      {annotation: kubevirt, patch: `[{"op":"add","path":"/spec/configuration/developerConfiguration","value":{"useEmulation":true,"clusterProfiler":true}}]`},
-		"a gate of nothing":         {annotation: kubevirt, patch: `[{"op":"add","path":"/spec/configuration/developerConfiguration/featureGates","value":["HostDisk","GPU"]}]`, wantError: "the feature gate GPU, which Slipway does not act on; there are: HostDisk, VSOCK, DownwardMetrics, ImageVolume"},
-		"gates that are no list":    {annotation: kubevirt, patch: `[{"op":"add","path":"/spec/configuration/developerConfiguration/featureGates","value":"HostDisk"}]`, wantError: "must be a list of names"},
-		"emulation, and a gate":     {annotation: kubevirt, patch: `[{"op":"add","path":"/spec/configuration/developerConfiguration","value":{"useEmulation":true,"featureGates":["HostDisk","VSOCK"]}}]`},
-		"levels of logs":            {annotation: kubevirt, patch: `[{"op":"add","path":"/spec/configuration/developerConfiguration","value":{"useEmulation":true,"logVerbosity":{"virtAPI":4,"virtLauncher":3}}}]`},
-		"a level of what is not":    {annotation: kubevirt, patch: `[{"op":"add","path":"/spec/configuration/developerConfiguration/logVerbosity","value":{"virtSynchronizationController":4}}]`, wantError: "virtSynchronizationController, which Slipway does not act on"},
-		"no JSON":                   {annotation: kubevirt, patch: `useEmulation`, wantError: "it is no JSON patch"},
 		"a path that is not there":  {annotation: kubevirt, patch: `[{"op":"remove","path":"/spec/nothing"}]`, wantError: "it does not apply to KubeVirt"},
 		"the name of the object":    {annotation: kubevirt, patch: `[{"op":"replace","path":"/metadata/name","value":"x"}]`, wantError: "/metadata/name"},
 		"a gate of CDI":             {annotation: cdi, patch: `[{"op":"add","path":"/spec/config/featureGates","value":["x"]}]`, wantError: "/spec/config/featureGates, which Slipway does not act on; what can be patched: /spec/config/uploadProxyURLOverride"},

@@ -57,6 +57,8 @@ func TestOperator(t *testing.T) {
 		{"an update is told before it begins", announcesUpdates},
 		{"an edit from outside is overwritten", overwritesEdits},
 		{"an edit of KubeVirt is taken where something acts on it", judgesKubeVirt},
+		{"components are placed and customized as KubeVirt asks, until it does not", customizesComponents},
+		{"components that cannot be are left as they are", leavesWhatCannotBeCustomized},
 		{"a patch that is taken back leaves nothing behind", takesPatchBack},
 		{"definitions of snapshots that another brought are left alone", leavesSnapshotsToOthers},
 		{"rules for Prometheus come when it does", installsRules},

@@ -7,6 +7,7 @@ import (
 
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/slipway-vm/slipway/controllers/hyperconverged/customization"
 	"github.com/slipway-vm/slipway/controllers/hyperconverged/render"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/tlspolicy"
@@ -35,6 +36,8 @@ type Options struct {
 	Sizes fs.FS
 	// BootSources are the files of the common boot images, DataImportCrons; nil for none.
 	BootSources fs.FS
+	// Programs have the flags of the components' programs, for the objects that set some; nil for none.
+	Programs customization.Programs
 	// WebhookURL is where the API server reaches the operator's webhooks, without a path.
 	// Empty: through Service virt-operator-webhook, for an operator that runs in a pod.
 	WebhookURL string

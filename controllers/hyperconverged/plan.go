@@ -22,7 +22,6 @@ const defaultVerbosity int32 = 2
 // plan returns every object that is wanted of the components for hco, as the operands ask, in the order in which to apply them.
 func plan(hco *hcov1.HyperConverged, asked infra, base render.Values) ([]*unstructured.Unstructured, error) {
 	var wanted []*unstructured.Unstructured
-	placements := hco.Spec.Deployment.NodePlacements
 	for _, component := range components.All {
 		values := base
 		values.Verbosity = verbosity(hco, component.Name)
@@ -37,11 +36,7 @@ func plan(hco *hcov1.HyperConverged, asked infra, base render.Values) ([]*unstru
 			}
 			objects = append(objects, rules...)
 		}
-		placement := placements.Infra
-		if component.Placement == components.Workload {
-			placement = placements.Workload
-		}
-		if err := render.Place(objects, placement); err != nil {
+		if err := render.Place(objects, asked.placements[component.Placement]); err != nil {
 			return nil, fmt.Errorf("planning component %s: %w", component.Name, err)
 		}
 		if err := asked.shape(objects); err != nil {

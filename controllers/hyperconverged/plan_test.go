@@ -39,16 +39,31 @@ func TestPlan(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			hco := &hcov1.HyperConverged{}
 			change(hco)
-			objects, err := plan(hco, infra{}, testOptions().Values())
-			if err != nil {
-				t.Fatal(err)
-			}
+			objects := plannedFor(t, hco)
 			if name != "default" {
 				objects = withPods(objects) // the rest does not depend on the object
 			}
 			compareGolden(t, filepath.Join("testdata", "plan-"+name+".yaml"), objects)
 		})
 	}
+}
+
+// plannedFor are the components that hco asks for by way of the KubeVirt and the CDI object.
+func plannedFor(t *testing.T, hco *hcov1.HyperConverged) []*unstructured.Unstructured {
+	t.Helper()
+	wanted, err := operands(hco, testOptions().Values())
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked, err := askerOf(wanted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := plan(hco, infraOf(asked.kubevirt, asked.cdi), testOptions().Values())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
 }
 
 func TestPlanIsInTheOrderInWhichThingsAreNeeded(t *testing.T) {

@@ -47,6 +47,7 @@ type Reconciler struct {
 	controller controller.Controller // set by SetupWithManager
 
 	applied ledger
+	tried   ledger // of what was customized and tried; records have no version
 	pruned  string // fingerprint of the set of objects after the last prune
 
 	sizes   []*unstructured.Unstructured   // shippedSizes: what is shipped of instance types and preferences
@@ -92,7 +93,7 @@ type step func(context.Context, *scope) error
 
 // steps lists what a pass does, in this order: nothing is written where another
 // installation is; an update is told before it begins; rights before those who use them; operands before the
-// components that read them, which they say the number of; SSP before the tasks that it asks for; instance types and preferences, which nothing
+// components that read them, which they say the number of, and how they differ from what they are planned as; SSP before the tasks that it asks for; instance types and preferences, which nothing
 // waits for, behind the rest; boot sources when it is known whether there is who admits them, and after those that
 // are left out, whose DataSources may be theirs now; all else that is no longer wanted goes last, when its successor
 // is there.
@@ -103,6 +104,7 @@ func (r *Reconciler) steps() []step {
 		r.ensureDefinitions,
 		r.applyOperands,
 		r.planComponents,
+		r.customizeComponents,
 		r.aggregateRoles,
 		r.countOutdated,
 		r.planBundles,
@@ -134,7 +136,15 @@ func (r *Reconciler) planComponents(ctx context.Context, s *scope) error {
 }
 
 // applyAndObserve applies the components also when instance types or preferences failed, and reads how far the components are even when one could not be applied: the status is to tell both.
+// Of components that cannot be customized as is asked none is applied.
 func (r *Reconciler) applyAndObserve(ctx context.Context, s *scope) error {
+	problem := s.uncustomized
+	if problem == nil {
+		problem = r.tryCustomized(ctx, s)
+	}
+	if problem != nil {
+		return errors.Join(problem, s.unsized, r.observe(ctx, s))
+	}
 	return errors.Join(s.unsized, r.applyComponents(ctx, s), r.observe(ctx, s))
 }
 

@@ -17,6 +17,9 @@ type scope struct {
 	conflicts []string // refuseConflicts: what another installation has in this cluster
 	blockers  []string // remove: workloads that keep the installation from being removed
 
+	uncustomized error             // customizeComponents: why components cannot be what KubeVirt and CDI make of them
+	customized   map[identity]bool // customizeComponents: those that these change
+
 	classless string // planComponents: that the PriorityClass that CDI names is missing
 
 	wanted  []*unstructured.Unstructured // planComponents, planBundles, addSizes

@@ -7,10 +7,12 @@ import (
 	"net/http"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/slipway-vm/slipway/controllers/cdiconfig"
+	"github.com/slipway-vm/slipway/controllers/hyperconverged/customization"
 	hcov1 "github.com/slipway-vm/slipway/internal/api/hco/v1"
 	"github.com/slipway-vm/slipway/internal/names"
 )
@@ -78,6 +80,9 @@ func validate(hco *hcov1.HyperConverged, options Options) error {
 	if err != nil {
 		return err
 	}
+	if err := checkCustomization(hco, wanted, options); err != nil {
+		return err
+	}
 	for _, object := range wanted {
 		if object.GroupVersionKind() != sspKind {
 			continue
@@ -89,6 +94,25 @@ func validate(hco *hcov1.HyperConverged, options Options) error {
 		if _, err := sizesWanted(hco, wanted[0], spec); err != nil {
 			return fmt.Errorf("annotation %s: %w", hcov1.AnnotationKubeVirtPatch, err)
 		}
+	}
+	return nil
+}
+
+// checkCustomization says what is wrong with how operands, by annotations of HyperConverged, customize the components.
+func checkCustomization(hco *hcov1.HyperConverged, operands []*unstructured.Unstructured, options Options) error {
+	asked, err := askerOf(operands)
+	if err != nil {
+		return err
+	}
+	if customization.OfKubeVirt(asked.kubevirt).Empty() && customization.OfCDI(asked.cdi).Empty() {
+		return nil
+	}
+	_, _, errs, err := judge{options: options}.made(hco, asked)
+	if err != nil {
+		return err
+	}
+	if len(errs) > 0 {
+		return fmt.Errorf("annotations %s and %s: %w", hcov1.AnnotationKubeVirtPatch, hcov1.AnnotationCDIPatch, errs.ToAggregate())
 	}
 	return nil
 }

@@ -35,6 +35,7 @@ const (
 	pathValidate    = "/validate-hyperconverged"
 	pathSSP         = "/validate-ssp"
 	pathKubeVirt    = "/validate-kubevirt"
+	pathCDI         = "/validate-cdi"
 	managerWebhooks = names.ManagerOperator + "-webhooks"
 	validatorName   = "virt-operator-validator"
 )
@@ -112,7 +113,11 @@ func (w *webhooks) register(mgr manager.Manager) {
 		reader: mgr.GetAPIReader(), decoder: admission.NewDecoder(mgr.GetScheme()), options: w.options,
 	}})
 	server.Register(pathSSP, &admission.Webhook{Handler: sspValidator(w.options.Namespace)})
-	server.Register(pathKubeVirt, &admission.Webhook{Handler: &kubeVirtValidator{reader: mgr.GetAPIReader(), namespace: w.options.Namespace}})
+	deployable := judge{options: w.options, reader: mgr.GetAPIReader(), try: func(ctx context.Context, object *unstructured.Unstructured) error {
+		return try(ctx, w.client, object)
+	}}
+	server.Register(pathKubeVirt, &admission.Webhook{Handler: &kubeVirtValidator{reader: mgr.GetAPIReader(), judge: deployable}})
+	server.Register(pathCDI, &admission.Webhook{Handler: &cdiValidator{judge: deployable}})
 }
 
 // NeedLeaderElection says that webhooks are served whoever leads: replicas share their certificates.
@@ -158,6 +163,13 @@ func (w *webhooks) announce(ctx context.Context) error {
 	}
 	if kubevirts != nil && isOurs(kubevirts) { // another installation judges its own
 		hooks = append(hooks, w.validationOfKubeVirt())
+	}
+	cdis, err := liveDefinition(ctx, w.client, cdiDefinition)
+	if err != nil {
+		return err
+	}
+	if cdis != nil && isOurs(cdis) {
+		hooks = append(hooks, w.validationOfCDI())
 	}
 	configuration := &unstructured.Unstructured{Object: map[string]any{"webhooks": hooks}}
 	configuration.SetGroupVersionKind(admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingWebhookConfiguration"))
@@ -212,6 +224,19 @@ func (w *webhooks) validationOfKubeVirt() map[string]any {
 		"rules": []any{map[string]any{
 			"apiGroups": []any{virtv1.GroupVersion.Group}, "apiVersions": []any{virtv1.GroupVersion.Version}, "resources": []any{"kubevirts"},
 			"operations": []any{"CREATE", "UPDATE", "DELETE"}, "scope": "Namespaced",
+		}},
+	}
+}
+
+// validationOfCDI is beside that of virt-api, which does not know what components are made of. Who sees to the object's end is not asked.
+func (w *webhooks) validationOfCDI() map[string]any {
+	return map[string]any{
+		"name": "cdi.virt-operator.kubevirt.io", "admissionReviewVersions": []any{"v1"},
+		"sideEffects": "None", "failurePolicy": "Fail", "matchPolicy": "Equivalent", "timeoutSeconds": int64(10),
+		"clientConfig": w.clientConfig(pathCDI),
+		"rules": []any{map[string]any{
+			"apiGroups": []any{cdiKind.Group}, "apiVersions": []any{cdiKind.Version}, "resources": []any{"cdis"},
+			"operations": []any{"CREATE", "UPDATE"}, "scope": "Cluster",
 		}},
 	}
 }

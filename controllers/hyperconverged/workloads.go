@@ -88,7 +88,7 @@ func ofDaemonSet(d *appsv1.DaemonSet) workload {
 	case d.Status.ObservedGeneration < d.Generation:
 		return workload{Missing: "rollout not started"}
 	case wanted == 0:
-		return workload{Missing: "no node is selected; look at spec.deployment.nodePlacements.workload and at the nodes' taints"}
+		return workload{Missing: "no node is selected; look at spec.workloads.nodePlacement of KubeVirt, which spec.deployment.nodePlacements.workload of HyperConverged sets, and at the nodes' taints"}
 	case d.Status.UpdatedNumberScheduled < wanted:
 		return workload{Missing: fmt.Sprintf("%d of %d nodes run the wanted version", d.Status.UpdatedNumberScheduled, wanted)}
 	case d.Status.NumberAvailable < wanted:

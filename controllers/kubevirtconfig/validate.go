@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/slipway-vm/slipway/controllers/featuregate"
 	"github.com/slipway-vm/slipway/internal/certs"
+	"github.com/slipway-vm/slipway/internal/ratelimit"
 	"github.com/slipway-vm/slipway/internal/supported"
 	"github.com/slipway-vm/slipway/internal/tlspolicy"
 	"github.com/slipway-vm/slipway/internal/verbosity"
@@ -43,6 +45,7 @@ func Validate(object map[string]any) field.ErrorList {
 		}
 		return nil
 	})...)
+	errs = append(errs, part(spec, path, "imagePullSecrets", pullSecrets)...)
 	errs = append(errs, part(spec, path, "certificateRotateStrategy", func(asked *virtv1.KubeVirtCertificateRotateStrategy, at *field.Path) field.ErrorList {
 		return certs.ValidateKubeVirt(asked.SelfSigned, at.Child("selfSigned"))
 	})...)
@@ -96,6 +99,21 @@ func withoutEmpty(object map[string]any) map[string]any {
 	return object
 }
 
+// pullSecrets refuses what no Secret is named, and one that is named twice.
+func pullSecrets(asked *[]corev1.LocalObjectReference, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, secret := range *asked {
+		at := path.Index(i).Child("name")
+		if slices.Contains((*asked)[:i], secret) {
+			errs = append(errs, field.Duplicate(at, secret.Name))
+		}
+		for _, problem := range validation.IsDNS1123Subdomain(secret.Name) {
+			errs = append(errs, field.Invalid(at, secret.Name, "it is no name of a Secret: "+problem))
+		}
+	}
+	return errs
+}
+
 // updates refuses what cannot be done of what is to become of VMs with a former launcher.
 func updates(asked *virtv1.KubeVirtWorkloadUpdateStrategy, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
@@ -132,6 +150,7 @@ func configuration(config *virtv1.KubeVirtConfiguration, path *field.Path) field
 			errs = append(errs, field.Invalid(path.Child("obsoleteCPUModels").Key(model), model, "no CPU model has such a name: "+problem))
 		}
 	}
+	errs = append(errs, ratelimit.Validate(config, path)...)
 	errs = append(errs, guests(config, path)...)
 	errs = append(errs, roles(config, path)...)
 	errs = append(errs, launchers(config, path)...)

@@ -16,14 +16,19 @@ func TestValidate(t *testing.T) {
 		spec string
 		want []string // fields, each with words of what is said of it
 	}{
-		"nothing":                 {spec: `{}`},
-		"what Go types write":     {spec: `{"certificateRotateStrategy":{},"customizeComponents":{},"configuration":{},"workloadUpdateStrategy":{}}`},
-		"all that is acted on":    {spec: configuration(`"vmStateStorageClass":"fast","evictionStrategy":"None","vmRolloutStrategy":"Stage","obsoleteCPUModels":{"Conroe":true,"486":false}`)},
-		"gates of nothing":        {spec: developer(`"featureGates":["GPU","HostDisk"],"disabledFeatureGates":["Root"]`)},
-		"certificates":            {spec: `{"certificateRotateStrategy":{"selfSigned":{"ca":{"duration":"48h","renewBefore":"24h"},"server":{"duration":"24h"}}}}`},
-		"certificates of a blink": {spec: `{"certificateRotateStrategy":{"selfSigned":{"ca":{"duration":"1h"},"server":{"duration":"1m"}}}}`, want: []string{"spec.certificateRotateStrategy.selfSigned.server.duration: Invalid value: \"1m0s\": it is at least 10m0s"}},
-		"patches of components":   {spec: `{"customizeComponents":{"patches":[{"resourceName":"x"}]}}`, want: []string{"spec.customizeComponents.patches[0].resourceName: Forbidden"}},
-		"the least CPU":           {spec: configuration(`"minCPUModel":"Penryn"`), want: []string{"spec.configuration.minCPUModel: Forbidden"}},
+		"nothing":                  {spec: `{}`},
+		"what Go types write":      {spec: `{"certificateRotateStrategy":{},"customizeComponents":{},"configuration":{},"workloadUpdateStrategy":{}}`},
+		"all that is acted on":     {spec: configuration(`"vmStateStorageClass":"fast","evictionStrategy":"None","vmRolloutStrategy":"Stage","obsoleteCPUModels":{"Conroe":true,"486":false}`)},
+		"gates of nothing":         {spec: developer(`"featureGates":["GPU","HostDisk"],"disabledFeatureGates":["Root"]`)},
+		"certificates":             {spec: `{"certificateRotateStrategy":{"selfSigned":{"ca":{"duration":"48h","renewBefore":"24h"},"server":{"duration":"24h"}}}}`},
+		"certificates of a blink":  {spec: `{"certificateRotateStrategy":{"selfSigned":{"ca":{"duration":"1h"},"server":{"duration":"1m"}}}}`, want: []string{"spec.certificateRotateStrategy.selfSigned.server.duration: Invalid value: \"1m0s\": it is at least 10m0s"}},
+		"components":               {spec: `{"customizeComponents":{"patches":[{"resourceName":"x"}],"flags":{"api":{"verbosity":"3"}}},"infra":{"nodePlacement":{"nodeSelector":{"a":"b"}}},"workloads":{"nodePlacement":{"tolerations":[{"operator":"Exists"}]}}}`},
+		"how many handlers":        {spec: `{"workloads":{"replicas":2}}`, want: []string{"spec.workloads.replicas: Forbidden"}},
+		"pull secrets":             {spec: `{"imagePullSecrets":[{"name":"registry"},{"name":"mirror.example.com"}]}`},
+		"pull secrets of no name":  {spec: `{"imagePullSecrets":[{"name":"registry"},{"name":"registry"},{}]}`, want: []string{"spec.imagePullSecrets[1].name: Duplicate value", "spec.imagePullSecrets[2].name: Invalid value"}},
+		"few requests":             {spec: configuration(`"apiConfiguration":{"restClient":{"rateLimiter":{"tokenBucketRateLimiter":{"qps":5,"burst":10}}}},"handlerConfiguration":{"restClient":{}}`)},
+		"requests without a burst": {spec: configuration(`"controllerConfiguration":{"restClient":{"rateLimiter":{"tokenBucketRateLimiter":{"qps":5}}}}`), want: []string{"spec.configuration.controllerConfiguration.restClient.rateLimiter.tokenBucketRateLimiter.burst: Invalid value: 0"}},
+		"the least CPU":            {spec: configuration(`"minCPUModel":"Penryn"`), want: []string{"spec.configuration.minCPUModel: Forbidden"}},
 		"machines": {spec: configuration(`"machineType":"q35","emulatedMachines":["q35*","pc-i440fx*"],"cpuModel":"Nehalem","cpuRequest":"2","defaultRuntimeClass":"kata",` +
 			`"architectureConfiguration":{"amd64":{"machineType":"pc-q35-9.2","emulatedMachines":["pc-q35*"]}}`)},
 		"a machine of an architecture":    {spec: configuration(`"architectureConfiguration":{"amd64":{"machineType":"pc-q35-9.2","emulatedMachines":["pc-q35*"]}}`)},

@@ -23,6 +23,7 @@ type input struct {
 	Export  exportv1.VirtualMachineExport `json:"export"`
 	Volumes []Volume                      `json:"volumes"`
 	TLS     *virtv1.TLSConfiguration      `json:"tls"`
+	Pull    []corev1.LocalObjectReference `json:"pull"`
 }
 
 // began is when the exports of tests were made.
@@ -52,7 +53,7 @@ func TestServers(t *testing.T) {
 			for _, object := range []any{
 				buildPod(podInput{
 					Export: &in.Export, Volumes: in.Volumes, Image: "registry.local/slipway:test", Known: known, Definition: definition,
-					TLS: tlspolicy.OfKubeVirt(in.TLS),
+					TLS: tlspolicy.OfKubeVirt(in.TLS), PullSecrets: in.Pull,
 				}),
 				buildService(&in.Export, known),
 			} {

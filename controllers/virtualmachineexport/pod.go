@@ -33,6 +33,8 @@ type podInput struct {
 	Definition string
 	// TLS is how the server speaks TLS; nil for 1.2 and newer.
 	TLS *tlspolicy.Settings
+	// PullSecrets are for the image, in the export's namespace.
+	PullSecrets []corev1.LocalObjectReference
 }
 
 const portExport = "export"
@@ -52,6 +54,7 @@ func buildPod(in podInput) *corev1.Pod {
 			RestartPolicy:                corev1.RestartPolicyOnFailure,
 			AutomountServiceAccountToken: new(false),
 			EnableServiceLinks:           new(false),
+			ImagePullSecrets:             slices.Clone(in.PullSecrets),
 			SecurityContext: &corev1.PodSecurityContext{
 				// No fsGroup: the kubelet would give the files of a volume to that group, and an export changes nothing.
 				RunAsUser: new(int64(names.QEMUUser)), RunAsGroup: new(int64(names.QEMUUser)), RunAsNonRoot: new(true),

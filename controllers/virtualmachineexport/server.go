@@ -102,11 +102,14 @@ func (r *Reconciler) makeServer(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
-	spoken, err := r.readTLS(ctx)
+	kubevirt, err := r.readKubeVirt(ctx)
 	if err != nil {
 		return err
 	}
-	pod := buildPod(podInput{Export: s.export, Volumes: s.volumes, Image: r.options.Image, Known: s.known, Definition: definition, TLS: spoken})
+	pod := buildPod(podInput{
+		Export: s.export, Volumes: s.volumes, Image: r.options.Image, Known: s.known, Definition: definition,
+		TLS: tlspolicy.OfKubeVirt(kubevirt.Spec.Configuration.TLSConfiguration), PullSecrets: kubevirt.Spec.ImagePullSecrets,
+	})
 	log.FromContext(ctx).Info("Creating the export server", "pod", pod.Name)
 	if err := r.create(ctx, pod); err != nil {
 		return err
@@ -117,16 +120,16 @@ func (r *Reconciler) makeServer(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// readTLS reads how servers speak TLS, as the KubeVirt object says.
-func (r *Reconciler) readTLS(ctx context.Context) (*tlspolicy.Settings, error) {
+// readKubeVirt reads the KubeVirt object, which says how servers speak TLS and by which Secrets their image is pulled; an empty one where there is none.
+func (r *Reconciler) readKubeVirt(ctx context.Context) (*virtv1.KubeVirt, error) {
 	list := &virtv1.KubeVirtList{}
 	if err := r.List(ctx, list); err != nil {
 		return nil, fmt.Errorf("reading the KubeVirt object: %w", err)
 	}
 	if len(list.Items) == 0 {
-		return nil, nil //nolint:nilnil // it says nothing
+		return &virtv1.KubeVirt{}, nil
 	}
-	return tlspolicy.OfKubeVirt(list.Items[0].Spec.Configuration.TLSConfiguration), nil
+	return &list.Items[0], nil
 }
 
 // makeDefinition makes the Secret with the definition of the VM as it is now, and returns its name, "" where there is

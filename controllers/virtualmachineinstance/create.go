@@ -72,6 +72,7 @@ func (r *Reconciler) podInput(ctx context.Context, s *scope) (pod.Input, error) 
 		LauncherImage:    r.options.LauncherImage,
 		ProvisionerImage: r.options.ProvisionerImage,
 		PullPolicy:       settings.pullPolicy,
+		PullSecrets:      settings.pullSecrets,
 		KVM:              kvm,
 		VhostNet:         vhost,
 		ImageVolumes:     settings.imageVolumes,

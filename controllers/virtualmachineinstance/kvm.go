@@ -22,6 +22,7 @@ type settings struct {
 	cpuRatio         int64
 	memoryOvercommit int64
 	pullPolicy       corev1.PullPolicy
+	pullSecrets      []corev1.LocalObjectReference
 	// stateClass is the StorageClass of what VMs keep beside their disks; empty when none is named.
 	stateClass string
 	// launcherVerbosity is how much launchers log; 0 when nothing is said.
@@ -56,6 +57,7 @@ func (r *Reconciler) readSettings(ctx context.Context) (settings, error) {
 
 func settingsOf(kv *virtv1.KubeVirt) settings {
 	s := settings{cpuRatio: defaultCPURatio, memoryOvercommit: 100, pullPolicy: corev1.PullIfNotPresent, overheadRatio: kubevirtconfig.OverheadRatio(kv)}
+	s.pullSecrets = kv.Spec.ImagePullSecrets
 	s.imageVolumes = featuregate.On(kv, featuregate.ImageVolume)
 	config := kv.Spec.Configuration
 	s.stateClass = config.VMStateStorageClass

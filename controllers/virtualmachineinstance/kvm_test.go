@@ -18,10 +18,11 @@ func TestSettingsOf(t *testing.T) {
 	}
 	kv := &virtv1.KubeVirt{}
 	kv.Spec.Configuration.ImagePullPolicy = corev1.PullAlways
+	kv.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "registry"}}
 	kv.Spec.Configuration.DeveloperConfiguration = &virtv1.DeveloperConfiguration{UseEmulation: true, NodeSelectors: map[string]string{"tier": "vms"}, CPUAllocationRatio: 4, MemoryOvercommit: 150, FeatureGates: []string{"ImageVolume"}}
 	kv.Spec.Configuration.DefaultRuntimeClass = "kata"
 	kv.Spec.Configuration.AdditionalGuestMemoryOverheadRatio = new("1.5")
-	want := settings{useEmulation: true, nodeSelectors: map[string]string{"tier": "vms"}, runtimeClass: "kata", cpuRatio: 4, memoryOvercommit: 150, pullPolicy: corev1.PullAlways, imageVolumes: true, overheadRatio: 1.5}
+	want := settings{useEmulation: true, nodeSelectors: map[string]string{"tier": "vms"}, runtimeClass: "kata", cpuRatio: 4, memoryOvercommit: 150, pullPolicy: corev1.PullAlways, pullSecrets: []corev1.LocalObjectReference{{Name: "registry"}}, imageVolumes: true, overheadRatio: 1.5}
 	if got := settingsOf(kv); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

@@ -18,6 +18,9 @@ var files embed.FS
 // are in catalog/monitoring, belong to it.
 const Monitoring = "monitoring"
 
+// UploadProxy is the component that is deployed for the CDI object; all others are for the KubeVirt object.
+const UploadProxy = "cdi-uploadproxy"
+
 // BootSources is the component of boot images and of the rights to them. It is not on the list of
 // all, for its namespaces are others.
 const BootSources = "boot-sources"
@@ -26,7 +29,7 @@ const BootSources = "boot-sources"
 type Component struct {
 	// Name is the folder's name and the value of the component label.
 	Name string
-	// Placement says which node placement of the HyperConverged object its pods follow.
+	// Placement says which node placement its pods follow.
 	Placement Placement
 }
 
@@ -35,8 +38,9 @@ type Placement int
 
 // Classes of placement.
 const (
-	Infra    Placement = iota // control plane
-	Workload                  // on the nodes that run virtual machines
+	Infra     Placement = iota // control plane, by the KubeVirt object
+	Workload                   // on the nodes that run virtual machines, by the KubeVirt object
+	DataInfra                  // control plane that is for disks alone, by the CDI object
 )
 
 // All lists the components in the order in which they are applied: rights before those who use them.
@@ -45,7 +49,7 @@ var All = []Component{
 	{Name: "rbac"},
 	{Name: "virt-controller"},
 	{Name: "virt-api"},
-	{Name: "cdi-uploadproxy"},
+	{Name: UploadProxy, Placement: DataInfra},
 	{Name: "virt-exportproxy"},
 	{Name: "populators"},
 	{Name: "virt-handler", Placement: Workload},

@@ -3,7 +3,9 @@ package render
 import (
 	"fmt"
 	"maps"
+	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	sdkapi "kubevirt.io/controller-lifecycle-operator-sdk/api"
@@ -34,6 +36,21 @@ func Place(objects []*unstructured.Unstructured, placement *sdkapi.NodePlacement
 		if err := place(object, wanted); err != nil {
 			return fmt.Errorf("placing %s %s: %w", object.GetKind(), object.GetName(), err)
 		}
+	}
+	return nil
+}
+
+// PullBy has the images of object's pods pulled by secrets, if it is a Deployment or a DaemonSet.
+func PullBy(object *unstructured.Unstructured, secrets []corev1.LocalObjectReference) error {
+	if len(secrets) == 0 || !HasPods(object) {
+		return nil
+	}
+	var named []any
+	for _, secret := range secrets {
+		named = append(named, map[string]any{"name": secret.Name})
+	}
+	if err := unstructured.SetNestedSlice(object.Object, named, append(slices.Clone(podSpec), "imagePullSecrets")...); err != nil {
+		return fmt.Errorf("setting the pull secrets of %s %s: %w", object.GetKind(), object.GetName(), err)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ package pod
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -44,6 +45,8 @@ type Input struct {
 	// ProvisionerImage holds /slipway; the provisioning pod runs it and ends.
 	ProvisionerImage string
 	PullPolicy       corev1.PullPolicy
+	// PullSecrets are for both, in the VMI's namespace.
+	PullSecrets []corev1.LocalObjectReference
 	// KVM says whether the guest runs on hardware virtualization.
 	KVM bool
 	// VhostNet says whether a pod whose guest runs so may ask for /dev/vhost-net.
@@ -104,7 +107,7 @@ func Launcher(in Input) (*corev1.Pod, error) {
 	spec.InitContainers = containerDiskInits(in)
 	guaranteeInits(in.VMI, spec.InitContainers)
 	spec.Volumes = volumes(in)
-	spec.ImagePullSecrets = pullSecrets(in.VMI)
+	spec.ImagePullSecrets = pullSecrets(in)
 	spec.TerminationGracePeriodSeconds = new(GracePeriod(in.VMI) + launcherGrace)
 	spec.Hostname = Hostname(in.VMI)
 	spec.Subdomain = in.VMI.Spec.Subdomain
@@ -160,6 +163,7 @@ func placement(in Input) corev1.PodSpec {
 		TopologySpreadConstraints:    vmi.Spec.TopologySpreadConstraints,
 		SchedulerName:                vmi.Spec.SchedulerName,
 		PriorityClassName:            vmi.Spec.PriorityClassName,
+		ImagePullSecrets:             slices.Clone(in.PullSecrets),
 		SecurityContext: &corev1.PodSecurityContext{
 			RunAsUser:           ptr.To[int64](names.QEMUUser),
 			RunAsGroup:          ptr.To[int64](names.QEMUUser),

@@ -180,7 +180,8 @@ func initContainer(c corev1.Container) corev1.Container {
 	return c
 }
 
-func pullSecrets(vmi *virtv1.VirtualMachineInstance) []corev1.LocalObjectReference {
+// pullSecrets are those of the launcher's own image and of the guest's images, each once.
+func pullSecrets(in Input) []corev1.LocalObjectReference {
 	var secrets []corev1.LocalObjectReference
 	seen := map[string]bool{"": true}
 	add := func(name string) {
@@ -189,12 +190,15 @@ func pullSecrets(vmi *virtv1.VirtualMachineInstance) []corev1.LocalObjectReferen
 			secrets = append(secrets, corev1.LocalObjectReference{Name: name})
 		}
 	}
-	for _, volume := range vmi.Spec.Volumes {
+	for _, secret := range in.PullSecrets {
+		add(secret.Name)
+	}
+	for _, volume := range in.VMI.Spec.Volumes {
 		if disk := volume.ContainerDisk; disk != nil {
 			add(disk.ImagePullSecret)
 		}
 	}
-	if kernel := kernelContainer(vmi); kernel != nil {
+	if kernel := kernelContainer(in.VMI); kernel != nil {
 		add(kernel.ImagePullSecret)
 	}
 	return secrets

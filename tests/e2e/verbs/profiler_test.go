@@ -32,7 +32,7 @@ func profiling(ctx context.Context, what string, request *virtv1.ClusterProfiler
 		Expect(err).NotTo(HaveOccurred())
 		get = get.Body(body)
 	}
-	said, err := get.DoRaw(ctx)
+	said, err := get.Do(ctx).Raw()
 	if err != nil || len(said) == 0 {
 		return nil, err
 	}
