@@ -29,7 +29,7 @@ var cases = map[string]func(*testing.T, *world){
 	"a new pool":                             fillsUp,
 	"a scale by the subresource":             scales,
 	"a name that is another's":               leavesNames,
-	"disks that are kept":                    keepsDisks,
+	"disks that are kept":                    keptDisks,
 	"disks that are going":                   waitsForDisks,
 	"disks of a VM that its user deletes":    keepsDeleted,
 	"a pool that holds its VMs and goes":     letsGo,
@@ -107,7 +107,7 @@ func leavesNames(t *testing.T, w *world) {
 	w.wantStatus("0/3 app=web")
 }
 
-func keepsDisks(t *testing.T, w *world) {
+func keptDisks(t *testing.T, w *world) {
 	w.change(func(spec *poolv1.VirtualMachinePoolSpec) {
 		spec.VirtualMachineTemplate.Spec = template("root").Spec
 		going("DescendingOrder")(spec)
