@@ -239,21 +239,39 @@ func TestTheEndOfQEMUIsACrashWithItsCause(t *testing.T) {
 		signal syscall.Signal
 		want   string
 	}{
-		"of a guest that runs": {booted, syscall.SIGKILL, "QEMU was killed by signal 9"},
+		"of a guest that runs": {booted, syscall.SIGKILL, "QEMU was killed by signal 9; the usual cause is the memory limit of the pod"},
 		"by itself":            {unbooted, syscall.SIGABRT, "QEMU was ended by signal 6 (aborted)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := c.begin(t)
+			p.qemuSays("of the pod's own QEMU: Assertion `fine' failed.")
 			before := time.Now()
 			p.kill("qemu-system-x86_64", c.signal)
 			state := p.until("the crash", phase(protocol.PhaseCrashed))
 			t.Logf("told after %s: %s", time.Since(before), state.Message)
 			code := p.exit()
 			last, err := os.ReadFile(filepath.Join(p.dir, "termination-log"))
-			if code != 1 || !strings.HasPrefix(state.Message, c.want) || err != nil || !strings.Contains(string(last), c.want) {
+			if code != 1 || state.Message != c.want+"; it said: of the pod's own QEMU: Assertion `fine' failed." || err != nil || !strings.Contains(string(last), c.want) {
 				t.Errorf("exit code %d, state %+v, last words %q (%v)", code, state, last, err)
 			}
 		})
+	}
+}
+
+// qemuSays writes a line where QEMU writes its own.
+func (p *pod) qemuSays(line string) {
+	p.t.Helper()
+	found, err := filepath.Glob(filepath.Join(p.dir, "libvirt/cache/libvirt/qemu/log/*.log"))
+	if err != nil || len(found) != 1 {
+		p.t.Fatalf("QEMU's log: %q, %v", found, err)
+	}
+	log, err := os.OpenFile(found[0], os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer log.Close()
+	if _, err := log.WriteString(line + "\n"); err != nil {
+		p.t.Fatal(err)
 	}
 }
 

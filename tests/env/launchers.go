@@ -33,10 +33,10 @@ type launcherLog struct {
 	end []byte
 }
 
-// FollowLaunchers reads the logs of the namespace's launcher pods along until stop is called, so that a dump has
-// them when the pods are gone.
-func (c *Cluster) FollowLaunchers(namespace string) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
+// FollowLaunchers reads the logs of the namespace's launcher pods along until stop is called, whatever becomes of ctx, so that
+// a dump has them when the pods are gone.
+func (c *Cluster) FollowLaunchers(ctx context.Context, namespace string) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	kept := &launchers{logs: map[types.UID]*launcherLog{}}
 	c.launchers.Store(namespace, kept)
 	kept.following.Go(func() {

@@ -31,7 +31,7 @@ func TestADumpHasTheLogsOfLaunchersThatAreGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &Cluster{Client: fake.NewClientBuilder().Build(), Kube: kube}
-	stop := c.FollowLaunchers("tests")
+	stop := c.FollowLaunchers(t.Context(), "tests")
 	found, _ := c.launchers.Load("tests")
 	pod := &corev1.Pod{}
 	pod.Namespace, pod.Name, pod.UID, pod.Labels = "tests", "gone", "1", map[string]string{"kubevirt.io": "virt-launcher"}
@@ -57,7 +57,7 @@ func TestADumpHasTheLogsOfLaunchersThatAreGone(t *testing.T) {
 		}
 	}
 	var out strings.Builder
-	for end := time.Now().Add(time.Minute); !strings.Contains(out.String(), "QEMU was ended") && time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for tick := time.Tick(time.Millisecond); !strings.Contains(out.String(), "QEMU was ended"); <-tick {
 		out.Reset()
 		c.dumpGone(&out, "tests", nil)
 	}

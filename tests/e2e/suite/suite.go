@@ -72,7 +72,7 @@ func Namespace(ctx context.Context) string {
 	ginkgo.GinkgoHelper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "slipway-e2e-"}}
 	gomega.Expect(World.Client.Create(ctx, ns)).To(gomega.Succeed())
-	stop := World.FollowLaunchers(ns.Name)
+	stop := World.FollowLaunchers(ctx, ns.Name)
 	ginkgo.DeferCleanup(func(ctx context.Context) {
 		defer stop()
 		if ginkgo.CurrentSpecReport().Failed() {
