@@ -32,7 +32,11 @@ func profiling(ctx context.Context, what string, request *virtv1.ClusterProfiler
 		Expect(err).NotTo(HaveOccurred())
 		get = get.Body(body)
 	}
-	said, err := get.Do(ctx).Raw()
+	answer := get.Do(ctx)
+	if err := answer.Error(); err != nil { // with what the answer says, which Raw leaves out
+		return nil, err
+	}
+	said, err := answer.Raw()
 	if err != nil || len(said) == 0 {
 		return nil, err
 	}
