@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/slipway-vm/slipway/catalog"
@@ -29,10 +30,7 @@ func newOperatorCommand() *cobra.Command {
 		Bundles:       bundles(),
 		Sizes:         catalog.Types(),
 		BootSources:   catalog.BootSources(),
-		Programs: customization.Programs{
-			"virt-api": newAPICommand().Flags, "virt-controller": newControllerCommand().Flags,
-			"virt-handler": newHandlerCommand().Flags, "cdi-uploadproxy": newUploadProxyCommand().Flags,
-		},
+		Programs:      componentFlags(),
 	}
 	base := 0
 	command := &cobra.Command{
@@ -64,6 +62,16 @@ func newOperatorCommand() *cobra.Command {
 	flags.StringVar(&options.MetricsAddress, "metrics-address", ":8443", "where /metrics is served, with TLS; 0 for nowhere")
 	flags.IntVar(&base, "verbosity", 2, "0 logs little, 9 everything; while the KubeVirt object's logVerbosity says nothing")
 	return command
+}
+
+// componentFlags gives the flags of the components, anew each time: who checks a value sets it.
+func componentFlags() customization.Programs {
+	return customization.Programs{
+		"virt-api":        func() *pflag.FlagSet { return newAPICommand().Flags() },
+		"virt-controller": func() *pflag.FlagSet { return newControllerCommand().Flags() },
+		"virt-handler":    func() *pflag.FlagSet { return newHandlerCommand().Flags() },
+		"cdi-uploadproxy": func() *pflag.FlagSet { return newUploadProxyCommand().Flags() },
+	}
 }
 
 // bundles lists the YAML that HyperConverged can install into namespaces.

@@ -39,7 +39,7 @@ type Customization struct {
 	Flags   []Flags
 }
 
-// Programs give the flags of components' programs, by the components' names.
+// Programs give the flags of components' programs, by the components' names: new ones at each call, whose values are then set.
 type Programs map[string]func() *pflag.FlagSet
 
 // OfKubeVirt reads kubevirt, which may be nil.
