@@ -75,7 +75,7 @@ func readAuthorities(ctx context.Context, reader client.Reader) ([]byte, error) 
 // Handlers are what p does by path, for whom guard lets in.
 func Handlers(p *Profiler, guard *Guard) map[string]http.Handler {
 	return map[string]http.Handler{
-		StartPath: guard.before("start profiler", func(w http.ResponseWriter, _ *http.Request) error { return p.Start() }),
+		StartPath: guard.before("start profiler", func(http.ResponseWriter, *http.Request) error { return p.Start() }),
 		StopPath:  guard.before("stop profiler", func(http.ResponseWriter, *http.Request) error { p.Stop(); return nil }),
 		DumpPath:  guard.before("dump profiler results", func(w http.ResponseWriter, r *http.Request) error { return dump(p, w, r) }),
 	}
