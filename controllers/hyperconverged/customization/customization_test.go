@@ -68,7 +68,7 @@ func TestApply(t *testing.T) {
 			{Kind: "*", Name: "*", Type: "strategic", Text: `{"metadata":{"annotations":{"order":"first, and longer"}}}`},
 			{Kind: "*", Name: "virt-api", Type: "merge", Text: `{"metadata":{"annotations":{"order":"second"}}}`},
 		}},
-		"flags": {Flags: []Flags{{Field: "api", Component: "virt-api", Values: map[string]string{"verbosity": "5", "host": "api.example.com", "brief": ""}}}},
+		"flags": {Flags: []Flags{{Field: "api", Component: "virt-api", Values: map[string]string{"v": "5", "host": "api.example.com", "brief": ""}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects := deployed(t)
@@ -116,7 +116,8 @@ func TestWhatDoesNotApplyIsNamed(t *testing.T) {
 		"copies without end":     {api("json", `[{"op":"add","path":"/metadata/annotations","value":{"a":"`+strings.Repeat("x", 1<<19)+`"}},`+strings.Repeat(`{"op":"copy","from":"/metadata/annotations","path":"/spec/b"},`, 2)+`{"op":"test","path":"/spec","value":1}]`), []string{"copy"}},
 		"one that is not there":  {Customization{Patches: []Patch{{Kind: "Deployment", Name: "virt-operator", Type: "merge", Text: `{}`}}}, []string{`c.patches[0].resourceName: Unsupported value: "virt-operator": supported values: "virt-api"`}},
 		"a kind that can not be": {Customization{Patches: []Patch{{Kind: "ValidatingWebhookConfiguration", Name: "*", Type: "merge", Text: `{}`}}}, []string{`c.patches[0].resourceType: Unsupported value`, `"DaemonSet", "Deployment", "Service", "*"`}},
-		"a flag that is not":     {flags("v", "5"), []string{`c.flags.api[v]: Unsupported value: "v": supported values: "brief", "host", "verbosity"`}},
+		"a flag that is not":     {flags("depth", "5"), []string{`c.flags.api[depth]: Unsupported value: "depth": supported values: "brief", "host", "verbosity"`}},
+		"a level that is none":   {flags("v", "much"), []string{"c.flags.api[v]: Invalid value"}},
 		"a value that is none":   {flags("verbosity", "much"), []string{"c.flags.api[verbosity]: Invalid value"}},
 		"no value":               {flags("verbosity", ""), []string{"c.flags.api[verbosity]: Invalid value"}},
 		"a flag of the operator": {flags("port", "1"), []string{"c.flags.api[port]: Forbidden: the operator sets this flag itself; others are: brief, host, verbosity"}},

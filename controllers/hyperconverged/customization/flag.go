@@ -46,8 +46,9 @@ func (f Flags) set(object *unstructured.Unstructured, program func() *pflag.Flag
 		known = program()
 	}
 	var errs field.ErrorList
-	for _, name := range slices.Sorted(maps.Keys(f.Values)) {
-		arg, problem := argument(known, args, name, f.Values[name], path.Key(name))
+	for _, given := range slices.Sorted(maps.Keys(f.Values)) {
+		name := ownName(given)
+		arg, problem := argument(known, args, name, f.Values[given], path.Key(given))
 		if problem != nil {
 			errs = append(errs, problem)
 			continue
@@ -77,6 +78,17 @@ func (f Flags) container(object *unstructured.Unstructured) (map[string]any, []a
 		}
 	}
 	return nil, nil, fmt.Errorf("%s has no container of that name", f.Component)
+}
+
+// fieldsVerbosity is the name of verbosity.Flag in the field's programs, by which their users' objects set it.
+const fieldsVerbosity = "v"
+
+// ownName is the name that our programs have for a flag of the field's.
+func ownName(name string) string {
+	if name == fieldsVerbosity {
+		return verbosity.Flag
+	}
+	return name
 }
 
 // argument is the argument that sets a flag to value, or what is wrong with it. Known are the program's flags, args what it has.
