@@ -39,7 +39,7 @@ type Cluster struct {
 	// Root is the root of the checkout.
 	Root string
 	// launchers are by namespace what FollowLaunchers keeps.
-	launchers sync.Map
+	launchers *sync.Map
 }
 
 // Local is the status of the local cluster (hack/cluster).
@@ -61,7 +61,7 @@ func Open(ctx context.Context) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{Root: root, Existing: os.Getenv("CLUSTER") == "existing"}
+	c := &Cluster{Root: root, launchers: &sync.Map{}, Existing: os.Getenv("CLUSTER") == "existing"}
 	if c.Existing {
 		c.Kubeconfig = os.Getenv("KUBECONFIG")
 		if c.Kubeconfig == "" {

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,7 +31,7 @@ func TestADumpHasTheLogsOfLaunchersThatAreGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &Cluster{Client: fake.NewClientBuilder().Build(), Kube: kube}
+	c := &Cluster{Client: fake.NewClientBuilder().Build(), Kube: kube, launchers: &sync.Map{}}
 	stop := c.FollowLaunchers(t.Context(), "tests")
 	found, _ := c.launchers.Load("tests")
 	pod := &corev1.Pod{}
