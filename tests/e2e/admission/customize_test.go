@@ -33,7 +33,7 @@ var _ = Describe("components that differ", Serial, Label("alone"), func() {
 		Expect(sayInKubeVirt(ctx, patching("Deployment", "virt-operator", `{}`))).To(MatchError(ContainSubstring("spec.customizeComponents.patches[0].resourceName")))
 		Expect(sayInKubeVirt(ctx, patching("Deployment", "virt-api", `{"spec":{"minReadySeconds":-1}}`))).
 			To(MatchError(And(ContainSubstring("spec.customizeComponents"), ContainSubstring("spec.minReadySeconds"))))
-		Expect(sayInKubeVirt(ctx, `{"customizeComponents":{"flags":{"api":{"v":"3"}}}}`)).To(MatchError(And(ContainSubstring("flags.api[v]"), ContainSubstring("verbosity"))))
+		Expect(sayInKubeVirt(ctx, `{"customizeComponents":{"flags":{"api":{"depth":"3"}}}}`)).To(MatchError(And(ContainSubstring("flags.api[depth]"), ContainSubstring("verbosity"))))
 		Expect(sayInKubeVirt(ctx, `{"configuration":{"apiConfiguration":{"restClient":{"rateLimiter":{"tokenBucketRateLimiter":{"qps":5,"burst":0}}}}}}`)).
 			To(MatchError(ContainSubstring("tokenBucketRateLimiter.burst")))
 		Expect(podsOf(ctx)).To(Equal(pods), "what was refused changed components")
