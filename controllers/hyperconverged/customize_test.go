@@ -186,7 +186,7 @@ func TestTheAPIServerIsAsked(t *testing.T) {
 		"another object":       {now: cdiPatching("x"), another: true},
 		"a patch of nothing":   {now: cdiPatching("cdi-deployment"), want: `patches[0].resourceName: Unsupported value: "cdi-deployment": supported values: "cdi-uploadproxy"`},
 		"a flag":               {now: flagged("verbosity")},
-		"a flag that is not":   {now: flagged("v"), want: "spec.customizeComponents.flags.uploadProxy[v]"},
+		"a flag that is not":   {now: flagged("depth"), want: "spec.customizeComponents.flags.uploadProxy[depth]"},
 		"nothing":              {now: &cdiv1.CDI{}},
 		"one that is put back": {now: &cdiv1.CDI{}, before: both},
 	} {
