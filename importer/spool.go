@@ -19,15 +19,14 @@ import (
 // is downloaded, and hardly anything of it goes to the scratch file: its tables, and what a reader
 // did not want when it came.
 type spool struct {
-	mu     sync.Mutex
-	came   *sync.Cond // readers wait for it: what one of them wants has come, or no more does
-	freed  *sync.Cond // fill waits for it: a piece has left the window, or must
-	window window
-	size   int64         // bytes that have come
-	limit  int64         // the most bytes that the stream may have
-	wanted map[int64]int // how many readers wait until so many bytes have come
-	idle   bool          // nobody reads any more: what still comes is not kept
-	end    error         // why no more bytes come; io.EOF at the stream's end
+	mu      sync.Mutex
+	changed *sync.Cond
+	window  window
+	size    int64         // bytes that have come
+	limit   int64         // the most bytes that the stream may have
+	wanted  map[int64]int // how many readers wait until so many bytes have come
+	idle    bool          // nobody reads any more: what still comes is not kept
+	end     error         // why no more bytes come; io.EOF at the stream's end
 }
 
 // newSpool makes a spool of at most limit bytes with a scratch file at path, whose name is gone at once, so
@@ -42,7 +41,7 @@ func newSpool(path string, limit int64) (*spool, error) {
 		return nil, transfer.Errorf(transfer.TargetFailed, "making a scratch file: %w", err)
 	}
 	s := &spool{window: window{scratch: file, pages: map[int64]int64{}, held: map[int64]*piece{}}, limit: limit, wanted: map[int64]int{}}
-	s.came, s.freed = sync.NewCond(&s.mu), sync.NewCond(&s.mu)
+	s.changed = sync.NewCond(&s.mu)
 	if err := os.Remove(path); err != nil {
 		return nil, transfer.Errorf(transfer.TargetFailed, "making a scratch file: %w", err)
 	}
@@ -82,7 +81,7 @@ func (s *spool) room() ([]byte, error) {
 			return buffer, nil
 		}
 		if !s.awaited() {
-			s.freed.Wait()
+			s.changed.Wait()
 			continue
 		}
 		if err := s.window.evict(); err != nil {
@@ -109,9 +108,9 @@ func (s *spool) await(size int64) {
 		return
 	}
 	s.wanted[size]++
-	s.freed.Signal() // the window may be full
+	s.changed.Broadcast() // the window may be full
 	for s.end == nil && s.size < size {
-		s.came.Wait()
+		s.changed.Wait()
 	}
 	if s.wanted[size]--; s.wanted[size] == 0 {
 		delete(s.wanted, size)
@@ -132,32 +131,17 @@ func (s *spool) keep(data []byte, end error) error {
 		if s.idle {
 			s.window.release(number)
 		}
-		if s.reached() {
-			s.came.Broadcast()
-		}
 	}
 	s.note(end)
 	return end
 }
 
-// reached reports whether what a reader waits for has come.
-func (s *spool) reached() bool {
-	for size := range s.wanted {
-		if size <= s.size {
-			return true
-		}
-	}
-	return false
-}
-
-// note keeps the first reason why no more bytes come, and wakes all who wait; nil is none. The lock is held.
+// note keeps the first reason why no more bytes come, and wakes all who wait. The lock is held.
 func (s *spool) note(end error) {
-	if end == nil || s.end != nil {
-		return
+	if s.end == nil {
+		s.end = end
 	}
-	s.end = end
-	s.came.Broadcast()
-	s.freed.Signal()
+	s.changed.Broadcast()
 }
 
 // stop ends the stream for a reason.
@@ -182,7 +166,7 @@ func (s *spool) rest() {
 	for number := range s.window.held {
 		s.window.release(number)
 	}
-	s.freed.Signal()
+	s.changed.Broadcast()
 }
 
 // ReadAt waits for the bytes, or for the reason why they do not come.
@@ -200,12 +184,8 @@ func (o once) ReadAt(p []byte, off int64) (int, error) {
 // Close does nothing, for many readers share the spool.
 func (once) Close() error { return nil }
 
-// read reads piece after piece once all have come, so that a reader is woken once, and gives up the sectors that
-// end before end.
+// read reads piece after piece, as they come, and gives up the sectors that end before end.
 func (s *spool) read(p []byte, off, end int64) (n int, err error) {
-	s.mu.Lock()
-	s.await(off + int64(len(p)))
-	s.mu.Unlock()
 	for n < len(p) {
 		at := off + int64(n)
 		number, within := at/pieceSize, at%pieceSize
@@ -224,6 +204,7 @@ func (s *spool) readPiece(number, off int64, part []byte, end int64) (int, error
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	begin := number*pieceSize + off
+	s.await(begin + int64(len(part)))
 	var short error
 	if missing := begin + int64(len(part)) - s.size; missing > 0 {
 		if s.end != io.EOF { //nolint:errorlint // set by fill
@@ -237,7 +218,7 @@ func (s *spool) readPiece(number, off int64, part []byte, end int64) (int, error
 	if held := s.window.held[number]; held != nil {
 		copy(part, held.data[off:])
 		if s.window.use(number, off, min(off+int64(len(part)), end)) {
-			s.freed.Signal()
+			s.changed.Broadcast()
 		}
 		return len(part), short
 	}

@@ -56,7 +56,7 @@ func (r Rate) String() string {
 // limit is r in the words of the bucket.
 func (r Rate) limit() (rate.Limit, int) {
 	if r == (Rate{}) {
-		return rate.Inf, 0
+		return rate.Inf, 1 // of no meaning with Inf, but while a limit is taken away: with 0 a request would be refused then
 	}
 	return rate.Limit(r.QPS), r.Burst
 }
