@@ -15,6 +15,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -71,18 +72,23 @@ const apart = "publishing"
 // only makes a part of a suite's stage: the specs that a filter of labels takes.
 func (s stage) only(name, filter string) stage {
 	s.name = "e2e-" + name
-	s.target = append(slices.Clone(s.target), "E2E_ARGS=-ginkgo.label-filter="+filter)
+	s.target = append(s.target[:len(s.target)-1:len(s.target)-1], arguments(s.name, "-ginkgo.label-filter="+filter))
 	return s
 }
 
 // suite is the stage that runs the end-to-end suite name, once the stages of after have ended: one
 // that ends what the others use comes last.
 func suite(name string, after ...stage) stage {
-	s := stage{name: "e2e-" + name, target: []string{"e2e-suite", "E2E=" + name}, needs: []string{"images"}}
+	s := stage{name: "e2e-" + name, target: []string{"e2e-suite", "E2E=" + name, arguments("e2e-" + name)}, needs: []string{"images"}}
 	for _, earlier := range after {
 		s.after = append(s.after, earlier.name)
 	}
 	return s
+}
+
+// arguments are those of a suite whose stage has that name; make puts in where it runs.
+func arguments(stage string, more ...string) string {
+	return "E2E_ARGS=" + strings.Join(append(more, "-ginkgo.junit-report=$(CURDIR)/"+specsReport(stage)), " ")
 }
 
 func main() {
@@ -103,6 +109,11 @@ func run(ctx context.Context, only []string) error {
 	})
 	ran := clusterRuns(ctx)
 	begun := time.Now()
+	for _, s := range chosen {
+		if err := os.RemoveAll(specsReport(s.name)); err != nil {
+			return fmt.Errorf("removing the report of a run before: %w", err)
+		}
+	}
 	results := runAll(ctx, chosen)
 	if !ran {
 		results = append(results, stage{name: "cluster-down"}.run(context.WithoutCancel(ctx)))
@@ -110,15 +121,27 @@ func run(ctx context.Context, only []string) error {
 	return report(results, time.Since(begun))
 }
 
-// report prints the table of times and the closing line.
+// shown is how many of the slowest tests are told of at the end.
+const shown = 25
+
+// report prints the tables of times and the closing line.
 func report(results []result, total time.Duration) error {
 	passed, failed := 0, 0
-	fmt.Printf("\n%-14s %9s %8s %8s  %s\n", "stage", "time", "passed", "failed", "log")
+	fmt.Printf("\n%-14s %9s %10s %8s %8s  %s\n", "stage", "time", "processors", "passed", "failed", "log")
 	for _, r := range results {
-		fmt.Printf("%-14s %9s %8d %8d  %s\n", r.name, r.took.Round(time.Second), r.passed, r.failed, filepath.Join(logs, r.name+".log"))
+		fmt.Printf("%-14s %9s %10s %8d %8d  %s\n", r.name, r.took.Round(time.Second), r.processors.Round(time.Second), r.passed, r.failed, filepath.Join(logs, r.name+".log"))
 		passed, failed = passed+r.passed, failed+r.failed
 	}
 	fmt.Printf("%-14s %9s\n\n", "all", total.Round(time.Second))
+	slow, err := slowest(results, shown)
+	if err != nil {
+		return err
+	}
+	fmt.Println("the slowest:")
+	for _, t := range slow {
+		fmt.Printf("%-14s %9s  %s\n", t.stage, t.took.Round(time.Second), t.name)
+	}
+	fmt.Println()
 	for _, r := range results {
 		for _, failure := range r.failures {
 			fmt.Printf("%-14s %s\n", r.name, failure)

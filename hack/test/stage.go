@@ -44,10 +44,13 @@ type stage struct {
 
 // result is what became of a stage.
 type result struct {
-	name           string
-	behind         bool
-	took           time.Duration
+	name   string
+	behind bool
+	took   time.Duration
+	// processors is the time of processors of what make started; of a suite that is without its pods.
+	processors     time.Duration
 	passed, failed int
+	tests          []timed
 	// failures name what failed.
 	failures []string
 }
@@ -115,13 +118,14 @@ func (s stage) run(ctx context.Context) result {
 	begun := time.Now()
 	path := filepath.Join(logs, s.name+".log")
 	fmt.Printf("%s  %-14s begins; tail -f %s\n", clock(), s.name, path)
-	err := s.execute(ctx, path)
-	r := result{name: s.name, behind: s.behind, took: time.Since(begun)}
+	processors, err := s.execute(ctx, path)
+	r := result{name: s.name, behind: s.behind, took: time.Since(begun), processors: processors}
 	output, readErr := os.ReadFile(path)
 	if readErr != nil {
 		output = []byte(readErr.Error())
 	}
 	r.passed, r.failed = count(string(output))
+	r.tests = tests(s.name, string(output))
 	if err != nil && r.failed == 0 {
 		r.failed = 1
 	}
@@ -137,10 +141,11 @@ func (s stage) run(ctx context.Context) result {
 	return r
 }
 
-func (s stage) execute(ctx context.Context, path string) error {
+// execute runs the stage with its output to path, and returns the time of processors that it took.
+func (s stage) execute(ctx context.Context, path string) (time.Duration, error) {
 	log, err := os.Create(path)
 	if err != nil {
-		return fmt.Errorf("making the log: %w", err)
+		return 0, fmt.Errorf("making the log: %w", err)
 	}
 	defer func() { _ = log.Close() }()
 	target := s.target
@@ -153,14 +158,15 @@ func (s stage) execute(ctx context.Context, path string) error {
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = time.Minute
 	if err := cmd.Start(); err != nil {
-		return err
+		return 0, fmt.Errorf("starting make: %w", err)
 	}
 	if s.behind {
 		if err := yield(cmd.Process.Pid); err != nil {
 			fmt.Printf("%s  %-14s keeps its priority: %v\n", clock(), s.name, err)
 		}
 	}
-	return cmd.Wait()
+	err = cmd.Wait()
+	return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), err
 }
 
 // yield lowers the priority of a session of its own: of its process, which its children inherit,

@@ -38,7 +38,7 @@ func Debian() Guest {
 	return Guest{
 		Name: "debian", Disk: "debian-12.qcow2", locked: "debian",
 		spec:   debian.Spec{Suite: "bookworm", Backports: true, Essential: true, Include: debianPackages},
-		inputs: []string{"1", debianSetup, debianInit, strings.Join(debianPackages, " "), strings.Join(debianModules, " "), debianBoot, tinyPasswordHash, fmt.Sprint(debianSize)},
+		inputs: []string{"2", debianSetup, debianInit, strings.Join(debianPackages, " "), strings.Join(debianModules, " "), debianBoot, tinyPasswordHash, fmt.Sprint(debianSize)},
 		build:  buildDebian,
 	}
 }
@@ -49,7 +49,7 @@ DEFAULT linux
 LABEL linux
 	LINUX /vmlinuz
 	INITRD /initrd
-	APPEND root=UUID=` + debianRootUUID + ` ro console=tty0 console=ttyS0,115200 quiet loglevel=4 net.ifnames=0 nokaslr mitigations=off random.trust_cpu=on no_timer_check cryptomgr.notests systemd.show_status=false
+	APPEND root=UUID=` + debianRootUUID + ` ro console=tty0 console=ttyS0,115200 quiet loglevel=4 net.ifnames=0 systemd.show_status=false ` + hasty + `
 `
 
 func buildDebian(ctx context.Context, s scratch, disk string) error {

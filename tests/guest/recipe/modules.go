@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/ulikunitz/xz"
+
+	"github.com/slipway-vm/slipway/hack/images/kmod"
 )
 
 // moduleSet finds kernel modules by name below a lib/modules folder.
@@ -70,7 +72,7 @@ func (s moduleSet) load(names []string) ([]module, error) {
 				return err
 			}
 		}
-		ordered = append(ordered, module{name, data})
+		ordered = append(ordered, module{name, kmod.Unsigned(data)})
 		return nil
 	}
 	for _, n := range names {

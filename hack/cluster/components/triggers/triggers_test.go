@@ -1,6 +1,6 @@
 // Package triggers_test runs the example for Tekton Triggers through Triggers' own library, as its
-// event listener does: the interceptors, the binding, the template. It has a module of its own, for
-// Triggers is built with older releases of what the project uses. Run it by
+// event listener does: the interceptors, the binding, the template. It has a module of its own, for what
+// Triggers needs is nothing of the project's. Run it by
 //
 //	go test -C hack/cluster/components/triggers ./...
 package triggers_test
