@@ -14,6 +14,7 @@ import (
 	"github.com/slipway-vm/slipway/hack/images/cache"
 	"github.com/slipway-vm/slipway/hack/images/cpio"
 	"github.com/slipway-vm/slipway/hack/images/debian"
+	"github.com/slipway-vm/slipway/hack/images/kmod"
 	"github.com/slipway-vm/slipway/hack/images/tree"
 )
 
@@ -56,17 +57,42 @@ func makeAppliance(ctx context.Context, _ cache.Dir, root string, lock *debian.L
 	return nil
 }
 
-// repackInitrd writes supermin's initrd anew, sorted and without times.
+// repackInitrd writes supermin's initrd anew, sorted, without times and without its modules' signatures.
 func repackInitrd(ctx context.Context, root string, lock *debian.Lock) error {
 	if err := inChroot(ctx, root, lock, "sh", "-ec", "mkdir /appliance.build/i && cd /appliance.build/i && cpio -idm --quiet < ../initrd"); err != nil {
 		return fmt.Errorf("unpacking the appliance's initrd: %w", err)
+	}
+	files := filepath.Join(root, "appliance.build", "i")
+	if err := unsignModules(files); err != nil {
+		return err
 	}
 	f, err := os.Create(filepath.Join(root, applianceFolder, "initrd"))
 	if err != nil {
 		return fmt.Errorf("packing the appliance's initrd: %w", err)
 	}
-	if err := errors.Join(cpio.Write(f, filepath.Join(root, "appliance.build", "i")), f.Close()); err != nil {
+	if err := errors.Join(cpio.Write(f, files), f.Close()); err != nil {
 		return fmt.Errorf("packing the appliance's initrd: %w", err)
+	}
+	return nil
+}
+
+// unsignModules takes the signatures of the modules in dir away: the appliance loads them at each start.
+func unsignModules(dir string) error {
+	modules, err := filepath.Glob(filepath.Join(dir, "*.ko"))
+	if err != nil {
+		return fmt.Errorf("listing the modules of the appliance's initrd: %w", err)
+	}
+	if len(modules) == 0 {
+		return fmt.Errorf("the appliance's initrd has no modules in %s", dir)
+	}
+	for _, file := range modules {
+		module, err := os.ReadFile(file)
+		if err != nil {
+			return fmt.Errorf("taking the signature of a module away: %w", err)
+		}
+		if err := os.WriteFile(file, kmod.Unsigned(module), 0o644); err != nil {
+			return fmt.Errorf("taking the signature of a module away: %w", err)
+		}
 	}
 	return nil
 }

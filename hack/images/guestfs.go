@@ -20,7 +20,7 @@ func guestfsRecipe() recipe {
 	return recipe{
 		name: "slipway-guestfs",
 		base: &baseLayer{
-			version: "2", lock: "guestfs.txt",
+			version: "3", lock: "guestfs.txt",
 			spec: debian.Spec{
 				Suite: "trixie", Essential: true,
 				Include: []string{"guestfs-tools", "linux-image-cloud-amd64", "qemu-system-x86", "qemu-utils", "ntfs-3g", "libguestfs-xfs", "libarchive13t64", "zerofree"},
