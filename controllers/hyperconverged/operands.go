@@ -68,6 +68,7 @@ func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Un
 				"/spec/configuration/cpuModel", "/spec/configuration/cpuRequest", "/spec/configuration/defaultRuntimeClass", "/spec/configuration/memBalloonStatsPeriod",
 				"/spec/configuration/network/defaultNetworkInterface", "/spec/configuration/network/permitBridgeInterfaceOnPodNetwork", "/spec/configuration/instancetype/referencePolicy", "/spec/configuration/roleAggregationStrategy",
 				"/spec/configuration/developerConfiguration/nodeSelectors/", "/spec/configuration/developerConfiguration/clusterProfiler",
+				"/spec/configuration/developerConfiguration/pvcTolerateLessSpaceUpToPercent", "/spec/configuration/developerConfiguration/minimumReservePVCBytes",
 				"/spec/configuration/smbios/", "/spec/configuration/virtualMachineOptions/",
 				"/spec/configuration/additionalGuestMemoryOverheadRatio", "/spec/configuration/autoCPULimitNamespaceLabelSelector/", "/spec/configuration/seccompConfiguration/", "/spec/configuration/virtualMachineInstancesPerNode",
 				logVerbosity + "/virtAPI", logVerbosity + "/virtController", logVerbosity + "/virtHandler",

@@ -70,6 +70,8 @@ var kubeVirtFields = join(
 		{Path: "configuration.developerConfiguration.clusterProfiler", Note: "The feature gate ClusterProfiler does the same."},
 		{Path: "configuration.developerConfiguration.cpuAllocationRatio", Note: "10 when left out."},
 		{Path: "configuration.developerConfiguration.memoryOvercommit", Note: "100 when left out."},
+		{Path: "configuration.developerConfiguration.pvcTolerateLessSpaceUpToPercent", Note: "By how much a `hostDisk` that is made may be less than its capacity, where the file system has not so much; 1 to 99, and 10 when left out."},
+		{Path: "configuration.developerConfiguration.minimumReservePVCBytes", Note: "How much of the file system a `hostDisk` that is made leaves free; 131072 when left out."},
 		{Path: "configuration.developerConfiguration.nodeSelectors", Note: "Of launchers, beside those of the virtual machine, which come first."},
 		{Path: "configuration.developerConfiguration.logVerbosity.nodeVerbosity", Note: "Of virt-handler on that node, before virtHandler."},
 	},
