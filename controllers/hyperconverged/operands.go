@@ -70,7 +70,7 @@ func operands(hco *hcov1.HyperConverged, base render.Values) ([]*unstructured.Un
 				"/spec/configuration/developerConfiguration/nodeSelectors/", "/spec/configuration/developerConfiguration/clusterProfiler",
 				"/spec/configuration/developerConfiguration/pvcTolerateLessSpaceUpToPercent", "/spec/configuration/developerConfiguration/minimumReservePVCBytes",
 				"/spec/configuration/smbios/", "/spec/configuration/virtualMachineOptions/",
-				"/spec/configuration/additionalGuestMemoryOverheadRatio", "/spec/configuration/autoCPULimitNamespaceLabelSelector/", "/spec/configuration/seccompConfiguration/", "/spec/configuration/virtualMachineInstancesPerNode",
+				"/spec/configuration/additionalGuestMemoryOverheadRatio", "/spec/configuration/autoCPULimitNamespaceLabelSelector/", "/spec/configuration/seccompConfiguration/", "/spec/configuration/virtualMachineInstancesPerNode", "/spec/configuration/supportContainerResources",
 				logVerbosity + "/virtAPI", logVerbosity + "/virtController", logVerbosity + "/virtHandler",
 				logVerbosity + "/virtLauncher", logVerbosity + "/virtOperator", logVerbosity + "/nodeVerbosity/",
 				"/spec/certificateRotateStrategy/selfSigned/",
