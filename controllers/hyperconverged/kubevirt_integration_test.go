@@ -45,7 +45,7 @@ func judgesKubeVirt(t *testing.T, c client.WithWatch, options Options) {
 		configuration(`"cpuModel":"a b"`):                                                                                          "spec.configuration.cpuModel",
 		configuration(`"cpuModel":"Penryn","cpuRequest":"250m"`):                                                                   "",
 		configuration(`"obsoleteCPUModels":{"not a model":true}`):                                                                  `spec.configuration.obsoleteCPUModels[not a model]`,
-		configuration(`"supportContainerResources":[{"type":"sidecar","resources":{"requests":{"cpu":"1"}}}]`):                     "spec.configuration.supportContainerResources[0].resources.requests.cpu",
+		configuration(`"supportContainerResources":[{"type":"sidecar","resources":{"requests":{"cpu":"1"}}}]`):                     "spec.configuration.supportContainerResources[0].type",
 		configuration(`"tlsConfiguration":{"minTLSVersion":"VersionTLS12","ciphers":["TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"]}`): "",
 		configuration(`"tlsConfiguration":{"minTLSVersion":"VersionTLS12","ciphers":["ROT13"]}`):                                   "spec.configuration.tlsConfiguration.ciphers[0]",
 		configuration(`"tlsConfiguration":{"ciphers":["TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"]}`):                                "spec.configuration.tlsConfiguration.ciphers",

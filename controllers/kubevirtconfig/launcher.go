@@ -54,6 +54,7 @@ func launchers(config *virtv1.KubeVirtConfiguration, at *field.Path) field.Error
 			errs = append(errs, field.Invalid(at.Child("defaultRuntimeClass"), class, "it is no name of a RuntimeClass: "+problem))
 		}
 	}
+	errs = append(errs, containers(config.SupportContainerResources, at.Child("supportContainerResources"))...)
 	return append(errs, seccomp(config.SeccompConfiguration, at.Child("seccompConfiguration", "virtualMachineInstanceProfile"))...)
 }
 

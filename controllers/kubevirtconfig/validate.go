@@ -201,6 +201,10 @@ func developer(asked *virtv1.DeveloperConfiguration, path *field.Path) field.Err
 	if ratio := asked.CPUAllocationRatio; ratio < 0 {
 		errs = append(errs, field.Invalid(path.Child("cpuAllocationRatio"), ratio, "it is at least 1"))
 	}
+	// All of a disk may not be missing: nothing would be made of it.
+	if percent := asked.LessPVCSpaceToleration; percent < 0 || percent > 99 {
+		errs = append(errs, field.Invalid(path.Child("pvcTolerateLessSpaceUpToPercent"), percent, "it is from 1 to 99; leave it out for 10"))
+	}
 	errs = append(errs, metav1validation.ValidateLabels(asked.NodeSelectors, path.Child("nodeSelectors"))...)
 	if levels := asked.LogVerbosity; levels != nil {
 		for name, level := range map[string]uint{

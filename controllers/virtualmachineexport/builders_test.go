@@ -14,6 +14,7 @@ import (
 	exportv1 "kubevirt.io/api/export/v1beta1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/slipway-vm/slipway/controllers/kubevirtconfig"
 	"github.com/slipway-vm/slipway/internal/tlspolicy"
 	"github.com/slipway-vm/slipway/tests/fixture"
 )
@@ -54,6 +55,7 @@ func TestServers(t *testing.T) {
 				buildPod(podInput{
 					Export: &in.Export, Volumes: in.Volumes, Image: "registry.local/slipway:test", Known: known, Definition: definition,
 					TLS: tlspolicy.OfKubeVirt(in.TLS), PullSecrets: in.Pull,
+					Resources: kubevirtconfig.ContainerResources(&virtv1.KubeVirt{}, virtv1.VMExport),
 				}),
 				buildService(&in.Export, known),
 			} {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -33,6 +32,8 @@ type podInput struct {
 	Definition string
 	// TLS is how the server speaks TLS; nil for 1.2 and newer.
 	TLS *tlspolicy.Settings
+	// Resources are those of its container.
+	Resources corev1.ResourceRequirements
 	// PullSecrets are for the image, in the export's namespace.
 	PullSecrets []corev1.LocalObjectReference
 }
@@ -134,10 +135,7 @@ func serverContainer(in podInput) corev1.Container {
 			}},
 			PeriodSeconds: 2, TimeoutSeconds: 5, FailureThreshold: 30, // busy with downloads it is still there
 		},
-		Resources: corev1.ResourceRequirements{
-			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi")},
-			Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("512Mi")},
-		},
+		Resources: in.Resources,
 		SecurityContext: &corev1.SecurityContext{
 			AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true), RunAsNonRoot: new(true),
 			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},

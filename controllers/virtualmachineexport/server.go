@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/slipway-vm/slipway/controllers/instancetype"
+	"github.com/slipway-vm/slipway/controllers/kubevirtconfig"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/namespace"
 	"github.com/slipway-vm/slipway/internal/steps"
@@ -109,6 +110,7 @@ func (r *Reconciler) makeServer(ctx context.Context, s *scope) error {
 	pod := buildPod(podInput{
 		Export: s.export, Volumes: s.volumes, Image: r.options.Image, Known: s.known, Definition: definition,
 		TLS: tlspolicy.OfKubeVirt(kubevirt.Spec.Configuration.TLSConfiguration), PullSecrets: kubevirt.Spec.ImagePullSecrets,
+		Resources: kubevirtconfig.ContainerResources(kubevirt, virtv1.VMExport),
 	})
 	log.FromContext(ctx).Info("Creating the export server", "pod", pod.Name)
 	if err := r.create(ctx, pod); err != nil {
@@ -120,7 +122,7 @@ func (r *Reconciler) makeServer(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// readKubeVirt reads the KubeVirt object, which says how servers speak TLS and by which Secrets their image is pulled; an empty one where there is none.
+// readKubeVirt reads the KubeVirt object, which says how servers speak TLS, what they may use and by which Secrets their image is pulled; an empty one where there is none.
 func (r *Reconciler) readKubeVirt(ctx context.Context) (*virtv1.KubeVirt, error) {
 	list := &virtv1.KubeVirtList{}
 	if err := r.List(ctx, list); err != nil {

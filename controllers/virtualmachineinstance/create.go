@@ -85,6 +85,8 @@ func (r *Reconciler) podInput(ctx context.Context, s *scope) (pod.Input, error) 
 		RuntimeClass:     settings.runtimeClass,
 		NodeSelectors:    settings.nodeSelectors,
 		LogVerbosity:     settings.launcherVerbosity,
+
+		AttachmentResources: settings.attachmentResources,
 	}
 	if s.state != nil {
 		in.State = s.state.claim

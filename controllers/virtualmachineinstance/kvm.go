@@ -37,6 +37,8 @@ type settings struct {
 	runtimeClass string
 	// nodeSelectors are labels of the nodes of launchers.
 	nodeSelectors map[string]string
+	// attachmentResources are those of the containers that hold claims that came later.
+	attachmentResources corev1.ResourceRequirements
 	// imageVolumes says that the cluster has images as volumes of pods.
 	imageVolumes bool
 }
@@ -59,6 +61,7 @@ func settingsOf(kv *virtv1.KubeVirt) settings {
 	s := settings{cpuRatio: defaultCPURatio, memoryOvercommit: 100, pullPolicy: corev1.PullIfNotPresent, overheadRatio: kubevirtconfig.OverheadRatio(kv)}
 	s.pullSecrets = kv.Spec.ImagePullSecrets
 	s.imageVolumes = featuregate.On(kv, featuregate.ImageVolume)
+	s.attachmentResources = kubevirtconfig.ContainerResources(kv, virtv1.HotplugAttachment)
 	config := kv.Spec.Configuration
 	s.stateClass = config.VMStateStorageClass
 	s.limitedNamespaces = config.AutoCPULimitNamespaceLabelSelector

@@ -22,7 +22,14 @@ func TestSettingsOf(t *testing.T) {
 	kv.Spec.Configuration.DeveloperConfiguration = &virtv1.DeveloperConfiguration{UseEmulation: true, NodeSelectors: map[string]string{"tier": "vms"}, CPUAllocationRatio: 4, MemoryOvercommit: 150, FeatureGates: []string{"ImageVolume"}}
 	kv.Spec.Configuration.DefaultRuntimeClass = "kata"
 	kv.Spec.Configuration.AdditionalGuestMemoryOverheadRatio = new("1.5")
-	want := settings{useEmulation: true, nodeSelectors: map[string]string{"tier": "vms"}, runtimeClass: "kata", cpuRatio: 4, memoryOvercommit: 150, pullPolicy: corev1.PullAlways, pullSecrets: []corev1.LocalObjectReference{{Name: "registry"}}, imageVolumes: true, overheadRatio: 1.5}
+	kv.Spec.Configuration.SupportContainerResources = []virtv1.SupportContainerResources{{Type: virtv1.HotplugAttachment, Resources: virtv1.ResourceRequirementsWithoutClaims{
+		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("50m")}, Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi")},
+	}}}
+	attachments := corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("2M")},
+		Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("128Mi")},
+	}
+	want := settings{attachmentResources: attachments, useEmulation: true, nodeSelectors: map[string]string{"tier": "vms"}, runtimeClass: "kata", cpuRatio: 4, memoryOvercommit: 150, pullPolicy: corev1.PullAlways, pullSecrets: []corev1.LocalObjectReference{{Name: "registry"}}, imageVolumes: true, overheadRatio: 1.5}
 	if got := settingsOf(kv); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

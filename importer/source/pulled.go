@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slipway-vm/slipway/internal/beneath"
 	"github.com/slipway-vm/slipway/internal/transfer"
 )
 
@@ -47,7 +48,7 @@ func OpenPulled(options PulledOptions) (*Pulled, error) {
 		return nil, err
 	}
 	// O_NONBLOCK: a pipe that takes the file's name must not hold the import up.
-	p.file, err = root.OpenFile(p.path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	p.file, err = beneath.Open(root, p.path, os.O_RDONLY|unix.O_NONBLOCK)
 	if errors.Is(err, fs.ErrPermission) {
 		return nil, transfer.Errorf(transfer.WrongFormat, "/%s of %s cannot be read by uid %d; give it owner 107 or mode 0444", p.path, p.Name(), os.Getuid())
 	}

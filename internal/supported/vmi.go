@@ -187,7 +187,7 @@ var volumeFields = join(
 		{Path: "volumes[].ephemeral.persistentVolumeClaim.readOnly"},
 		{Path: "volumes[].hostDisk.path", Note: "A file of the node, behind the feature gate HostDisk; see [files of the node](virtualmachineinstance.md#files-of-the-node)."},
 		{Path: "volumes[].hostDisk.type", Only: []string{"Disk", "DiskOrCreate"}, Note: "With Disk the file is there; with DiskOrCreate it is made where it is not."},
-		{Path: "volumes[].hostDisk.capacity", Note: "Of a file that is made, sparse; up to a tenth less where the file system has not so much."},
+		{Path: "volumes[].hostDisk.capacity", Note: "Of a file that is made, sparse; up to a tenth less, or what the KubeVirt object says, where the file system has not so much."},
 		{Path: "volumes[].hostDisk.shared", Note: "Other nodes have the path too: without a cache of the disk's own, nothing of it stays in the node's page cache. The disk still has one guest."},
 		{Path: "volumes[].downwardMetrics", Note: "As the device of that name, as a disk that is only read, on the bus virtio."},
 		{Path: "volumes[].memoryDump.claimName", Note: "The guest's memory is dumped to the claim once, when it is there; see [memory dump](virtualmachine.md#memory-dump). " +

@@ -4,7 +4,6 @@ import (
 	"path"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	virtv1 "kubevirt.io/api/core/v1"
@@ -58,10 +57,7 @@ func holder(in Input, node, volume string, claim Claim) *corev1.Pod {
 	spec.Containers = []corev1.Container{{
 		Name:            names.AppAttachment,
 		ImagePullPolicy: in.PullPolicy,
-		Resources: corev1.ResourceRequirements{
-			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("2M")},
-			Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("80M")},
-		},
+		Resources:       in.AttachmentResources,
 		SecurityContext: containerSecurity(),
 	}}
 	if container := &spec.Containers[0]; claim.Block {

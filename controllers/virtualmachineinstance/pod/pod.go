@@ -73,6 +73,8 @@ type Input struct {
 	LogVerbosity uint
 	// Claims are the persistent volume claims by the name of the VMI's volume.
 	Claims map[string]Claim
+	// AttachmentResources are those of the container of pods that hold claims that came later.
+	AttachmentResources corev1.ResourceRequirements
 	// State is the name of the claim of what the VM keeps beside its disks; empty for none.
 	State string
 }

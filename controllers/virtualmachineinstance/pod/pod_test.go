@@ -11,6 +11,7 @@ import (
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/slipway-vm/slipway/controllers/kubevirtconfig"
 	"github.com/slipway-vm/slipway/tests/fixture"
 )
 
@@ -28,6 +29,8 @@ func inputOf(t *testing.T, data []byte) Input {
 		ImageVolumes: vmi.Annotations["test/image-volumes"] == "true",
 		LimitCPU:     vmi.Annotations["test/limit-cpu"] == "true",
 		RuntimeClass: vmi.Annotations["test/runtime-class"],
+
+		AttachmentResources: kubevirtconfig.ContainerResources(&virtv1.KubeVirt{}, virtv1.HotplugAttachment),
 	}
 	if ratio := vmi.Annotations["test/overhead-ratio"]; ratio != "" {
 		var err error

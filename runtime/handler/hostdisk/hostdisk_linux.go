@@ -9,13 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What the field's stack bears, too: a file may be less than what is asked for by tolerance, in
-// percent of that, and leaves reserve bytes of the file system free.
-const (
-	tolerance = 10
-	reserve   = 128 << 10
-)
-
 // Sizes of files are a multiple of sector, those that became less than asked for of alignment, in bytes.
 const (
 	sector    = 512
@@ -33,6 +26,8 @@ type File struct {
 	Capacity int64
 	// Owner is the uid and gid that the file gets.
 	Owner int
+	// Limits are for where the file system has less than Capacity.
+	Limits Limits
 }
 
 // Make makes file in folder, sparse, unless something of its name is there, which stays as it is
@@ -73,7 +68,7 @@ func (f File) size(folder *os.File) (int64, error) {
 	if err := unix.Fstatfs(int(folder.Fd()), &stat); err != nil {
 		return 0, fmt.Errorf("reading the free space for %s: %w", f.Name, err)
 	}
-	return fit(f, max(int64(stat.Bavail)*stat.Bsize-reserve, 0))
+	return fit(f, f.Limits.available(stat))
 }
 
 // fit is what of the capacity is available, in bytes.
@@ -81,9 +76,9 @@ func fit(f File, available int64) (int64, error) {
 	if f.Capacity <= available {
 		return (f.Capacity + sector - 1) / sector * sector, nil
 	}
-	if f.Capacity-f.Capacity/100*tolerance > available {
+	if f.Capacity-f.Capacity/100*f.Limits.Tolerance > available {
 		return 0, fmt.Errorf("unable to create %s, not enough space, demanded size %d B is bigger than available space %d B, also after taking %d %% toleration into account; free some, or ask for less",
-			f.Name, f.Capacity, available, tolerance)
+			f.Name, f.Capacity, available, f.Limits.Tolerance)
 	}
 	return max(available/alignment*alignment, sector), nil
 }

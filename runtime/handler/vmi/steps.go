@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/slipway-vm/slipway/runtime/handler/hostdisk"
 	"github.com/slipway-vm/slipway/runtime/handler/session"
 	"github.com/slipway-vm/slipway/runtime/protocol"
 	"github.com/slipway-vm/slipway/runtime/volume"
@@ -130,7 +131,11 @@ func (r *Reconciler) prepareAndSync(ctx context.Context, s *scope) error {
 	if err := allowRealtime(s); err != nil {
 		return err
 	}
-	if err := r.makeHostDisks(s); err != nil {
+	config, err := r.configuration(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.makeHostDisks(s, hostdisk.LimitsOf(config.DeveloperConfiguration)); err != nil {
 		return err
 	}
 	plan, podInterface, err := connect(s)
@@ -139,10 +144,6 @@ func (r *Reconciler) prepareAndSync(ctx context.Context, s *scope) error {
 	}
 	vmi := volume.AtStart(s.vmi, s.pod)
 	sizes, preallocated, err := r.claimFacts(ctx, vmi)
-	if err != nil {
-		return err
-	}
-	config, err := r.configuration(ctx)
 	if err != nil {
 		return err
 	}

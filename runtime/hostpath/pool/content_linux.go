@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slipway-vm/slipway/internal/beneath"
 	"github.com/slipway-vm/slipway/runtime/hostpath/reflink"
 )
 
@@ -44,7 +45,7 @@ func (p *Pool) open(pl place, name string) (*Content, error) {
 	if record.Block {
 		flags = os.O_RDWR
 	}
-	file, err := p.root.OpenFile(pl.path(name), flags|unix.O_NOFOLLOW, 0)
+	file, err := beneath.Open(p.root, pl.path(name), flags)
 	if err != nil {
 		return nil, fmt.Errorf("opening %s of pool %s: %w", name, p.name, err)
 	}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 
-	"golang.org/x/sys/unix"
+	"github.com/slipway-vm/slipway/internal/beneath"
 )
 
 // Expand makes a volume hold bytes, also while it is in use, and returns what it is then. Nothing shrinks.
@@ -38,7 +38,7 @@ func (p *Pool) Expand(name string, bytes int64) (Record, error) {
 
 // grow makes the disk of a block volume at least that large, with a hole at its end.
 func (p *Pool) grow(name string, bytes int64) error {
-	disk, err := p.root.OpenFile(name, os.O_RDWR|unix.O_NOFOLLOW, 0)
+	disk, err := beneath.Open(p.root, name, os.O_RDWR)
 	if err != nil {
 		return fmt.Errorf("opening %s of pool %s: %w", name, p.name, err)
 	}

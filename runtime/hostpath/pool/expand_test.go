@@ -75,3 +75,32 @@ func TestExpandOfWhatAnotherDriverMadeAndOfNothing(t *testing.T) {
 		t.Error("a link was expanded")
 	}
 }
+
+// Whoever can write to the pool puts a link to another's volume in the place of his own.
+func TestALinkToAnotherVolumeIsNotFollowed(t *testing.T) {
+	for name, block := range map[string]bool{"disks": true, "files": false} {
+		t.Run(name, func(t *testing.T) {
+			p, dir := open(t)
+			for _, volume := range []string{"pvc-his", "pvc-other"} {
+				create(t, p, pool.Record{Name: volume, Block: block, Capacity: 1 << 20}, nil)
+			}
+			link := filepath.Join(dir, "pvc-his")
+			check(t, os.Remove(link))
+			check(t, os.Symlink("pvc-other", link))
+			if content, err := p.OpenVolume("pvc-his"); err == nil {
+				t.Errorf("opening gives %+v", content)
+			}
+			if block {
+				if _, err := p.Expand("pvc-his", 2<<20); err == nil {
+					t.Error("the link was grown")
+				}
+				if info, err := os.Stat(filepath.Join(dir, "pvc-other")); err != nil || info.Size() != 1<<20 {
+					t.Errorf("the other became %v, %v", info, err)
+				}
+			}
+			if project, err := p.DraftProject("pvc-his"); err != nil || project != 0 {
+				t.Errorf("the link is taken for what has project %d, %v", project, err)
+			}
+		})
+	}
+}

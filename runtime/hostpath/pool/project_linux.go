@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slipway-vm/slipway/internal/beneath"
 	"github.com/slipway-vm/slipway/runtime/hostpath/quota"
 )
 
@@ -108,8 +109,8 @@ func (p *Pool) removeDraft(draft string) error {
 
 // draftProject says what project of this package's a draft, or the directory of a volume without a record, has.
 func (p *Pool) draftProject(draft string) (Record, error) {
-	dir, err := p.root.OpenFile(draft, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+	dir, err := beneath.Open(p.root, draft, os.O_RDONLY|unix.O_DIRECTORY)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 		return Record{}, nil
 	}
 	if err != nil {

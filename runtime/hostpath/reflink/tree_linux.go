@@ -8,6 +8,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/slipway-vm/slipway/internal/beneath"
 )
 
 // Result says what copying a tree did.
@@ -73,7 +75,7 @@ type treeCopy struct {
 
 // directory fills the directory name of dst, which exists, from that of src.
 func (c *treeCopy) directory(ctx context.Context, name string) error {
-	dir, err := c.src.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	dir, err := beneath.Open(c.src, name, os.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return fmt.Errorf("opening directory %s: %w", name, err)
 	}
@@ -135,9 +137,9 @@ func (c *treeCopy) entry(ctx context.Context, name string) error {
 }
 
 func (c *treeCopy) file(ctx context.Context, name string) error {
-	src, err := c.src.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	src, err := beneath.Open(c.src, name, os.O_RDONLY|unix.O_NONBLOCK)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ELOOP) {
+		return nil // removed meanwhile, or replaced by a link
 	}
 	if err != nil {
 		return fmt.Errorf("opening %s: %w", name, err)

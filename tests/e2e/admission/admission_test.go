@@ -74,7 +74,7 @@ var _ = Describe("admission", func() {
 		Entry("a field", SpecTimeout(15*time.Minute), `{"spec":{"configuration":{"minCPUModel":"Penryn"}}}`, "spec.configuration.minCPUModel"),
 		Entry("a field of a list", SpecTimeout(15*time.Minute),
 			`{"spec":{"configuration":{"supportContainerResources":[{"type":"sidecar","resources":{"requests":{"cpu":"1"}}}]}}}`,
-			"spec.configuration.supportContainerResources[0].resources.requests.cpu"),
+			"spec.configuration.supportContainerResources[0].type"),
 		Entry("a value", SpecTimeout(15*time.Minute), `{"spec":{"uninstallStrategy":"RemoveWorkloads"}}`, "spec.uninstallStrategy"),
 		Entry("but none that is", SpecTimeout(15*time.Minute), `{"spec":{"configuration":{"obsoleteCPUModels":{"Conroe":true}}}}`, ""),
 	)

@@ -116,9 +116,19 @@ var (
 	noRoom    = regexp.MustCompile(`persistentvolumeclaim "[^"]*" not found|persistentvolumeclaims "[^"]*": the object has been modified|Insufficient |Too many pods`)
 )
 
+// unrelated is what the API server's node authorizer tells a kubelet that asks for a new pod's claim: it learns of what a pod uses from a
+// watch, which may be a moment later than the kubelet hears of the pod. The kubelet tries again.
+const unrelated = "no relationship found between node"
+
 // passing says whether a Warning event tells of what a busy machine brings about, and no fault of a start.
 func passing(e corev1.Event) bool {
-	return e.Source.Component == "kubelet" && outOfTime.MatchString(e.Message) || e.Reason == "FailedScheduling" && noRoom.MatchString(e.Message)
+	switch {
+	case e.Source.Component == "kubelet" && outOfTime.MatchString(e.Message):
+		return true
+	case e.Reason == "FailedMount" && strings.Contains(e.Message, unrelated):
+		return true
+	}
+	return e.Reason == "FailedScheduling" && noRoom.MatchString(e.Message)
 }
 
 // expectNoWarnings makes sure that a normal start, which the events tell of by now, raised no Warning event but those that pass.
