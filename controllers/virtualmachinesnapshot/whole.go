@@ -33,7 +33,9 @@ func Lacks(ctx context.Context, from client.Reader, vm *virtv1.VirtualMachine) (
 func NotTaken(content *snapshotv1.VirtualMachineSnapshotContent) []string {
 	var missing []string
 	for _, volume := range content.Spec.Source.VirtualMachine.Spec.Template.Spec.Volumes {
-		taken := slices.ContainsFunc(content.Spec.VolumeBackups, func(b snapshotv1.VolumeBackup) bool { return b.VolumeName == volume.Name })
+		taken := slices.ContainsFunc(content.Spec.VolumeBackups, func(b snapshotv1.VolumeBackup) bool {
+			return b.VolumeName == volume.Name && b.VolumeSnapshotName != nil
+		})
 		if ClaimOf(&volume) != "" && volume.MemoryDump == nil && !taken {
 			missing = append(missing, volume.Name)
 		}
