@@ -45,12 +45,16 @@ func TestATemplateIsMadeOfAVM(t *testing.T) {
 	made := &unstructured.Unstructured{}
 	made.SetGroupVersionKind(vmtemplatev1beta1.GroupVersion.WithKind("VirtualMachineTemplate"))
 	must(t, c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: request.Status.TemplateRef.Name}, made))
-	disks, snapshots := &cdiv1.DataVolumeList{}, &snapshotv1.VirtualMachineSnapshotList{}
+	disks := &cdiv1.DataVolumeList{}
 	must(t, c.List(t.Context(), disks, client.InNamespace(namespace), client.MatchingLabels{vmtemplatev1beta1.LabelRequest: string(request.UID)}))
-	must(t, c.List(t.Context(), snapshots, client.InNamespace(namespace)))
-	if len(disks.Items) != 1 || !metav1.IsControlledBy(&disks.Items[0], made) || disks.Items[0].Status.Phase != cdiv1.Succeeded || len(snapshots.Items) != 0 {
-		t.Errorf("there are %+v and %+v", disks.Items, snapshots.Items)
+	if len(disks.Items) != 1 || !metav1.IsControlledBy(&disks.Items[0], made) || disks.Items[0].Status.Phase != cdiv1.Succeeded {
+		t.Errorf("the disks are %+v", disks.Items)
 	}
+	snapshots := &snapshotv1.VirtualMachineSnapshotList{}
+	g.Eventually(func() (int, error) {
+		err := c.List(t.Context(), snapshots, client.InNamespace(namespace))
+		return len(snapshots.Items), err
+	}, bound, "100ms").Should(gomega.BeZero(), "the snapshot is gone: %+v", snapshots)
 	read, err := template.FromVirtualMachineTemplate(made)
 	must(t, err)
 	processed, err := template.Process(read, map[string]string{"NAME": "second"})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -52,7 +53,10 @@ func (r *Reconciler) remove(ctx context.Context, object client.Object) error {
 // release lets the request go: nothing has to be removed with it any more.
 func (r *Reconciler) release(ctx context.Context, s *scope) error {
 	err := r.change(ctx, s.request, func() { controllerutil.RemoveFinalizer(s.request, vmtemplatev1beta1.FinalizerRequest) })
-	return client.IgnoreNotFound(err)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
 
 // expire deletes the request when it has been ready for as long as it says.
