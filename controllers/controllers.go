@@ -31,6 +31,7 @@ import (
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance"
 	"github.com/slipway-vm/slipway/controllers/virtualmachinerestore"
 	"github.com/slipway-vm/slipway/controllers/virtualmachinesnapshot"
+	"github.com/slipway-vm/slipway/controllers/virtualmachinetemplaterequest"
 	"github.com/slipway-vm/slipway/controllers/volumesnapshot"
 	"github.com/slipway-vm/slipway/controllers/workloadupdate"
 	"github.com/slipway-vm/slipway/internal/tlspolicy"
@@ -123,6 +124,7 @@ func whereSnapshotsAreServed(snapshots, mgr ctrl.Manager, dataLog *logr.Logger) 
 		virtualmachinesnapshot.SetupWithManager(snapshots, mgr),
 		virtualmachinerestore.SetupWithManager(snapshots, mgr),
 		virtualmachineclone.SetupWithManager(snapshots, mgr),
+		virtualmachinetemplaterequest.SetupWithManager(snapshots, mgr),
 	)
 }
 

@@ -28,11 +28,13 @@ import (
 	"github.com/slipway-vm/slipway/controllers/admission/replicaset"
 	"github.com/slipway-vm/slipway/controllers/admission/restore"
 	"github.com/slipway-vm/slipway/controllers/admission/snapshot"
+	"github.com/slipway-vm/slipway/controllers/admission/templaterequest"
 	"github.com/slipway-vm/slipway/controllers/admission/virtualmachine"
 	"github.com/slipway-vm/slipway/controllers/admission/virtualmachineinstance"
 	"github.com/slipway-vm/slipway/controllers/admission/vmclone"
 	"github.com/slipway-vm/slipway/controllers/kubevirtconfig"
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/defaults"
+	vmtemplatev1beta1 "github.com/slipway-vm/slipway/internal/api/virtualmachinetemplate/v1beta1"
 	"github.com/slipway-vm/slipway/internal/scheme"
 	"github.com/slipway-vm/slipway/internal/supported"
 )
@@ -149,6 +151,8 @@ func admit(object runtime.Object, text string) (field.ErrorList, error) {
 		return append(supported.Unsupported(supported.Export, raw), export.Validate(object)...), nil
 	case *clonev1.VirtualMachineClone:
 		return append(supported.Unsupported(supported.Clone, raw), vmclone.Validate(object)...), nil
+	case *vmtemplatev1beta1.VirtualMachineTemplateRequest:
+		return templaterequest.Validate(object), nil
 	case *templatev1.Template:
 		return process(object)
 	}

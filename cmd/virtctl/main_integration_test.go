@@ -11,6 +11,7 @@ import (
 
 	templatev1 "github.com/openshift/api/template/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
@@ -20,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	vmtemplatev1beta1 "github.com/slipway-vm/slipway/internal/api/virtualmachinetemplate/v1beta1"
 	"github.com/slipway-vm/slipway/internal/createvm"
 	"github.com/slipway-vm/slipway/internal/scheme"
 	"github.com/slipway-vm/slipway/tests/fixture/apiserver"
@@ -194,6 +196,15 @@ func usesTemplates(t *testing.T, s *stage) {
 	if out, err := s.virtctl(t, "template process debian -p NAME=created,TEAM=web --create"); err != nil || out != "virtualmachine.kubevirt.io/created created\n" {
 		t.Errorf("%v\n%s", err, out)
 	}
+	if out, err := s.virtctl(t, "template create --vm-name created --name golden"); err != nil || !strings.HasPrefix(out, "virtualmachinetemplaterequest.template.kubevirt.io/created-") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	requests := &vmtemplatev1beta1.VirtualMachineTemplateRequestList{}
+	must(t, s.client.List(t.Context(), requests, client.InNamespace(shop)))
+	want := vmtemplatev1beta1.VirtualMachineTemplateRequestSpec{TemplateName: "golden", VirtualMachineRef: vmtemplatev1beta1.VirtualMachineReference{Namespace: shop, Name: "created"}}
+	if len(requests.Items) != 1 || !equality.Semantic.DeepEqual(requests.Items[0].Spec, want) {
+		t.Errorf("the requests are %+v", requests.Items)
+	}
 	for name, team := range map[string]string{"printed": "builds", "created": "web"} {
 		var vm virtv1.VirtualMachine
 		must(t, s.client.Get(t.Context(), client.ObjectKey{Namespace: shop, Name: name}, &vm))
@@ -211,7 +222,6 @@ func tellsWhatIsNotServed(t *testing.T, s *stage) {
 		"version":                            "reading the version of the cluster's API: this cluster does not serve subresources.kubevirt.io/v1",
 		"permitted-devices":                  `no KubeVirt resource in "shop" namespace`,
 		"pause vm nobody":                    `Error getting VirtualMachine nobody: virtualmachines.kubevirt.io "nobody" not found`,
-		"template create --vm-name web":      "this cluster makes no templates of VirtualMachines: it does not serve VirtualMachineTemplateRequest",
 	} {
 		if out, err := s.virtctl(t, line); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v\n%s", line, err, out)

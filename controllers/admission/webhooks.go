@@ -1,5 +1,5 @@
 // Package admission is virt-api: it serves the webhooks that complete and check
-// VirtualMachines, VirtualMachineInstances, their replica sets, pools, snapshots, restores, exports and clones, and DataVolumes, with
+// VirtualMachines, VirtualMachineInstances, their replica sets, pools, snapshots, restores, exports, clones and requests for templates, and DataVolumes, with
 // certificates that it makes itself. What is checked is in a package for each kind.
 package admission
 
@@ -64,6 +64,7 @@ func Handlers(reader client.Reader, reviews clone.Reviewer, namespace string, no
 		"/virtualmachinerestores-validate":            validator(a.restore),
 		"/virtualmachineexports-validate":             validator(a.export),
 		"/virtualmachineclones-validate":              validator(a.vmClone),
+		"/virtualmachinetemplaterequests-validate":    admission.HandlerFunc(a.allowedTemplate),
 		"/dataimportcrons-validate":                   admission.HandlerFunc(a.warnedCron),
 		"/volumeimportsources-validate":               validator(importSource),
 		"/volumeuploadsources-validate":               validator(uploadSource),

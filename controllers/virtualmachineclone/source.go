@@ -75,19 +75,12 @@ func stateful(spec *virtv1.VirtualMachineSpec) bool {
 
 // checkVolumes waits until a snapshot of vm would leave no disk out.
 func (r *Reconciler) checkVolumes(ctx context.Context, vm *virtv1.VirtualMachine) error {
-	without, unknown, err := virtualmachinesnapshot.Left(ctx, r.live, vm)
+	lacks, err := virtualmachinesnapshot.Lacks(ctx, r.live, vm)
 	if err != nil {
-		return fmt.Errorf("looking at the volumes of VirtualMachine %s: %w", client.ObjectKeyFromObject(vm), err)
+		return err //nolint:wrapcheck // it says what was looked for
 	}
-	var missing []error
-	for _, volume := range without {
-		missing = append(missing, fmt.Errorf("Virtual Machine volume %s does not support snapshots", volume)) //nolint:staticcheck // the field's words
-	}
-	for _, volume := range unknown {
-		missing = append(missing, fmt.Errorf("Virtual Machine volume %s snapshot support unknown", volume)) //nolint:staticcheck // the field's words
-	}
-	if len(missing) > 0 {
-		return poll(reasonVolumes, "%v", errors.Join(missing...))
+	if lacks != nil {
+		return poll(reasonVolumes, "%v", lacks)
 	}
 	return nil
 }
@@ -142,9 +135,9 @@ func (r *Reconciler) awaitSnapshot(ctx context.Context, s *scope) error {
 	case s.snapshot.Status == nil:
 		return steps.ErrDone
 	case s.snapshot.Status.Phase == snapshotv1.Failed:
-		return fail(reasonSnapshotFailed, "snapshot %s failed: %s", name, said(s.snapshot.Status.Conditions, snapshotv1.ConditionFailure))
+		return fail(reasonSnapshotFailed, "snapshot %s failed: %s", name, virtualmachinesnapshot.Said(s.snapshot.Status.Conditions, snapshotv1.ConditionFailure))
 	case !virtualmachinesnapshot.Ready(s.snapshot):
-		s.waits = fmt.Sprintf("snapshot %s: %s", name, said(s.snapshot.Status.Conditions, snapshotv1.ConditionProgressing))
+		s.waits = fmt.Sprintf("snapshot %s: %s", name, virtualmachinesnapshot.Said(s.snapshot.Status.Conditions, snapshotv1.ConditionProgressing))
 		return steps.ErrDone
 	}
 	content := &snapshotv1.VirtualMachineSnapshotContent{}
@@ -163,20 +156,6 @@ func (r *Reconciler) awaitSnapshot(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// said is what a condition says, with its message where it has one.
-func said(conditions []snapshotv1.Condition, kind snapshotv1.ConditionType) string {
-	for _, c := range conditions {
-		if c.Type != kind {
-			continue
-		}
-		if c.Message != "" {
-			return c.Reason + ": " + c.Message
-		}
-		return c.Reason
-	}
-	return ""
-}
-
 // checkContent refuses a content that holds less than a whole VM.
 func checkContent(snapshot *snapshotv1.VirtualMachineSnapshot, content *snapshotv1.VirtualMachineSnapshotContent) error {
 	was := content.Spec.Source.VirtualMachine
@@ -186,15 +165,9 @@ func checkContent(snapshot *snapshotv1.VirtualMachineSnapshot, content *snapshot
 	case stateful(&was.Spec), virtualmachinesnapshot.StateOf(content) != nil, virtualmachinesnapshot.LeavesState(snapshot, content):
 		return fail(reasonContent, "%s", keepsState("snapshot "+client.ObjectKeyFromObject(snapshot).String()))
 	}
-	backed := map[string]bool{}
-	for _, backup := range content.Spec.VolumeBackups {
-		backed[backup.VolumeName] = true
-	}
 	var missing []error
-	for _, volume := range was.Spec.Template.Spec.Volumes {
-		if virtualmachinesnapshot.ClaimOf(&volume) != "" && volume.MemoryDump == nil && !backed[volume.Name] {
-			missing = append(missing, fmt.Errorf("volume %s is not backed up in snapshot %s", volume.Name, snapshot.Name))
-		}
+	for _, volume := range virtualmachinesnapshot.NotTaken(content) {
+		missing = append(missing, fmt.Errorf("volume %s is not backed up in snapshot %s", volume, snapshot.Name))
 	}
 	if len(missing) > 0 {
 		return fail(reasonContent, "%v", errors.Join(missing...))

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/controllers/virtualmachinerestore"
+	"github.com/slipway-vm/slipway/controllers/virtualmachinesnapshot"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/steps"
 )
@@ -85,7 +86,7 @@ func (r *Reconciler) awaitRestore(_ context.Context, s *scope) error {
 			return fail(reasonRestoreFailed, "restore %s failed: %s", s.restore.Name, c.Reason)
 		}
 	}
-	s.waits = fmt.Sprintf("restore %s: %s", s.restore.Name, said(conditions, snapshotv1.ConditionProgressing))
+	s.waits = fmt.Sprintf("restore %s: %s", s.restore.Name, virtualmachinesnapshot.Said(conditions, snapshotv1.ConditionProgressing))
 	return steps.ErrDone
 }
 

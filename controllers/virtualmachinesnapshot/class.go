@@ -38,9 +38,9 @@ func classOf(ctx context.Context, from client.Reader, storage *string) (string, 
 	return chosen(all.Items, class)
 }
 
-// Left names the volumes of vm that a snapshot of it would leave out: without have storage that takes no snapshots, of unknown
+// left names the volumes of vm that a snapshot of it would leave out: without have storage that takes no snapshots, of unknown
 // the claim is not there. A storage with several classes is neither: the snapshot says what is wrong with them.
-func Left(ctx context.Context, from client.Reader, vm *virtv1.VirtualMachine) (without, unknown []string, err error) {
+func left(ctx context.Context, from client.Reader, vm *virtv1.VirtualMachine) (without, unknown []string, err error) {
 	for _, volume := range vm.Spec.Template.Spec.Volumes {
 		name := ClaimOf(&volume)
 		if name == "" || volume.MemoryDump != nil {

@@ -24,6 +24,7 @@ import (
 	hcov1beta1 "github.com/slipway-vm/slipway/internal/api/hco/v1beta1"
 	hppv1beta1 "github.com/slipway-vm/slipway/internal/api/hostpathprovisioner/v1beta1"
 	sspv1beta3 "github.com/slipway-vm/slipway/internal/api/ssp/v1beta3"
+	vmtemplatev1beta1 "github.com/slipway-vm/slipway/internal/api/virtualmachinetemplate/v1beta1"
 )
 
 // New returns a scheme with the types of Kubernetes, of the field's APIs and our own.
@@ -35,7 +36,7 @@ func New() *runtime.Scheme {
 		clonev1.AddToScheme, vmexportv1beta1.AddToScheme, vmexportv1.AddToScheme,
 		cdiv1.AddToScheme, cdiupload.AddToScheme,
 		templatev1.AddToScheme, routev1.AddToScheme, tektonv1.AddToScheme, snapshotv1.AddToScheme,
-		hcov1.AddToScheme, hcov1beta1.AddToScheme, hppv1beta1.AddToScheme, sspv1beta3.AddToScheme,
+		hcov1.AddToScheme, hcov1beta1.AddToScheme, hppv1beta1.AddToScheme, sspv1beta3.AddToScheme, vmtemplatev1beta1.AddToScheme,
 	} {
 		utilruntime.Must(add(s))
 	}

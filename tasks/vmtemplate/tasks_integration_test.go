@@ -512,6 +512,8 @@ func servesVMT(t *testing.T, s *rehearsal.Stage) {
 
 func servesAlpha(t *testing.T, s *rehearsal.Stage) {
 	ns := s.Namespace(t, fromTemplate, copying, modifying)
+	// The group is told of for as long as it has any kind.
+	must(t, s.Client.Delete(t.Context(), &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "virtualmachinetemplaterequests.template.kubevirt.io"}}))
 	definition := get(t, s, "", "virtualmachinetemplates.template.kubevirt.io", &apiextensionsv1.CustomResourceDefinition{})
 	for i := range definition.Spec.Versions {
 		v := &definition.Spec.Versions[i]

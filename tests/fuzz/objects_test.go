@@ -46,6 +46,7 @@ var objects = []object{
 	{"snapshot.kubevirt.io_virtualmachinesnapshots.yaml", "v1beta1", "VirtualMachineSnapshot", "", "/virtualmachinesnapshots-validate"},
 	{"snapshot.kubevirt.io_virtualmachinerestores.yaml", "v1beta1", "VirtualMachineRestore", "", "/virtualmachinerestores-validate"},
 	{"clone.kubevirt.io_virtualmachineclones.yaml", "v1beta1", "VirtualMachineClone", "", "/virtualmachineclones-validate"},
+	{"template.kubevirt.io_virtualmachinetemplaterequests.yaml", "v1beta1", "VirtualMachineTemplateRequest", "", "/virtualmachinetemplaterequests-validate"},
 	{"export.kubevirt.io_virtualmachineexports.yaml", "v1beta1", "VirtualMachineExport", "", "/virtualmachineexports-validate"},
 }
 

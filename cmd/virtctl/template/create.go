@@ -20,15 +20,19 @@ func newCreateCommand(cluster Cluster) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "create",
 		Short: "Asks for a VirtualMachineTemplate of a VirtualMachine that there is",
-		Long: `Creates a VirtualMachineTemplateRequest, by which KubeVirt's template controller copies the disks of a VirtualMachine
-and makes a VirtualMachineTemplate of it. Slipway has no such controller yet and does not serve the kind.
+		Long: `Creates a VirtualMachineTemplateRequest, by which the disks of a VirtualMachine are copied and a VirtualMachineTemplate
+is made of it. It does not wait for that: the request's condition Ready tells.
 
 The template is made in the namespace of the request. It keeps what the guest knows: remove its keys and names first.`,
 		Example: `  # Of a VM of the same namespace:
   virtctl template create --vm-name golden --name debian
 
   # Of another namespace's VM:
-  virtctl template create -n catalog --vm-name golden --vm-namespace builds --name debian`,
+  virtctl template create -n catalog --vm-name golden --vm-namespace builds --name debian
+
+  # Wait for it, and use it:
+  kubectl wait vmtr/golden-x2x4z -n catalog --for condition=Ready
+  virtctl template process debian -n catalog -p NAME=web --create`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return r.run(cmd, cluster) },
 	}

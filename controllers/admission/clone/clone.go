@@ -1,7 +1,7 @@
 // Package clone decides who may clone a claim or snapshot of another namespace: whoever may create
 // datavolumes/source (cdi.kubevirt.io) there, or pods, as in CDI. A VM clones with the
-// rights of its namespace's ServiceAccount default, a DataImportCron with those of the one that it names, neither with those of
-// virt-controller, which makes their DataVolumes.
+// rights of its namespace's ServiceAccount default, a DataImportCron with those of the one that it names, a VirtualMachineTemplateRequest
+// with those that its creator has when he makes it, none with those of virt-controller, which makes their DataVolumes.
 package clone
 
 import (
@@ -90,6 +90,9 @@ func hasDisk(dv *cdiv1.DataVolume) bool {
 func (j Judge) ask(ctx context.Context, dv *cdiv1.DataVolume, namespace string, user authenticationv1.UserInfo) (*clonesource.Source, error) {
 	return j.check(ctx, &dv.Spec, namespace, func(source *clonesource.Source) (bool, string, error) {
 		if user.Username == j.Controller {
+			if asked, err := j.forTemplate(ctx, dv, namespace, source); err != nil || asked {
+				return asked, "", err
+			}
 			account, err := j.accountOf(ctx, dv, namespace, source)
 			if err != nil {
 				return false, "", err

@@ -206,12 +206,17 @@ var Kinds = []Kind{
 	},
 	{
 		Group: "template.kubevirt.io", Kind: "VirtualMachineTemplate", Plural: "virtualmachinetemplates",
-		ShortNames: []string{"vmt", "vmts"}, Status: true,
-		Versions: []Version{
-			{Name: "v1beta1", Package: ownTypes + "virtualmachinetemplate/v1beta1"},
-			{Name: "v1alpha1", Package: ownTypes + "virtualmachinetemplate/v1beta1"},
-		},
+		ShortNames: []string{"vmt", "vmts"}, Status: true, Versions: machineTemplateVersions,
 		Columns: columns(age, column("Ready", condition("Ready"), "")),
+	},
+	{
+		Group: "template.kubevirt.io", Kind: "VirtualMachineTemplateRequest", Plural: "virtualmachinetemplaterequests",
+		ShortNames: []string{"vmtr", "vmtrs"}, Status: true, Versions: machineTemplateVersions,
+		Columns: columns(
+			column("Template", ".status.templateRef.name", ""),
+			age,
+			column("Ready", condition("Ready"), ""),
+			column("Progressing", condition("Progressing"), "")),
 	},
 	{
 		Group: "hco.kubevirt.io", Kind: "HyperConverged", Plural: "hyperconvergeds",
@@ -271,6 +276,12 @@ var Kinds = []Kind{
 
 // machineSnapshotVersions have the same fields.
 var machineSnapshotVersions = []Version{{Name: "v1beta1", Package: machineSnapshotTypes}, {Name: "v1alpha1", Package: machineSnapshotTypes}}
+
+// machineTemplateVersions have the same fields, too.
+var machineTemplateVersions = []Version{
+	{Name: "v1beta1", Package: ownTypes + "virtualmachinetemplate/v1beta1"},
+	{Name: "v1alpha1", Package: ownTypes + "virtualmachinetemplate/v1beta1"},
+}
 
 var snapshotVersions = []Version{{Name: "v1", Package: snapshotTypes}}
 

@@ -11,7 +11,8 @@ var GroupVersion = schema.GroupVersion{Group: "template.kubevirt.io", Version: "
 
 // AddToScheme registers the package's kinds with scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &VirtualMachineTemplate{}, &VirtualMachineTemplateList{})
+	scheme.AddKnownTypes(GroupVersion,
+		&VirtualMachineTemplate{}, &VirtualMachineTemplateList{}, &VirtualMachineTemplateRequest{}, &VirtualMachineTemplateRequestList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }
