@@ -52,6 +52,8 @@ var kubeVirtFields = join(
 		{Path: "configuration.smbios.family", Note: "KubeVirt when left out."},
 		{Path: "configuration.additionalGuestMemoryOverheadRatio", Note: "1 when left out: the computed overhead of launchers as it is."},
 		{Path: "configuration.autoCPULimitNamespaceLabelSelector", Note: "Of namespaces whose launchers are held to their virtual CPUs."},
+		{Path: "configuration.changedBlockTrackingLabelSelectors.namespaceLabelSelector", Note: "Of namespaces whose virtual machines can be backed up, with the feature gate IncrementalBackup."},
+		{Path: "configuration.changedBlockTrackingLabelSelectors.virtualMachineLabelSelector", Note: "Of virtual machines, likewise."},
 		{Path: "configuration.seccompConfiguration.virtualMachineInstanceProfile.customProfile.localhostProfile", Note: "A file that is on the nodes."},
 		{Path: "configuration.seccompConfiguration.virtualMachineInstanceProfile.customProfile.runtimeDefaultProfile", Note: "As when it is left out."},
 		{Path: "configuration.virtualMachineInstancesPerNode", Note: "1000 when left out."},
