@@ -1,5 +1,5 @@
 // Package admission is virt-api: it serves the webhooks that complete and check
-// VirtualMachines, VirtualMachineInstances, their replica sets, pools, snapshots, restores, exports and clones, and DataVolumes, with
+// VirtualMachines, VirtualMachineInstances, their replica sets, pools, snapshots, restores, exports, clones and backups, and DataVolumes, with
 // certificates that it makes itself. What is checked is in a package for each kind.
 package admission
 
@@ -64,6 +64,8 @@ func Handlers(reader client.Reader, reviews clone.Reviewer, namespace string, no
 		"/virtualmachinerestores-validate":            validator(a.restore),
 		"/virtualmachineexports-validate":             validator(a.export),
 		"/virtualmachineclones-validate":              validator(a.vmClone),
+		"/virtualmachinebackups-validate":             validator(a.backup),
+		"/virtualmachinebackuptrackers-validate":      validator(a.backupTracker),
 		"/dataimportcrons-validate":                   admission.HandlerFunc(a.warnedCron),
 		"/volumeimportsources-validate":               validator(importSource),
 		"/volumeuploadsources-validate":               validator(uploadSource),
@@ -166,7 +168,7 @@ func (a admitter) completeInstance(now func() time.Time) admission.Handler {
 func (a admitter) instance(ctx context.Context, r *review[virtv1.VirtualMachineInstance]) (field.ErrorList, error) {
 	var errs field.ErrorList
 	if !virtualmachineinstance.Own(a.namespace, r.request.UserInfo.Username) { // theirs come from templates that were admitted, perhaps long ago
-		errs = instanceAnnotations(r.object, r.old)
+		errs = append(instanceAnnotations(r.object, r.old), backupRequest(r.object, r.old)...)
 	}
 	if r.old != nil {
 		return append(errs, virtualmachineinstance.ValidateUpdate(r.old, r.object, r.request.UserInfo, a.namespace)...), nil
