@@ -5,7 +5,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	backupv1 "kubevirt.io/api/backup/v1alpha1"
-	virtv1 "kubevirt.io/api/core/v1"
 
 	judge "github.com/slipway-vm/slipway/controllers/admission/backup"
 	"github.com/slipway-vm/slipway/internal/backup"
@@ -47,15 +46,12 @@ func (a admitter) openForBackups(ctx context.Context) (field.ErrorList, error) {
 	return judge.Closed(kv), nil
 }
 
-// backupRequest refuses what users ask of a VMI in virt-controller's place; old may be nil.
-func backupRequest(vmi, old *virtv1.VirtualMachineInstance) field.ErrorList {
-	before := ""
-	if old != nil {
-		before = old.Annotations[backup.AnnotationRequest]
-	}
-	if vmi.Annotations[backup.AnnotationRequest] == before {
+// backupRequest refuses annotations, which are at path, by which users would ask a VMI for a backup in virt-controller's
+// place; before is what there was, and may be nil.
+func backupRequest(annotations, before map[string]string, path *field.Path) field.ErrorList {
+	if annotations[backup.AnnotationRequest] == before[backup.AnnotationRequest] {
 		return nil
 	}
-	return field.ErrorList{field.Forbidden(field.NewPath("metadata", "annotations").Key(backup.AnnotationRequest),
+	return field.ErrorList{field.Forbidden(path.Key(backup.AnnotationRequest),
 		"it is written by virt-controller; create a VirtualMachineBackup, or delete it, instead")}
 }

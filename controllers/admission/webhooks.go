@@ -168,7 +168,7 @@ func (a admitter) completeInstance(now func() time.Time) admission.Handler {
 func (a admitter) instance(ctx context.Context, r *review[virtv1.VirtualMachineInstance]) (field.ErrorList, error) {
 	var errs field.ErrorList
 	if !virtualmachineinstance.Own(a.namespace, r.request.UserInfo.Username) { // theirs come from templates that were admitted, perhaps long ago
-		errs = append(instanceAnnotations(r.object, r.old), backupRequest(r.object, r.old)...)
+		errs = instanceAnnotations(r.object, r.old)
 	}
 	if r.old != nil {
 		return append(errs, virtualmachineinstance.ValidateUpdate(r.old, r.object, r.request.UserInfo, a.namespace)...), nil
