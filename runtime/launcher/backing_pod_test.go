@@ -40,14 +40,20 @@ func TestTheGuestsDisksAreBackedUp(t *testing.T) {
 		t.Fatal("nothing has changed")
 	}
 	small := tooSmall(t)
-	if err := os.WriteFile(filepath.Join(small, "fill"), make([]byte, 15<<20+800<<10), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if failed := p.backUp(small, "nowhere", "full-one", "nine"); failed.Error == "" {
-		t.Errorf("a claim that is too small: %+v", failed)
-	}
-	if entries, err := os.ReadDir(small); err != nil || len(entries) != 1 {
-		t.Errorf("the claim that is too small holds %v, %v", entries, err)
+	// Four blocks of 64Ki have changed: there is room for them and a page of tables, then not even for that.
+	for i, c := range []struct {
+		fill int
+		want string
+	}{{16<<20 - 268<<10, "No space left"}, {44 << 10, "has room for 224Ki"}} {
+		if err := os.WriteFile(filepath.Join(small, fmt.Sprint("fill", i)), make([]byte, c.fill), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if failed := p.backUp(small, "nowhere", "full-one", fmt.Sprint(i)); !strings.Contains(failed.Error, c.want) {
+			t.Errorf("a claim that is too small: %+v, want %s", failed, c.want)
+		}
+		if entries, err := os.ReadDir(small); err != nil || len(entries) != i+1 {
+			t.Errorf("the claim that is too small holds %v, %v", entries, err)
+		}
 	}
 
 	part := p.backUp(claim, "part", "full-one", "two")
@@ -66,7 +72,8 @@ func TestTheGuestsDisksAreBackedUp(t *testing.T) {
 	if again.Error != "" || again.Incremental {
 		t.Errorf("after a checkpoint that is gone: %+v", again)
 	}
-	if twice := p.backUp(claim, "part", "", "two"); !strings.Contains(twice.Error, "already") {
+	p.beginBackup(claim, protocol.Backup{ID: "twice", Folder: []string{"tiny", "part-two"}, Disks: []protocol.BackupDisk{{Volume: "data", File: "part-data.qcow2"}}})
+	if twice := p.backupEnded("twice"); !strings.Contains(twice.Error, "already") {
 		t.Errorf("to a folder that is there: %+v", twice)
 	}
 	p.abort(claim)

@@ -18,6 +18,11 @@ func (m *machine) followBackup(b *backing, failure string) (over bool, why strin
 			return false, failure, err
 		}
 	}
+	if failure == "" {
+		if failure, err = m.writeOut(b); err != nil {
+			return false, "", err
+		}
+	}
 	if err := m.clearBackup(b, failure); err != nil {
 		return false, failure, err
 	}
@@ -30,6 +35,28 @@ func (m *machine) followBackup(b *backing, failure string) (over bool, why strin
 	}
 	m.settleBitmaps(b, failure)
 	return true, failure, nil
+}
+
+// writeOut has QEMU write out all of the copies, and says why that failed. What is done is not done again.
+func (m *machine) writeOut(b *backing) (failure string, err error) {
+	for i := range b.disks {
+		disk := &b.disks[i]
+		if disk.written {
+			continue
+		}
+		if err := m.hv.DismissJob(disk.Job); err != nil {
+			return "", err
+		}
+		failure, err := m.hv.WriteOut(disk.Target)
+		if err != nil {
+			return "", err
+		}
+		if failure != "" {
+			return "volume " + disk.volume + ": " + failure, nil
+		}
+		disk.written = true
+	}
+	return "", nil
 }
 
 // copiesEnded says whether no disk is being copied any more, and why the backup failed. Where one disk could not be

@@ -28,6 +28,8 @@ type copied struct {
 	size int64
 	// needs is about how many bytes the copy takes; 0 where nobody knows.
 	needs int64
+	// written says that QEMU holds nothing of the copy any more. Who looks changes it.
+	written bool
 	// former are the bitmaps of the tracker that the new one takes the place of.
 	former []string
 }

@@ -125,17 +125,37 @@ func (h *Hypervisor) OpenTarget(node string, n int, file *os.File) error {
 	if err := addFile(domain, backupSet+n, file); err != nil {
 		return err
 	}
-	image := map[string]any{
-		"node-name": node, "driver": "qcow2", "detect-zeroes": "on", // of what is zero no more than that is written
-		"file": map[string]any{"driver": "file", "filename": path.Join(names.LauncherLentDir, strconv.Itoa(backupSet+n)), "locking": "off"},
-	}
+	image := target(node, map[string]any{
+		"node-name": fileOf(node), "driver": "file", "filename": path.Join(names.LauncherLentDir, strconv.Itoa(backupSet+n)), "locking": "off",
+		"read-only": false, // as it is open, whatever becomes of the image
+	})
 	if _, err := monitor(domain, "blockdev-add", image); err != nil {
 		return fmt.Errorf("having QEMU open %s: %w", file.Name(), err)
 	}
 	return nil
 }
 
-// CloseTarget has QEMU write out and close what it opened as node and n. What it does not have is no error.
+// target is an image in qcow2 on file: of what is zero no more than that is written.
+func target(node string, file any) map[string]any {
+	return map[string]any{"node-name": node, "driver": "qcow2", "detect-zeroes": "on", "file": file}
+}
+
+// fileOf is what QEMU calls the file of an image.
+func fileOf(node string) string { return node + "-file" }
+
+// WriteOut has QEMU write out all that it holds of the image that it opened as node, which is written to no more after that, and returns
+// why that failed, "" for well: where an image is closed nobody is told.
+func (h *Hypervisor) WriteOut(node string) (failure string, err error) {
+	image := target(node, fileOf(node))
+	image["read-only"] = true
+	_, err = h.ask("blockdev-reopen", map[string]any{"options": []any{image}})
+	if refused, ok := errors.AsType[refusal](err); ok {
+		return "writing out the backup: " + refused.Error(), nil
+	}
+	return "", err
+}
+
+// CloseTarget has QEMU close what it opened as node and n. What it does not have is no error.
 func (h *Hypervisor) CloseTarget(node string, n int) error {
 	if err := h.undo("blockdev-del", map[string]any{"node-name": node}); err != nil {
 		return fmt.Errorf("having QEMU close a backup: %w", err)
