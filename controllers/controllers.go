@@ -26,6 +26,7 @@ import (
 	"github.com/slipway-vm/slipway/controllers/stepcache"
 	"github.com/slipway-vm/slipway/controllers/storageprofile"
 	"github.com/slipway-vm/slipway/controllers/virtualmachine"
+	"github.com/slipway-vm/slipway/controllers/virtualmachinebackup"
 	"github.com/slipway-vm/slipway/controllers/virtualmachineclone"
 	"github.com/slipway-vm/slipway/controllers/virtualmachineexport"
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance"
@@ -105,6 +106,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		volumesnapshot.SetupWithManager(mgr, volumesnapshot.Options{WhereServed: func(snapshots ctrl.Manager) error {
 			return whereSnapshotsAreServed(snapshots, mgr, options.DataLog)
 		}}),
+		virtualmachinebackup.SetupWithManager(mgr),
 		virtualmachineexport.SetupWithManager(mgr, virtualmachineexport.Options{Image: options.ImporterImage, Namespace: options.Namespace, Certificate: options.ExportCertificate}),
 		stepcache.SetupWithManager(mgr),
 		leftover.SetupWithManager(mgr),

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	backupv1 "kubevirt.io/api/backup/v1alpha1"
 	clonev1 "kubevirt.io/api/clone/v1beta1"
 	virtv1 "kubevirt.io/api/core/v1"
 	exportv1 "kubevirt.io/api/export/v1beta1"
@@ -22,6 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-vm/slipway/catalog/template"
+	"github.com/slipway-vm/slipway/controllers/admission/backup"
 	"github.com/slipway-vm/slipway/controllers/admission/datavolume"
 	"github.com/slipway-vm/slipway/controllers/admission/export"
 	"github.com/slipway-vm/slipway/controllers/admission/pool"
@@ -153,6 +155,10 @@ func admit(object runtime.Object, text string) (field.ErrorList, error) {
 		return append(supported.Unsupported(supported.Clone, raw), vmclone.Validate(object)...), nil
 	case *vmtemplatev1beta1.VirtualMachineTemplateRequest:
 		return templaterequest.Validate(object), nil
+	case *backupv1.VirtualMachineBackup:
+		return backup.Validate(object, raw), nil
+	case *backupv1.VirtualMachineBackupTracker:
+		return backup.ValidateTracker(object, raw), nil
 	case *templatev1.Template:
 		return process(object)
 	}

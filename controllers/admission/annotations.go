@@ -17,7 +17,8 @@ func templateAnnotations(spec, old *virtv1.VirtualMachineSpec, path *field.Path)
 	if old != nil && old.Template != nil {
 		before = old.Template.ObjectMeta.Annotations
 	}
-	return supported.Annotations(spec.Template.ObjectMeta.Annotations, before, path.Child("template", "metadata", "annotations"))
+	now, at := spec.Template.ObjectMeta.Annotations, path.Child("template", "metadata", "annotations")
+	return append(supported.Annotations(now, before, at), backupRequest(now, before, at)...)
 }
 
 // setAnnotations is templateAnnotations for a replica set; old may be nil.
@@ -36,5 +37,6 @@ func instanceAnnotations(vmi, old *virtv1.VirtualMachineInstance) field.ErrorLis
 	if old != nil {
 		before = old.Annotations
 	}
-	return supported.Annotations(vmi.Annotations, before, field.NewPath("metadata", "annotations"))
+	at := field.NewPath("metadata", "annotations")
+	return append(supported.Annotations(vmi.Annotations, before, at), backupRequest(vmi.Annotations, before, at)...)
 }

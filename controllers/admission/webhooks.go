@@ -1,6 +1,6 @@
 // Package admission is virt-api: it serves the webhooks that complete and check
-// VirtualMachines, VirtualMachineInstances, their replica sets, pools, snapshots, restores, exports, clones and requests for templates, and DataVolumes, with
-// certificates that it makes itself. What is checked is in a package for each kind.
+// VirtualMachines, VirtualMachineInstances, their replica sets, pools, snapshots, restores, exports, clones, backups and requests for templates, and
+// DataVolumes, with certificates that it makes itself. What is checked is in a package for each kind.
 package admission
 
 import (
@@ -65,6 +65,8 @@ func Handlers(reader client.Reader, reviews clone.Reviewer, namespace string, no
 		"/virtualmachineexports-validate":             validator(a.export),
 		"/virtualmachineclones-validate":              validator(a.vmClone),
 		"/virtualmachinetemplaterequests-validate":    admission.HandlerFunc(a.allowedTemplate),
+		"/virtualmachinebackups-validate":             validator(a.backup),
+		"/virtualmachinebackuptrackers-validate":      validator(a.backupTracker),
 		"/dataimportcrons-validate":                   admission.HandlerFunc(a.warnedCron),
 		"/volumeimportsources-validate":               validator(importSource),
 		"/volumeuploadsources-validate":               validator(uploadSource),

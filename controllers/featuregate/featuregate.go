@@ -19,13 +19,16 @@ const (
 	// ImageVolume is the gate of container disks as image volumes of their pods, which nodes must have. It
 	// closes no field.
 	ImageVolume = "ImageVolume"
+	// IncrementalBackup is the gate of backups, and of the record of what is written to disks, by which those are that have only what has
+	// changed. It closes no field.
+	IncrementalBackup = "IncrementalBackup"
 	// ClusterProfiler is the gate of the cluster profiler, which a field of its own turns on as well. It closes no field.
 	ClusterProfiler = "ClusterProfiler"
 )
 
 // Known are the gates that Slipway acts on.
 func Known() []string {
-	return []string{HostDisk, VSOCK, DownwardMetrics, ImageVolume, ClusterProfiler}
+	return []string{HostDisk, VSOCK, DownwardMetrics, ImageVolume, IncrementalBackup, ClusterProfiler}
 }
 
 // Profiler says whether kv turns the cluster profiler on: by its field, or by the gate.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -49,6 +50,14 @@ func launchers(config *virtv1.KubeVirtConfiguration, at *field.Path) field.Error
 	errs := overheadRatio(config.AdditionalGuestMemoryOverheadRatio, at.Child("additionalGuestMemoryOverheadRatio"))
 	errs = append(errs, metav1validation.ValidateLabelSelector(config.AutoCPULimitNamespaceLabelSelector,
 		metav1validation.LabelSelectorValidationOptions{}, at.Child("autoCPULimitNamespaceLabelSelector"))...)
+	if tracking := config.ChangedBlockTrackingLabelSelectors; tracking != nil {
+		of := at.Child("changedBlockTrackingLabelSelectors")
+		for name, selector := range map[string]*metav1.LabelSelector{
+			"namespaceLabelSelector": tracking.NamespaceLabelSelector, "virtualMachineLabelSelector": tracking.VirtualMachineLabelSelector,
+		} {
+			errs = append(errs, metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, of.Child(name))...)
+		}
+	}
 	if class := config.DefaultRuntimeClass; class != "" {
 		for _, problem := range validation.IsDNS1123Subdomain(class) {
 			errs = append(errs, field.Invalid(at.Child("defaultRuntimeClass"), class, "it is no name of a RuntimeClass: "+problem))

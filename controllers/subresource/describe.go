@@ -5,6 +5,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/version"
+	backupv1 "kubevirt.io/api/backup/v1alpha1"
 	virtv1 "kubevirt.io/api/core/v1"
 	cdiupload "kubevirt.io/containerized-data-importer-api/pkg/apis/upload/v1beta1"
 
@@ -92,6 +93,9 @@ var descriptions = map[string]description{
 	},
 	"virtualmachineinstances/{name}/removevolume": {
 		does: "Takes a disk from the guest.", body: virtv1.RemoveVolumeOptions{}, needed: true, answers: taken,
+	},
+	"virtualmachineinstances/{name}/backup": {
+		does: "Ends the backup of the guest that goes on.", body: backupv1.BackupOptions{}, needed: true, answers: taken,
 	},
 	"virtualmachineinstances/{name}/guestosinfo": {
 		does: "Shows what the guest's agent tells of it.", answers: map[int]any{http.StatusOK: virtv1.VirtualMachineInstanceGuestAgentInfo{}},

@@ -59,6 +59,7 @@ var routes = []route{
 	{method: http.MethodPut, path: "virtualmachineinstances/{name}/softreboot", serve: handedOn("softreboot", canSoftReboot)},
 	{method: http.MethodPut, path: "virtualmachineinstances/{name}/addvolume", serve: changeInstanceVolumes(readAddVolume)},
 	{method: http.MethodPut, path: "virtualmachineinstances/{name}/removevolume", serve: changeInstanceVolumes(readRemoveVolume)},
+	{method: http.MethodPut, path: "virtualmachineinstances/{name}/backup", serve: (*Server).backup},
 	{method: http.MethodGet, path: "virtualmachineinstances/{name}/guestosinfo", serve: handedOn("guestosinfo", hasAgent)},
 	{method: http.MethodGet, path: "virtualmachineinstances/{name}/userlist", serve: handedOn("userlist", hasAgent)},
 	{method: http.MethodGet, path: "virtualmachineinstances/{name}/filesystemlist", serve: handedOn("filesystemlist", hasAgent)},
@@ -71,8 +72,7 @@ var routes = []route{
 	{method: http.MethodPut, path: "virtualmachines/{name}/migrate", missing: noMigration},
 	{method: http.MethodPut, path: "virtualmachines/{name}/evacuate/cancel", missing: noEvacuation},
 	{method: http.MethodPut, path: "virtualmachineinstances/{name}/evacuate/cancel", missing: noEvacuation},
-	{method: http.MethodPut, path: "virtualmachineinstances/{name}/backup", missing: noBackup},
-	{method: http.MethodPut, path: "virtualmachineinstances/{name}/redefine-checkpoint", missing: noBackup},
+	{method: http.MethodPut, path: "virtualmachineinstances/{name}/redefine-checkpoint", missing: noCheckpoint},
 	{method: http.MethodGet, path: "virtualmachineinstances/{name}/sev/fetchcertchain", missing: noSEV},
 	{method: http.MethodGet, path: "virtualmachineinstances/{name}/sev/querylaunchmeasurement", missing: noSEV},
 	{method: http.MethodPut, path: "virtualmachineinstances/{name}/sev/setupsession", missing: noSEV},
@@ -83,7 +83,7 @@ var routes = []route{
 const (
 	noMigration  = "live migration is not built yet; stop the virtual machine and start it on another node"
 	noEvacuation = "an eviction cannot be taken back yet; what says that a guest is to leave its node goes when it is stopped"
-	noBackup     = "backups of virtual machines are not built yet; take a VirtualMachineSnapshot"
+	noCheckpoint = "there is nothing to define again: checkpoints are QEMU's and end with it, and the first backup after that is full"
 	noSEV        = "launch security is not built yet"
 	noGuestfs    = "virt-api was started without the image of the guestfs tools; name one: virtctl guestfs --image"
 )

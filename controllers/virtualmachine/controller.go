@@ -18,10 +18,12 @@ import (
 	virtv1 "kubevirt.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/slipway-vm/slipway/controllers/instancetype"
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance"
@@ -71,6 +73,8 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 		Owns(&corev1.Pod{}).
 		Watches(&cdiv1.DataVolume{}, handler.EnqueueRequestsFromMapFunc(r.namers)).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.foreseers)).
+		Watches(&virtv1.KubeVirt{}, handler.EnqueueRequestsFromMapFunc(r.everyMachine), builder.WithPredicates(trackingChanged())).
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.everyMachine), builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Watches(&virtv1.VirtualMachine{}, handler.EnqueueRequestsFromMapFunc(counterparts)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: 4,
@@ -89,7 +93,7 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 // requested says whether it is to run, and a failed start is written down before its VMI, the only trace of it, is removed; a VM without
 // a VMI finds out what it waits for, also when it cannot start; what it is made from is written out before it starts, where the cluster asks for that;
 // a VMI that stays then takes up what it can of the VM's
-// changes, volumes before all else; the dump of its memory comes last.
+// changes, volumes before all else, and is told whether it can be backed up; the dump of its memory comes last.
 func (r *Reconciler) steps() []func(context.Context, *scope) error {
 	return []func(context.Context, *scope) error{
 		r.addFinalizer,
@@ -105,6 +109,7 @@ func (r *Reconciler) steps() []func(context.Context, *scope) error {
 		r.run,
 		r.plugVolumes,
 		r.followChanges,
+		r.trackChanges,
 		r.dumpMemory,
 	}
 }

@@ -42,6 +42,8 @@ type scope struct {
 	unstartable error
 	// migration is how the copies of changed volumes stand; nil when there are none, so that the VM may start. migrateVolumes sets it.
 	migration *migration
+	// tracking is whether it is recorded what is written to the VM's disks; trackChanges sets it.
+	tracking virtv1.ChangedBlockTrackingState
 	// failure is the error that ended the pass.
 	failure error
 	// renamed is the VM that takes this one's place; nil until it is there. findRenamed and createRenamed set it.
@@ -59,6 +61,9 @@ func (r *Reconciler) newScope(ctx context.Context, vm *virtv1.VirtualMachine) (*
 		startFailure: vm.Status.StartFailure,
 		instancetype: referenceOf(vm.Status.InstancetypeRef),
 		preference:   referenceOf(vm.Status.PreferenceRef),
+	}
+	if vm.Status.ChangedBlockTracking != nil {
+		s.tracking = vm.Status.ChangedBlockTracking.State
 	}
 	s.strategy, s.strategyError = strategyOf(vm)
 	vmi := &virtv1.VirtualMachineInstance{}

@@ -25,6 +25,8 @@ type settings struct {
 	cluster defaults.Cluster
 	// policy says how a VM has its instance type and preference.
 	policy virtv1.InstancetypeReferencePolicy
+	// tracking says of which VMs it is recorded what is written to their disks.
+	tracking tracking
 }
 
 func (r *Reconciler) readSettings(ctx context.Context) (settings, error) {
@@ -39,7 +41,7 @@ func (r *Reconciler) readSettings(ctx context.Context) (settings, error) {
 }
 
 func settingsOf(kv *virtv1.KubeVirt) settings {
-	s := settings{ratio: defaultHotplugRatio, cluster: defaults.Of(&kv.Spec.Configuration)}
+	s := settings{ratio: defaultHotplugRatio, cluster: defaults.Of(&kv.Spec.Configuration), tracking: trackingOf(kv)}
 	config := kv.Spec.Configuration
 	if instancetypes := config.Instancetype; instancetypes != nil && instancetypes.ReferencePolicy != nil {
 		s.policy = *instancetypes.ReferencePolicy

@@ -50,6 +50,8 @@ func owned(status *virtv1.VirtualMachineStatus) virtv1.VirtualMachineStatus {
 		InstancetypeRef:    status.InstancetypeRef,
 		PreferenceRef:      status.PreferenceRef,
 		VolumeUpdateState:  status.VolumeUpdateState,
+
+		ChangedBlockTracking: status.ChangedBlockTracking,
 	}
 }
 
@@ -65,6 +67,8 @@ func statusOf(s *scope) virtv1.VirtualMachineStatus {
 		InstancetypeRef:   refOf(s.vm.Spec.Instancetype != nil, s.instancetype),
 		PreferenceRef:     refOf(s.vm.Spec.Preference != nil, s.preference),
 		VolumeUpdateState: volumeUpdate(s),
+
+		ChangedBlockTracking: trackingStatus(s),
 	}
 	status.ObservedGeneration = observed(s)
 	if s.vmi != nil {

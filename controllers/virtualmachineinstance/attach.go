@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance/pod"
+	"github.com/slipway-vm/slipway/internal/backup"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/namespace"
 )
@@ -38,7 +40,7 @@ func (r *Reconciler) attachVolumes(ctx context.Context, s *scope) error {
 		}
 	}
 	var errs []error
-	for _, volume := range s.vmi.Spec.Volumes {
+	for _, volume := range volumesOf(s.vmi) {
 		if late, ok := wanted[volume.Name]; ok && !held[volume.Name] {
 			errs = append(errs, r.attach(ctx, s, late))
 		}
@@ -49,7 +51,7 @@ func (r *Reconciler) attachVolumes(ctx context.Context, s *scope) error {
 // lateVolumes are the pluggable volumes of vmi that its launcher pod does not have.
 func lateVolumes(vmi *virtv1.VirtualMachineInstance, launcher *corev1.Pod) map[string]virtv1.Volume {
 	late := map[string]virtv1.Volume{}
-	for _, volume := range vmi.Spec.Volumes {
+	for _, volume := range volumesOf(vmi) {
 		claim, _ := lateClaimOf(volume)
 		if claim != "" && !pod.Mounts(launcher, volume.Name, claim) {
 			late[volume.Name] = volume
@@ -58,8 +60,17 @@ func lateVolumes(vmi *virtv1.VirtualMachineInstance, launcher *corev1.Pod) map[s
 	return late
 }
 
+// volumesOf are vmi's volumes, and the one that a backup of it is to be written to, which is not in its spec.
+func volumesOf(vmi *virtv1.VirtualMachineInstance) []virtv1.Volume {
+	target, found := backup.Target(vmi)
+	if !found {
+		return vmi.Spec.Volumes
+	}
+	return append(slices.Clone(vmi.Spec.Volumes), target)
+}
+
 func claimNamed(vmi *virtv1.VirtualMachineInstance, name string) string {
-	for _, volume := range vmi.Spec.Volumes {
+	for _, volume := range volumesOf(vmi) {
 		if volume.Name == name {
 			claim, _ := lateClaimOf(volume)
 			return claim
@@ -185,9 +196,10 @@ func waitsForVolume(vmi *virtv1.VirtualMachineInstance) bool {
 	}
 	ready := map[string]bool{}
 	for _, status := range vmi.Status.VolumeStatus {
-		ready[status.Name] = status.HotplugVolume == nil && status.Phase == "" || status.Phase == virtv1.VolumeReady || dumps(status)
+		ready[status.Name] = status.HotplugVolume == nil && status.Phase == "" || status.Phase == virtv1.VolumeReady ||
+			status.Phase == virtv1.HotplugVolumeMounted || dumps(status)
 	}
-	for _, volume := range vmi.Spec.Volumes {
+	for _, volume := range volumesOf(vmi) {
 		if claim, _ := lateClaimOf(volume); claim != "" && !ready[volume.Name] {
 			return true
 		}

@@ -33,7 +33,7 @@ func index(ctx context.Context, mgr ctrl.Manager) error {
 			return nil
 		}
 		var names []string
-		for _, volume := range vmi.Spec.Volumes {
+		for _, volume := range volumesOf(vmi) {
 			if claim, _ := lateClaimOf(volume); claim != "" {
 				names = append(names, claim)
 			}

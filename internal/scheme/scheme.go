@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	backupv1 "kubevirt.io/api/backup/v1alpha1"
 	clonev1 "kubevirt.io/api/clone/v1beta1"
 	virtv1 "kubevirt.io/api/core/v1"
 	vmexportv1 "kubevirt.io/api/export/v1"
@@ -33,7 +34,7 @@ func New() *runtime.Scheme {
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme,
 		virtv1.AddToScheme, instancetypev1beta1.AddToScheme, poolv1beta1.AddToScheme, vmsnapshotv1.AddToScheme,
-		clonev1.AddToScheme, vmexportv1beta1.AddToScheme, vmexportv1.AddToScheme,
+		backupv1.AddToScheme, clonev1.AddToScheme, vmexportv1beta1.AddToScheme, vmexportv1.AddToScheme,
 		cdiv1.AddToScheme, cdiupload.AddToScheme,
 		templatev1.AddToScheme, routev1.AddToScheme, tektonv1.AddToScheme, snapshotv1.AddToScheme,
 		hcov1.AddToScheme, hcov1beta1.AddToScheme, hppv1beta1.AddToScheme, sspv1beta3.AddToScheme, vmtemplatev1beta1.AddToScheme,

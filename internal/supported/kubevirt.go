@@ -55,6 +55,8 @@ var kubeVirtFields = join(
 		{Path: "configuration.supportContainerResources[].resources.requests", Note: "Of cpu and memory; 10m and 2M of hotplug-disk, 100m and 64Mi of vmexport when left out."},
 		{Path: "configuration.supportContainerResources[].resources.limits", Note: "Of cpu and memory; 100m and 80M of hotplug-disk, 1 and 512Mi of vmexport when left out."},
 		{Path: "configuration.autoCPULimitNamespaceLabelSelector", Note: "Of namespaces whose launchers are held to their virtual CPUs."},
+		{Path: "configuration.changedBlockTrackingLabelSelectors.namespaceLabelSelector", Note: "Of namespaces whose virtual machines can be backed up, with the feature gate IncrementalBackup."},
+		{Path: "configuration.changedBlockTrackingLabelSelectors.virtualMachineLabelSelector", Note: "Of virtual machines, likewise."},
 		{Path: "configuration.seccompConfiguration.virtualMachineInstanceProfile.customProfile.localhostProfile", Note: "A file that is on the nodes."},
 		{Path: "configuration.seccompConfiguration.virtualMachineInstanceProfile.customProfile.runtimeDefaultProfile", Note: "As when it is left out."},
 		{Path: "configuration.virtualMachineInstancesPerNode", Note: "1000 when left out."},

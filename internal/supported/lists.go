@@ -17,6 +17,8 @@ func lists() map[string][]Field {
 		Restore:                below("spec.", restoreFields),
 		Export:                 below("spec.", exportFields),
 		Clone:                  below("spec.", cloneFields),
+		Backup:                 below("spec.", backupFields),
+		BackupTracker:          below("spec.", each("source.", "apiGroup kind name")),
 		DataImportCron:         below("spec.", join(cronFields, below("template.spec.", dataVolumeFields))),
 		ObjectTransfer:         below("spec.", transferFields),
 		CDI:                    below("spec.", cdiFields),
@@ -159,6 +161,17 @@ var cloneFields = join(
 		{Path: "newSMBiosSerial", Note: "None when left out."},
 		{Path: "patches", Note: "Of the VM's labels, its annotations, and its spec; after all the others."},
 		{Path: "volumeNamePolicy", Only: []string{"RandomizeNames", "PrefixTargetName"}, Note: "What the new claims are named."},
+	},
+)
+
+// backupFields are those of a VirtualMachineBackup's spec.
+var backupFields = join(
+	each("source.", "apiGroup kind name"),
+	[]Field{
+		{Path: "mode", Only: []string{"Push"}, Note: "Push when left out."},
+		{Path: "pvcName", Note: "A claim of the mode Filesystem, to which files are written."},
+		{Path: "skipQuiesce", Note: "The guest's file systems are not made to stand still as the backup begins."},
+		{Path: "forceFullBackup", Note: "Also where the tracker has a checkpoint."},
 	},
 )
 

@@ -25,6 +25,8 @@ const (
 	Restore                = "VirtualMachineRestore"
 	Export                 = "VirtualMachineExport"
 	Clone                  = "VirtualMachineClone"
+	Backup                 = "VirtualMachineBackup"
+	BackupTracker          = "VirtualMachineBackupTracker"
 	DataImportCron         = "DataImportCron"
 	ObjectTransfer         = "ObjectTransfer"
 	CDI                    = "CDI"

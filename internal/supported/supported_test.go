@@ -9,7 +9,7 @@ import (
 
 // Every path of a list must be one of the type's: a leaf, or above one.
 func TestListsNameOnlyFieldsOfTheTypes(t *testing.T) {
-	small := map[string]int{Snapshot: 5, Restore: 12, Export: 5, Clone: 14, ObjectTransfer: 8, VolumeImportSource: 30, VolumeUploadSource: 2, VolumeCloneSource: 5}
+	small := map[string]int{Snapshot: 5, Restore: 12, Export: 5, Clone: 14, Backup: 9, BackupTracker: 3, ObjectTransfer: 8, VolumeImportSource: 30, VolumeUploadSource: 2, VolumeCloneSource: 5}
 	for kind, list := range lists() {
 		leaves := leavesOf(kind)
 		least := 40

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strings"
 
+	backupv1 "kubevirt.io/api/backup/v1alpha1"
 	clonev1 "kubevirt.io/api/clone/v1beta1"
 	virtv1 "kubevirt.io/api/core/v1"
 	exportv1 "kubevirt.io/api/export/v1beta1"
@@ -32,6 +33,8 @@ var types = map[string]reflect.Type{
 	Export:                 reflect.TypeFor[exportv1.VirtualMachineExport](),
 	Restore:                reflect.TypeFor[snapshotv1.VirtualMachineRestore](),
 	Clone:                  reflect.TypeFor[clonev1.VirtualMachineClone](),
+	Backup:                 reflect.TypeFor[backupv1.VirtualMachineBackup](),
+	BackupTracker:          reflect.TypeFor[backupv1.VirtualMachineBackupTracker](),
 	DataImportCron:         reflect.TypeFor[cdiv1.DataImportCron](),
 	ObjectTransfer:         reflect.TypeFor[cdiv1.ObjectTransfer](),
 	CDI:                    reflect.TypeFor[cdiv1.CDI](),

@@ -31,6 +31,8 @@ var controls = map[wire.Type]control{
 	protocol.TypeUnplug:      (*machine).unplug,
 	protocol.TypeResize:      (*machine).resize,
 	protocol.TypeMemoryDump:  (*machine).dumpMemory,
+	protocol.TypeBackup:      (*machine).backUp,
+	protocol.TypeAbortBackup: (*machine).abortBackup,
 }
 
 // pause stops the guest; libvirt's event changes the phase.

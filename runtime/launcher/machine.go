@@ -48,6 +48,7 @@ type machine struct {
 	images   map[string]*os.File // container disks, open for QEMU
 	plugs    plugs
 	dumps    dumps
+	backups  backups
 	leases   leases
 	console  *console.Log // nil when nothing is kept of it
 	stopping stopping
@@ -90,6 +91,7 @@ func (m *machine) run(ctx context.Context, terminate <-chan os.Signal, failed <-
 	defer m.thaw.Stop()
 	defer m.leases.stop()
 	defer m.dumps.abandon()
+	defer m.backups.abandon()
 	defer m.stopFilesystems()
 	for !m.over() {
 		select {
@@ -164,6 +166,7 @@ func (m *machine) on(ctx context.Context, event hypervisor.Event) {
 		}
 		m.missedUnplugs()
 		m.missedDump(ctx)
+		m.lookAtBackup(ctx)
 		go m.missedAgent(ctx)
 		m.condition(ctx, status)
 		go m.keepDisks(m.disks.Files())
@@ -173,6 +176,8 @@ func (m *machine) on(ctx context.Context, event hypervisor.Event) {
 		m.leaving(strings.TrimPrefix(event.Detail, domain.AliasPrefix), guestRefused)
 	case hypervisor.MemoryDumped:
 		m.dumped(ctx, event.Detail)
+	case hypervisor.BackupMoved:
+		m.lookAtBackup(ctx)
 	case hypervisor.AgentChanged:
 		m.agentChanged(event.AgentConnected)
 	case hypervisor.IOError:

@@ -23,6 +23,7 @@ import (
 const (
 	waitsForGuest = "waiting for the guest to let go of the disk"
 	guestRefused  = "the guest refused to let go of the disk; unmount it in the guest"
+	waitsForCopy  = "waiting for the end of the backup that the disk is in"
 )
 
 // plugs are the disks that came while the guest ran.
@@ -165,6 +166,9 @@ func (m *machine) unplug(ctx context.Context, request wire.Request, _ protocol.S
 	state, err := m.alive(ctx)
 	if err != nil || !slices.ContainsFunc(state.Disks, named(wanted.Volume)) {
 		return nil, err
+	}
+	if inBackup(state, wanted.Volume) { // it is asked for again
+		return nil, m.do(ctx, func(context.Context) { m.leaving(wanted.Volume, waitsForCopy) })
 	}
 	m.log.Info("Taking a disk from the guest", "volume", wanted.Volume)
 	if err := m.do(ctx, func(context.Context) { m.leaving(wanted.Volume, waitsForGuest) }); err != nil {

@@ -54,6 +54,11 @@ const (
 	// State once the dump has begun, and a later State tells how it ended. Launchers know it
 	// from wire.VersionMemoryDump on.
 	TypeMemoryDump wire.Type = "memoryDump"
+	// TypeBackup has payload Backup and one file, the claim's folder; the reply is the State that tells of
+	// it, and a later State tells how it ended. TypeAbortBackup has payload AbortBackup, the reply is the State.
+	// Launchers know them from wire.VersionBackup on.
+	TypeBackup      wire.Type = "backup"
+	TypeAbortBackup wire.Type = "abortBackup"
 	// launcher → handler, payload State, an event without a reply; only the last State
 	// of a domain that is over is a request, whose empty reply lets the launcher exit.
 	TypeState wire.Type = "state"
@@ -251,6 +256,8 @@ type State struct {
 	Memory *Memory `json:"memory,omitempty"`
 	// Dumps are the dumps of the guest's memory, of each volume the last.
 	Dumps []Dump `json:"dumps,omitempty"`
+	// Backup is the last backup of the guest's disks; nil for none.
+	Backup *BackupState `json:"backup,omitempty"`
 }
 
 // Memory is a guest's memory in bytes: what it began with, what it was offered, and what it

@@ -47,6 +47,8 @@ var objects = []object{
 	{"snapshot.kubevirt.io_virtualmachinerestores.yaml", "v1beta1", "VirtualMachineRestore", "", "/virtualmachinerestores-validate"},
 	{"clone.kubevirt.io_virtualmachineclones.yaml", "v1beta1", "VirtualMachineClone", "", "/virtualmachineclones-validate"},
 	{"template.kubevirt.io_virtualmachinetemplaterequests.yaml", "v1beta1", "VirtualMachineTemplateRequest", "", "/virtualmachinetemplaterequests-validate"},
+	{"backup.kubevirt.io_virtualmachinebackups.yaml", "v1alpha1", "VirtualMachineBackup", "", "/virtualmachinebackups-validate"},
+	{"backup.kubevirt.io_virtualmachinebackuptrackers.yaml", "v1alpha1", "VirtualMachineBackupTracker", "", "/virtualmachinebackuptrackers-validate"},
 	{"export.kubevirt.io_virtualmachineexports.yaml", "v1beta1", "VirtualMachineExport", "", "/virtualmachineexports-validate"},
 }
 

@@ -233,6 +233,11 @@ func fitting(path string) []any {
 		return []any{[]any{map[string]any{"name": "local", "path": "/pool"}, map[string]any{"name": "claims", "path": "/claims", "pvcTemplate": claims}}}
 	case path == "HostPathProvisioner.spec.pathConfig":
 		return []any{map[string]any{"path": "/old", "useNamingPrefix": true}}
+	case path == "VirtualMachineBackup.spec":
+		source := map[string]any{"apiGroup": "backup.kubevirt.io", "kind": "VirtualMachineBackupTracker", "name": "daily"}
+		return []any{map[string]any{"source": source, "pvcName": "backups"}, map[string]any{"source": source, "pvcName": "backups", "mode": "Pull", "tokenSecretRef": "token", "ttlDuration": "1h0m0s"}}
+	case path == "VirtualMachineBackupTracker.spec.source":
+		return []any{map[string]any{"apiGroup": "kubevirt.io", "kind": "VirtualMachine", "name": "web"}}
 	case path == "VolumeSnapshotContent.spec.volumeSnapshotRef":
 		return []any{map[string]any{"name": "snapshot", "namespace": "prod"}}
 	case strings.HasPrefix(path, "SSP.spec") && strings.HasSuffix(path, ".namespace"):

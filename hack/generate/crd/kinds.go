@@ -30,6 +30,7 @@ const (
 	poolTypes            = "kubevirt.io/api/pool/v1beta1"
 	machineSnapshotTypes = "kubevirt.io/api/snapshot/v1beta1"
 	exportTypes          = "kubevirt.io/api/export/v1beta1"
+	backupTypes          = "kubevirt.io/api/backup/v1alpha1"
 	cloneTypes           = "kubevirt.io/api/clone/v1beta1"
 	cdiTypes             = "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	templateTypes        = "github.com/openshift/api/template/v1"
@@ -126,6 +127,23 @@ var Kinds = []Kind{
 		Columns: columns(phase,
 			column("SourceVirtualMachine", ".spec.source.name", ""),
 			column("TargetVirtualMachine", ".status.targetName", "")),
+	},
+	{
+		Group: "backup.kubevirt.io", Kind: "VirtualMachineBackup", Plural: "virtualmachinebackups",
+		ShortNames: []string{"vmbackup", "vmbackups"}, Categories: all, Status: true, Versions: []Version{{Name: "v1alpha1", Package: backupTypes}},
+		Columns: columns(age,
+			column("SourceKind", ".spec.source.kind", ""),
+			column("SourceName", ".spec.source.name", ""),
+			column("Type", ".status.type", ""),
+			column("Complete", condition("Complete"), ""),
+			column("Failed", condition("Failed"), "")),
+	},
+	{
+		Group: "backup.kubevirt.io", Kind: "VirtualMachineBackupTracker", Plural: "virtualmachinebackuptrackers",
+		ShortNames: []string{"vmbackuptracker", "vmbackuptrackers"}, Categories: all, Status: true, Versions: []Version{{Name: "v1alpha1", Package: backupTypes}},
+		Columns: columns(age,
+			column("SourceName", ".spec.source.name", ""),
+			column("LatestCheckpoint", ".status.latestCheckpoint.name", "")),
 	},
 	{
 		Group: "kubevirt.io", Kind: "KubeVirt", Plural: "kubevirts",

@@ -116,6 +116,31 @@ func (s *Session) DumpMemory(ctx context.Context, what protocol.MemoryDump, clai
 	return nil
 }
 
+// BackUp has the guest's disks written to files in the folder of a claim; the launcher's state tells when they
+// are there.
+func (s *Session) BackUp(ctx context.Context, what protocol.Backup, claim *os.File) error {
+	return s.backup(ctx, protocol.TypeBackup, what, claim)
+}
+
+// AbortBackup ends a backup; the launcher's state tells when nothing is left of it.
+func (s *Session) AbortBackup(ctx context.Context, id string) error {
+	return s.backup(ctx, protocol.TypeAbortBackup, protocol.AbortBackup{ID: id})
+}
+
+func (s *Session) backup(ctx context.Context, kind wire.Type, what any, files ...*os.File) error {
+	launcher, err := s.answering(wire.VersionBackup)
+	if err != nil {
+		return err
+	}
+	reports := s.reported()
+	var state protocol.State
+	if err := launcher.conn.Call(ctx, kind, what, &state, files...); err != nil {
+		return away(err)
+	}
+	s.take(state, reports)
+	return nil
+}
+
 // take keeps state, an answer, unless an event came since there were reports: that is as new or newer.
 func (s *Session) take(state protocol.State, reports int) {
 	s.mu.Lock()

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/slipway-vm/slipway/internal/backup"
 	"github.com/slipway-vm/slipway/internal/metric"
 	"github.com/slipway-vm/slipway/runtime/handler/session"
 )
@@ -92,6 +93,9 @@ type scope struct {
 	// could not be given or taken, or not be dumped to; set by plugDisks and dumpMemory.
 	pluggable  bool
 	plugErrors map[string]string
+	// backup is what virt-controller asks for; nil for nothing. backupRefused says why it cannot begin, ever; set by backUp.
+	backup        *backup.Request
+	backupRefused string
 	// dumpRefused is a volume to which the launcher is too old to dump; set by dumpMemory.
 	dumpRefused string
 	// lookAgain is when a guest that has not ended is to be forced, or one that keeps a disk asked
@@ -122,13 +126,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (resul
 	}
 	metric.Synced(request.Namespace, request.Name)
 	s.before = r.written.latest(request.NamespacedName, s.vmi)
+	s.backup = requestedBackup(ctx, s.vmi)
 	defer func() {
 		if writeErr := r.writeStatus(ctx, s); writeErr != nil {
 			err = errors.Join(err, writeErr)
 		}
 	}()
 	// The order: a VMI that is to end is prepared no further; the launcher gets
-	// everything at once, so all that it needs comes before sync.
+	// everything at once, so all that it needs comes before sync; a backup is ended before disks are changed.
 	for _, step := range []func(context.Context, *scope) error{
 		r.locate,
 		r.findAttachments,
@@ -137,6 +142,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (resul
 		r.checkDisks,
 		r.prepareAndSync,
 		r.releaseDisks,
+		r.backUp,
 		r.plugDisks,
 		r.dumpMemory,
 		r.resizeGuest,

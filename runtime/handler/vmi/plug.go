@@ -78,6 +78,9 @@ func (r *Reconciler) readLateClaims(ctx context.Context, s *scope) error {
 			late[name] = claimName
 		}
 	}
+	if s.backup != nil {
+		late[s.backup.Volume()] = s.backup.Claim
+	}
 	for name, claimName := range late {
 		claim := &corev1.PersistentVolumeClaim{}
 		err := r.Reader.Get(ctx, client.ObjectKey{Namespace: s.vmi.Namespace, Name: claimName}, claim)
@@ -94,7 +97,7 @@ func (r *Reconciler) readLateClaims(ctx context.Context, s *scope) error {
 // plugDisks gives a running guest the disks that its VMI got, and takes those away that
 // the VMI has no more.
 func (r *Reconciler) plugDisks(ctx context.Context, s *scope) error {
-	if phase := s.view.State.Phase; phase != protocol.PhaseRunning && phase != protocol.PhasePaused || s.view.Synced == nil {
+	if !guestRuns(s) {
 		return nil
 	}
 	s.pluggable = true
@@ -115,6 +118,12 @@ func (r *Reconciler) plugDisks(ctx context.Context, s *scope) error {
 	}
 	s.view = s.session.View()
 	return errors.Join(errs...)
+}
+
+// guestRuns says whether the launcher has started the guest that it was told of.
+func guestRuns(s *scope) bool {
+	phase := s.view.State.Phase
+	return (phase == protocol.PhaseRunning || phase == protocol.PhasePaused) && s.view.Synced != nil
 }
 
 // note keeps what went wrong with a volume for its status. That the launcher is away, or

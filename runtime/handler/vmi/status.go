@@ -24,6 +24,7 @@ type runtimeStatus struct {
 	FSFreezeStatus            string                                              `json:"fsFreezeStatus,omitempty"`
 	CurrentCPUTopology        *v1.CPUTopology                                     `json:"currentCPUTopology,omitempty"`
 	Memory                    *v1.MemoryStatus                                    `json:"memory,omitempty"`
+	ChangedBlockTracking      *backupStatus                                       `json:"changedBlockTracking,omitempty"`
 }
 
 // compute returns the status that follows from base and a pass; nil when there is
@@ -96,7 +97,7 @@ func current(vmi *v1.VirtualMachineInstance) *runtimeStatus {
 	status := &runtimeStatus{
 		Phase: old.Phase, PhaseTransitionTimestamps: old.PhaseTransitionTimestamps, Interfaces: old.Interfaces,
 		GuestOSInfo: old.GuestOSInfo, VolumeStatus: old.VolumeStatus, Machine: old.Machine, FSFreezeStatus: old.FSFreezeStatus,
-		CurrentCPUTopology: old.CurrentCPUTopology, Memory: old.Memory,
+		CurrentCPUTopology: old.CurrentCPUTopology, Memory: old.Memory, ChangedBlockTracking: currentBackup(old),
 	}
 	for _, condition := range old.Conditions {
 		if slices.Contains(ownedConditions, condition.Type) {
@@ -138,9 +139,10 @@ func (r *runtimeStatus) describe(s *scope) {
 		r.Interfaces = interfaces(s.view.Synced.Facts.Interfaces, s.view.Synced.PodInterface, state.Interfaces)
 	}
 	// A guest without disks may have its memory dumped, too.
-	if state.Disks != nil || state.Filesystems != nil || len(volume.DumpClaims(s.vmi)) > 0 || slices.ContainsFunc(r.VolumeStatus, cameLate) {
+	if state.Disks != nil || state.Filesystems != nil || s.backup != nil || len(volume.DumpClaims(s.vmi)) > 0 || slices.ContainsFunc(r.VolumeStatus, cameLate) {
 		r.VolumeStatus = volumeStatus(s)
 	}
+	r.ChangedBlockTracking = backupOf(s)
 	if state.Machine != "" {
 		r.Machine = &v1.Machine{Type: state.Machine}
 	}

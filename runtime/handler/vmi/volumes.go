@@ -56,6 +56,7 @@ func volumeStatus(s *scope) []v1.VolumeStatus {
 		}
 	}
 	all = append(all, dumpStatuses(s)...)
+	all = append(all, backupTargets(s)...)
 	return append(all, releasedStatus(s)...)
 }
 
@@ -158,13 +159,13 @@ func releasedStatus(s *scope) []v1.VolumeStatus {
 }
 
 // needed says whether the guest has a disk from what a holds, or is to get one, or its memory is
-// dumped to it.
+// dumped to it, or its disks are backed up.
 func needed(s *scope, a attachment) bool {
 	name := volume.Held(a.pod)
 	if disk := diskOf(s, name); disk != nil && (disk.Claim == a.claim || disk.Claim == "") {
 		return true
 	}
-	if volume.DumpClaims(s.vmi)[name] == a.claim || dumpGoesOn(s, name) {
+	if volume.DumpClaims(s.vmi)[name] == a.claim || dumpGoesOn(s, name) || writesBackup(s, name) {
 		return true
 	}
 	return volume.Claims(s.vmi)[name] == a.claim

@@ -5,11 +5,12 @@ package dumpfile
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/slipway-vm/slipway/runtime/launcher/claimfolder"
 )
 
 // partial is the end of the name of a file that is not whole.
@@ -33,22 +34,13 @@ func Create(folder *os.File, name string) (*File, error) {
 	}
 	f := &File{name: name}
 	var err error
-	if f.folder, err = reopen(folder); err != nil {
+	if f.folder, err = claimfolder.Reopen(folder); err != nil {
 		return nil, err
 	}
 	if err := errors.Join(f.removeStale(), f.create()); err != nil {
 		return nil, errors.Join(err, f.folder.Close())
 	}
 	return f, nil
-}
-
-// reopen opens the folder anew, for what came may be open only to look things up in.
-func reopen(folder *os.File) (*os.File, error) {
-	fd, err := unix.Openat(int(folder.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("opening the folder of the claim: %w", err)
-	}
-	return os.NewFile(uintptr(fd), folder.Name()), nil
 }
 
 func (f *File) removeStale() error {
@@ -66,12 +58,11 @@ func (f *File) removeStale() error {
 }
 
 func (f *File) create() error {
-	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW | unix.O_CLOEXEC
-	fd, err := unix.Openat(int(f.folder.Fd()), f.name+partial, flags, 0o600)
+	file, err := claimfolder.Create(f.folder, f.name+partial, unix.O_WRONLY, 0o600)
 	if err != nil {
-		return fmt.Errorf("making the file %s on the claim: %w", f.name+partial, err)
+		return fmt.Errorf("beginning the memory dump %s: %w", f.name, err)
 	}
-	f.file = os.NewFile(uintptr(fd), f.name)
+	f.file = file
 	return nil
 }
 
@@ -100,8 +91,8 @@ func (f *File) Discard() error {
 }
 
 func (f *File) remove(name string) error {
-	if err := unix.Unlinkat(int(f.folder.Fd()), name, 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("removing the half-made memory dump %s: %w", name, err)
+	if err := claimfolder.Remove(f.folder, name); err != nil {
+		return fmt.Errorf("removing a half-made memory dump: %w", err)
 	}
 	return nil
 }

@@ -27,6 +27,8 @@ const (
 	DeviceStays
 	// MemoryDumped: QEMU has ended writing the guest's memory; Detail says why it failed.
 	MemoryDumped
+	// BackupMoved: a disk was backed up, or could not be; see Jobs.
+	BackupMoved
 	// Reconnected: events may have been missed; ask for the status.
 	Reconnected
 )
@@ -114,7 +116,10 @@ func (h *Hypervisor) subscribe(conn *libvirt.Connect) error {
 	if err := h.subscribeDevices(conn); err != nil {
 		return err
 	}
-	return h.subscribeDumps(conn)
+	if err := h.subscribeDumps(conn); err != nil {
+		return err
+	}
+	return h.subscribeJobs(conn)
 }
 
 // lifecycleStatus translates an event; false for one that changes nothing here.

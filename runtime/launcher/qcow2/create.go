@@ -26,20 +26,28 @@ type Backing struct {
 // Create writes an empty qcow2 image of size bytes to the new file path, as an
 // overlay on backing unless that is nil. The backing file is not opened.
 func Create(path string, size int64, backing *Backing) (err error) {
-	if size <= 0 || size > MaxSize {
-		return fmt.Errorf("creating %s: size of %d bytes is outside 1 to %d", path, size, int64(MaxSize))
+	if err := checkSize(path, size); err != nil {
+		return err
 	}
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o660)
 	if err != nil {
 		return fmt.Errorf("creating image: %w", err)
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
+	return Write(file, size, backing)
+}
+
+// Write is Create for a file that is open, and empty.
+func Write(file *os.File, size int64, backing *Backing) error {
+	if err := checkSize(file.Name(), size); err != nil {
+		return err
+	}
 	l1Entries := (size + l2Coverage - 1) / l2Coverage
 	l1Clusters := (l1Entries*8 + cluster - 1) / cluster
 	used := 3 + l1Clusters // header, refcount table, refcount block, L1 table
 	first, err := firstCluster(size, l1Entries, backing)
 	if err != nil {
-		return fmt.Errorf("creating %s: %w", path, err)
+		return fmt.Errorf("creating %s: %w", file.Name(), err)
 	}
 	table := binary.BigEndian.AppendUint64(nil, 2*cluster)
 	counts := bytes.Repeat([]byte{0, 1}, int(used))
@@ -50,6 +58,13 @@ func Create(path string, size int64, backing *Backing) (err error) {
 	}
 	if err := file.Truncate(used * cluster); err != nil {
 		return fmt.Errorf("writing image: %w", err)
+	}
+	return nil
+}
+
+func checkSize(name string, size int64) error {
+	if size <= 0 || size > MaxSize {
+		return fmt.Errorf("creating %s: size of %d bytes is outside 1 to %d", name, size, int64(MaxSize))
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ package wire
 // Version is the protocol's version that this build speaks. A launcher of an earlier
 // version keeps being served for as long as its messages are known, so fields of
 // messages are only ever added.
-const Version = VersionMemoryDump
+const Version = VersionBackup
 
 // VersionControl is the first version whose launchers know the requests of users: pause,
 // console, screenshot and the like.
@@ -30,6 +30,9 @@ const VersionMemoryDump = 6
 
 // VersionDevices is the first version whose launchers give a running guest a disk on an open block device.
 const VersionDevices = 6
+
+// VersionBackup is the first version whose launchers write the disks of a running guest to a claim.
+const VersionBackup = 7
 
 // Type names a message.
 type Type string

@@ -23,10 +23,12 @@ import (
 const elfCore = "\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x04\x00\x3e\x00"
 
 var _ = Describe("the memory of a running VM", func() {
-	It("is dumped to a claim, and the guest goes on", func(ctx context.Context) {
+	It("is dumped to a claim, its disk is backed up to another, and the guest goes on", Label("alone"), func(ctx context.Context) {
 		const boot = "cat /proc/sys/kernel/random/boot_id"
 		ns := suite.Namespace(ctx)
-		suite.Create(ctx, fixture.VM(ns, "plugged", fixture.ContainerDisk(suite.TinyImage())))
+		openBackups(ctx, ns)
+		suite.Create(ctx, fixture.VM(ns, "plugged", fixture.ContainerDisk(suite.TinyImage()),
+			fixture.Template("data", fixture.DataVolume(ns, "data", "64Mi")), func(vm *virtv1.VirtualMachine) { vm.Labels = map[string]string{"backups": ns} }))
 		vmi := suite.RunningVMI(ctx, ns, "plugged")
 		before := suite.Shell(ctx, vmi, boot)
 		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "dumps"}}
@@ -53,8 +55,10 @@ var _ = Describe("the memory of a running VM", func() {
 		dumpIs(ctx, ns, "")
 		Eventually(ctx, func() []virtv1.Volume { return machine(ctx, ns).Spec.Template.Spec.Volumes }, suite.BoundEnd, time.Second).
 			ShouldNot(ContainElement(HaveField("Name", "dumps")))
+		By("backing up its disk, then what has changed since")
+		backsUp(ctx, ns, vmi)
 		Expect(suite.Shell(ctx, vmi, boot)).To(Equal(before), "the guest goes on")
-	}, SpecTimeout(25*time.Minute))
+	}, SpecTimeout(30*time.Minute))
 })
 
 // dumpIs waits until the VM's memory dump is in the phase; with none until there is no request.
@@ -73,17 +77,23 @@ func dumpIs(ctx context.Context, ns string, want virtv1.MemoryDumpPhase) *virtv1
 	return found
 }
 
-// beginning reads the first bytes of a file on the claim, from a pod with the launcher's image and user.
+// beginning reads the first bytes of a file on the claim of dumps.
 func beginning(ctx context.Context, ns, image, file string) string {
 	GinkgoHelper()
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "reader"}, Spec: corev1.PodSpec{
+	return fromClaim(ctx, ns, "dumps", image, "dd", "if=/dumps/"+file, "of=/dev/termination-log", "bs=20", "count=1")
+}
+
+// fromClaim is what a command writes to its termination log, in a pod with the launcher's image and user that has the claim at /dumps.
+func fromClaim(ctx context.Context, ns, claim, image string, command ...string) string {
+	GinkgoHelper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "reader-of-" + claim}, Spec: corev1.PodSpec{
 		RestartPolicy: corev1.RestartPolicyNever,
 		Containers: []corev1.Container{{
-			Name: "reader", Image: image, Command: []string{"dd", "if=/dumps/" + file, "of=/dev/termination-log", "bs=20", "count=1"},
-			VolumeMounts: []corev1.VolumeMount{{Name: "dumps", MountPath: "/dumps", ReadOnly: true}},
+			Name: "reader", Image: image, Command: command,
+			VolumeMounts: []corev1.VolumeMount{{Name: "claim", MountPath: "/dumps"}},
 		}},
-		Volumes: []corev1.Volume{{Name: "dumps", VolumeSource: corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "dumps"},
+		Volumes: []corev1.Volume{{Name: "claim", VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
 		}}},
 	}}
 	suite.Create(ctx, pod)
