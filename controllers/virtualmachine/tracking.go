@@ -3,9 +3,9 @@ package virtualmachine
 import (
 	"context"
 	"fmt"
+	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	virtv1 "kubevirt.io/api/core/v1"
@@ -143,7 +143,7 @@ func trackingChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, known := e.ObjectOld.(*virtv1.KubeVirt)
 		after, known2 := e.ObjectNew.(*virtv1.KubeVirt)
-		return !known || !known2 || !equality.Semantic.DeepEqual(trackingOf(before), trackingOf(after))
+		return !known || !known2 || !reflect.DeepEqual(trackingOf(before), trackingOf(after))
 	}}
 }
 

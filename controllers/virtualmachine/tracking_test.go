@@ -5,6 +5,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	virtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 )
 
 func TestWhetherAVMCanBeBackedUp(t *testing.T) {
@@ -51,6 +52,27 @@ func TestSelectorsChooseByLabels(t *testing.T) {
 	} {
 		if got := matches(c.selector, has); got != c.want {
 			t.Errorf("%s: got %v", name, got)
+		}
+	}
+}
+
+func TestVMsAreAskedAgainWhenOthersAreChosen(t *testing.T) {
+	plain, choosing := &virtv1.KubeVirt{}, &virtv1.KubeVirt{}
+	choosing.Spec.Configuration.ChangedBlockTrackingLabelSelectors = &virtv1.ChangedBlockTrackingSelectors{
+		VirtualMachineLabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"backup": "yes"}},
+	}
+	changed := trackingChanged()
+	for name, c := range map[string]struct {
+		before, after *virtv1.KubeVirt
+		want          bool
+	}{
+		"nothing changes":         {plain, plain.DeepCopy(), false},
+		"the same are chosen":     {choosing, choosing.DeepCopy(), false},
+		"some are chosen":         {plain, choosing, true},
+		"they are chosen no more": {choosing, plain, true},
+	} {
+		if got := changed.Update(event.UpdateEvent{ObjectOld: c.before, ObjectNew: c.after}); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
 }

@@ -54,12 +54,13 @@ func (r *Reconciler) backUp(ctx context.Context, s *scope) error {
 	}
 	ctx, stop := context.WithTimeout(ctx, syncTimeout)
 	defer stop()
-	request, state := s.backup, s.view.State.Backup
+	request := s.backup
 	switch {
-	case backupGoesOn(s) && (request == nil || string(request.UID) != state.ID || request.Abort):
-		log.FromContext(ctx).Info("Aborting a backup", "backup", state.ID)
-		return s.backupAnswered(s.session.AbortBackup(ctx, state.ID))
-	case request == nil || request.Abort || backupBegun(s) || backupOver(s):
+	case backupUnwanted(s):
+		id := s.view.State.Backup.ID
+		log.FromContext(ctx).Info("Aborting a backup", "backup", id)
+		return s.backupAnswered(s.session.AbortBackup(ctx, id))
+	case !backupDue(s):
 		return nil
 	}
 	a := attachmentOf(s, request.Volume(), request.Claim)
@@ -114,6 +115,16 @@ func backupMessage(vmi *v1.VirtualMachineInstance, request *backup.Request, disk
 		what.Tracker, what.Checkpoint, what.Base = string(request.Tracker), request.Checkpoint(), request.Base
 	}
 	return what
+}
+
+// backupUnwanted says whether the guest's disks are being copied for what is asked for no more.
+func backupUnwanted(s *scope) bool {
+	return backupGoesOn(s) && (!backupBegun(s) || s.backup.Abort)
+}
+
+// backupDue says whether the backup that is asked for has yet to begin.
+func backupDue(s *scope) bool {
+	return s.backup != nil && !s.backup.Abort && !backupBegun(s) && !backupOver(s)
 }
 
 // backupGoesOn says whether the guest's disks are being copied.
