@@ -90,7 +90,8 @@ func unsignModules(dir string) error {
 		if err != nil {
 			return fmt.Errorf("taking the signature of a module away: %w", err)
 		}
-		if err := os.WriteFile(file, kmod.Unsigned(module), 0o644); err != nil {
+		unsigned, _ := kmod.Split(module)
+		if err := os.WriteFile(file, unsigned, 0o644); err != nil {
 			return fmt.Errorf("taking the signature of a module away: %w", err)
 		}
 	}

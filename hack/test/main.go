@@ -30,11 +30,11 @@ var stages = slices.Concat(
 		{name: "verify", behind: true},
 		{name: "unit", target: []string{"unit", "UNIT=rest"}, behind: true}, // integration runs the tests of its packages
 		{name: "images", needs: []string{"cluster-up"}},
+		{name: "integration", target: []string{"integration", "PART=api"}, needs: []string{"cluster-up"}, after: []string{"images"}, behind: true},
 	},
 	long, // so begun as soon as they can be
-	[]stage{{name: "integration", target: []string{"integration", "PART=api"}, needs: []string{"cluster-up"}, after: []string{"images"}}},
 	short,
-	alone, // they leave the processors idle: what is left of integration ends beside them
+	alone, // they leave the processors idle: what is behind ends beside them
 	[]stage{
 		suite("faults", slices.Concat(suites, alone)...).only("faults", "!still"),
 		suite("restart", slices.Concat(suites, alone, []stage{suite("faults")})...),

@@ -13,17 +13,17 @@ const (
 	described = 12
 )
 
-// Unsigned takes a module's signature away. Debian's kernels check a signature and do not ask for one; to check those of all modules of
-// a small guest is two fifths of what an emulated processor does until the guest is up.
-func Unsigned(module []byte) []byte {
+// Split returns a module without its signature, and the signature with all that tells of it, nil for none: both behind each other are the
+// module again. Debian's kernels check a signature, and ask for one only under Secure Boot; to check those of all modules of a small guest
+// is two fifths of what an emulated processor does until the guest is up.
+func Split(module []byte) (unsigned, signature []byte) {
 	rest, ok := bytes.CutSuffix(module, []byte(mark))
 	if !ok || len(rest) < described {
-		return module
+		return module, nil
 	}
 	length := int(binary.BigEndian.Uint32(rest[len(rest)-4:]))
-	rest = rest[:len(rest)-described]
-	if length > len(rest) {
-		return module
+	if end := len(rest) - described - length; end >= 0 {
+		return module[:end], module[end:]
 	}
-	return rest[:len(rest)-length]
+	return module, nil
 }

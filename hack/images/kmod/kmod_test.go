@@ -15,8 +15,9 @@ func TestASignatureIsTakenAway(t *testing.T) {
 		{"no room for what tells of it", mark, mark},
 		{"longer than the module", "si" + told + mark, "si" + told + mark},
 	} {
-		if got := string(kmod.Unsigned([]byte(tc.module))); got != tc.want {
-			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
+		unsigned, signature := kmod.Split([]byte(tc.module))
+		if string(unsigned) != tc.want || string(unsigned)+string(signature) != tc.module {
+			t.Errorf("%s: %q and %q, want %q and the rest", tc.name, unsigned, signature, tc.want)
 		}
 	}
 }

@@ -38,7 +38,7 @@ func Debian() Guest {
 	return Guest{
 		Name: "debian", Disk: "debian-12.qcow2", locked: "debian",
 		spec:   debian.Spec{Suite: "bookworm", Backports: true, Essential: true, Include: debianPackages},
-		inputs: []string{"2", debianSetup, debianInit, strings.Join(debianPackages, " "), strings.Join(debianModules, " "), debianBoot, tinyPasswordHash, fmt.Sprint(debianSize)},
+		inputs: []string{"3", debianSetup, debianInit, strings.Join(debianPackages, " "), strings.Join(debianModules, " "), debianBoot, tinyPasswordHash, fmt.Sprint(debianSize)},
 		build:  buildDebian,
 	}
 }

@@ -44,7 +44,8 @@ func moduleName(name string) string { return strings.ReplaceAll(name, "-", "_") 
 // module is one kernel module ready to be loaded.
 type module struct {
 	name string
-	data []byte
+	// data is without the signature, which a kernel asks for under Secure Boot.
+	data, signature []byte
 }
 
 // load returns the named modules with all that they need, each after what it needs. Names that the kernel has built in are left out.
@@ -72,7 +73,8 @@ func (s moduleSet) load(names []string) ([]module, error) {
 				return err
 			}
 		}
-		ordered = append(ordered, module{name, kmod.Unsigned(data)})
+		unsigned, signature := kmod.Split(data)
+		ordered = append(ordered, module{name, unsigned, signature})
 		return nil
 	}
 	for _, n := range names {

@@ -16,7 +16,7 @@ const smallSize = 128 << 20
 // Small is the tiny guest on a file system of its disk: what is written there stays, and libguestfs's tools take it for a Debian.
 func Small() Guest {
 	tiny := Tiny()
-	inputs := []string{"2", debianInit, debianBoot, strings.Join(debianModules, " "), fmt.Sprint(smallSize)}
+	inputs := []string{"3", debianInit, debianBoot, strings.Join(debianModules, " "), fmt.Sprint(smallSize)}
 	for _, name := range slices.Sorted(maps.Keys(smallTexts)) {
 		inputs = append(inputs, name, smallTexts[name])
 	}

@@ -63,7 +63,7 @@ func Tiny() Guest {
 	return Guest{
 		Name: "tiny", Disk: "tiny.qcow2", locked: "tiny",
 		spec:   tinySpec(),
-		inputs: []string{"5", tinyInit, tinyRC, tinySeed, tinyUdhcpc, tinyPasswordHash, strings.Join(tinyModules, " "), strings.Join(tinyLibraries, " "), bootConfig},
+		inputs: []string{"6", tinyInit, tinyRC, tinySeed, tinyUdhcpc, tinyPasswordHash, strings.Join(tinyModules, " "), strings.Join(tinyLibraries, " "), bootConfig},
 		build:  buildTiny,
 	}
 }
@@ -187,8 +187,10 @@ func installModules(unpacked, root string, names []string) error {
 	var order strings.Builder
 	for _, m := range modules {
 		fmt.Fprintf(&order, "%s\n", m.name)
-		if err := os.WriteFile(filepath.Join(root, "lib", "modules", m.name+".ko"), m.data, 0o644); err != nil {
-			return fmt.Errorf("installing module %s: %w", m.name, err)
+		for suffix, data := range map[string][]byte{".ko": m.data, ".sig": m.signature} {
+			if err := os.WriteFile(filepath.Join(root, "lib", "modules", m.name+suffix), data, 0o644); err != nil {
+				return fmt.Errorf("installing module %s: %w", m.name, err)
+			}
 		}
 	}
 	if err := os.WriteFile(filepath.Join(root, "lib", "modules", "order"), []byte(order.String()), 0o644); err != nil {
