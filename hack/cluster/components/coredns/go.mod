@@ -2,7 +2,7 @@ module github.com/slipway-vm/slipway/hack/cluster/components/coredns
 
 go 1.26.0
 
-require github.com/coredns/coredns v1.14.6
+require github.com/coredns/coredns v1.14.6 // the last with the libraries of Kubernetes, which are compiled once so
 
 require (
 	github.com/apparentlymart/go-cidr v1.1.1 // indirect
