@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-multierror"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -97,7 +96,7 @@ func (r *Reconciler) planGolden(ctx context.Context, s *scope, name string) erro
 	switch {
 	case state == namespaceAbsent && name == hcov1.CommonBootImageNamespace:
 		namespace := &unstructured.Unstructured{}
-		namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+		namespace.SetGroupVersionKind(namespaceKind)
 		namespace.SetName(name)
 		namespace.SetLabels(map[string]string{names.LabelManagedBy: names.ManagedBy})
 		s.wanted = append(s.wanted, namespace)
@@ -161,10 +160,11 @@ func (r *Reconciler) madeNamespace(ctx context.Context) (bool, error) {
 	return namespace.Labels[names.LabelManagedBy] == names.ManagedBy, nil
 }
 
-// namespace reads a namespace; nil when there is none.
+// namespace reads a namespace; nil when there is none. Its events bring passes from now on.
 func (r *Reconciler) namespace(ctx context.Context, name string) (*metav1.PartialObjectMetadata, error) {
+	r.home.Store(name, true)
 	namespace := &metav1.PartialObjectMetadata{}
-	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	namespace.SetGroupVersionKind(namespaceKind)
 	err := r.Client.Get(ctx, client.ObjectKey{Name: name}, namespace)
 	if apierrors.IsNotFound(err) {
 		return nil, nil //nolint:nilnil // it is not there

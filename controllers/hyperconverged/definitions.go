@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"sync"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -52,8 +53,10 @@ func (d definition) optional() bool {
 	return d.group == groupTemplate || d.group == groupVMTemplate || d.group == groupSnapshot
 }
 
-// definitions returns the embedded definitions in the order of their names.
-func definitions() ([]definition, error) {
+// definitions returns the embedded definitions in the order of their names, the same to every caller.
+var definitions = sync.OnceValues(readDefinitions)
+
+func readDefinitions() ([]definition, error) {
 	files, err := components.Definitions()
 	if err != nil {
 		return nil, fmt.Errorf("opening the embedded definitions: %w", err)

@@ -39,6 +39,8 @@ type lead struct{ duration, deadline, retry, grace time.Duration }
 // slowLead renews slowly: an idle installation writes little, and a leader that ends in order gives its lease back.
 var slowLead = lead{duration: 60 * time.Second, deadline: 40 * time.Second, retry: 20 * time.Second, grace: 30 * time.Second}
 
+var namespaceKind = corev1.SchemeGroupVersion.WithKind("Namespace")
+
 // establishTimeout bounds the wait for the API server to serve a new definition.
 const establishTimeout = 5 * time.Minute
 
@@ -249,12 +251,12 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	}
 	definition, namespace := &metav1.PartialObjectMetadata{}, &metav1.PartialObjectMetadata{}
 	definition.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
-	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	namespace.SetGroupVersionKind(namespaceKind)
 	if err := c.Watch(source.Kind(r.Cache, client.Object(&hcov1.HyperConverged{}), r.toTheOne(), asked())); err != nil {
 		return fmt.Errorf("watching HyperConverged: %w", err)
 	}
 	for _, watched := range []client.Object{definition, namespace, &corev1.Pod{}} {
-		if err := c.Watch(source.Kind(r.Cache, watched, r.toTheOne())); err != nil {
+		if err := c.Watch(source.Kind(r.Cache, watched, r.toTheOne(), r.eventsOf(watched.GetObjectKind().GroupVersionKind())...)); err != nil {
 			return fmt.Errorf("watching %T: %w", watched, err)
 		}
 	}
@@ -277,7 +279,7 @@ func (r *Reconciler) watchAhead(mgr manager.Manager) error {
 		}
 		metadata := &metav1.PartialObjectMetadata{}
 		metadata.SetGroupVersionKind(kind)
-		if err := r.controller.Watch(source.Kind[client.Object](r.Cache, metadata, r.toTheOne(), eventsOf(kind)...)); err != nil {
+		if err := r.controller.Watch(source.Kind[client.Object](r.Cache, metadata, r.toTheOne(), r.eventsOf(kind)...)); err != nil {
 			return fmt.Errorf("watching %s: %w", kind, err)
 		}
 		r.watched[kind] = true
@@ -292,8 +294,15 @@ func asked() predicate.Predicate {
 	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
 }
 
-// eventsOf says which events of an installed kind bring a pass; of workloads those of their status do.
-func eventsOf(kind schema.GroupVersionKind) []predicate.Predicate {
+// eventsOf says which events of a kind bring a pass; of workloads those of their status do, and of namespaces, which
+// come and go all the time where pipelines are tried out, those of the ones that a pass asked for.
+func (r *Reconciler) eventsOf(kind schema.GroupVersionKind) []predicate.Predicate {
+	if kind == namespaceKind {
+		return []predicate.Predicate{predicate.NewPredicateFuncs(func(namespace client.Object) bool {
+			_, asked := r.home.Load(namespace.GetName())
+			return asked
+		})}
+	}
 	if kind == virtv1.VirtualMachineInstanceGroupVersionKind {
 		return []predicate.Predicate{comesAndGoes()}
 	}

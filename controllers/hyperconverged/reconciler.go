@@ -55,6 +55,8 @@ type Reconciler struct {
 
 	mu      sync.Mutex
 	watched map[schema.GroupVersionKind]bool
+
+	home sync.Map // namespace: the names of namespaces that passes asked for, each true
 }
 
 // Reconcile does one pass over the HyperConverged object.
@@ -207,7 +209,7 @@ func (r *Reconciler) watch(ctx context.Context, kind schema.GroupVersionKind) er
 		return fmt.Errorf("watching %s: %w", kind, err)
 	}
 	if r.controller != nil {
-		if err := r.controller.Watch(source.Kind[client.Object](r.Cache, metadata, r.toTheOne(), eventsOf(kind)...)); err != nil {
+		if err := r.controller.Watch(source.Kind[client.Object](r.Cache, metadata, r.toTheOne(), r.eventsOf(kind)...)); err != nil {
 			return fmt.Errorf("watching %s: %w", kind, err)
 		}
 	}

@@ -210,7 +210,7 @@ func explainsTokens(t *testing.T, c *cluster) {
 	} {
 		t.Run(one.name, func(t *testing.T) {
 			kubectl := exec.CommandContext(t.Context(), filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"),
-				append([]string{"--kubeconfig=" + config, "--cache-dir=" + t.TempDir()}, strings.Fields(one.line)...)...)
+				append([]string{"--kubeconfig=" + config, "--cache-dir=" + t.TempDir(), "--request-timeout=5m"}, strings.Fields(one.line)...)...)
 			kubectl.Stdin = strings.NewReader(one.input)
 			said, err := kubectl.CombinedOutput()
 			if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {

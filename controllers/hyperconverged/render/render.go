@@ -4,6 +4,7 @@ package render
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/utils/lru"
 )
 
 // Values is what the templates may name.
@@ -82,8 +84,30 @@ func each(files fs.FS, root string, fill filler) ([]*unstructured.Unstructured, 
 	return objects, nil
 }
 
-// Decode reads the objects of a YAML stream. A document without a kind is an error.
+// remembered has the objects of streams by the hash of their content: the same few are decoded again and again, which
+// is nearly all that a plan costs. There is room for all files of an installation, some of them twice.
+var remembered = lru.New(512)
+
+// Decode reads the objects of a YAML stream, which are the caller's own. A document without a kind is an error.
 func Decode(content []byte) ([]*unstructured.Unstructured, error) {
+	key := sha256.Sum256(content)
+	known, found := remembered.Get(key)
+	if !found {
+		decoded, err := decode(content)
+		if err != nil {
+			return nil, err
+		}
+		remembered.Add(key, decoded)
+		known = decoded
+	}
+	var objects []*unstructured.Unstructured
+	for _, object := range known.([]*unstructured.Unstructured) { //nolint:forcetypeassert // nothing else is added
+		objects = append(objects, object.DeepCopy())
+	}
+	return objects, nil
+}
+
+func decode(content []byte) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
 	for {
