@@ -30,12 +30,12 @@ var stages = slices.Concat(
 		{name: "verify", behind: true},
 		{name: "unit", target: []string{"unit", "UNIT=rest"}, behind: true}, // integration runs the tests of its packages
 		{name: "images", needs: []string{"cluster-up"}},
-		{name: "integration", target: []string{"integration", "PART=api"}, needs: []string{"cluster-up"}, after: []string{"images"}, behind: true},
 	},
 	long, // so begun as soon as they can be
 	short,
 	alone, // they leave the processors idle: what is behind ends beside them
 	[]stage{
+		{name: "integration", target: []string{"integration", "PART=api"}, needs: []string{"cluster-up"}, after: named(suites), behind: true},
 		suite("faults", slices.Concat(suites, alone)...).only("faults", "!still"),
 		suite("restart", slices.Concat(suites, alone, []stage{suite("faults")})...),
 		{name: "devices", target: []string{"integration", "PART=node"}, needs: []string{"cluster-up"}, after: []string{"images"}},
@@ -79,11 +79,17 @@ func (s stage) only(name, filter string) stage {
 // suite is the stage that runs the end-to-end suite name, once the stages of after have ended: one
 // that ends what the others use comes last.
 func suite(name string, after ...stage) stage {
-	s := stage{name: "e2e-" + name, target: []string{"e2e-suite", "E2E=" + name, arguments("e2e-" + name)}, needs: []string{"images"}}
-	for _, earlier := range after {
-		s.after = append(s.after, earlier.name)
+	return stage{
+		name: "e2e-" + name, target: []string{"e2e-suite", "E2E=" + name, arguments("e2e-" + name)},
+		needs: []string{"images"}, after: named(after),
 	}
-	return s
+}
+
+func named(stages []stage) (names []string) {
+	for _, s := range stages {
+		names = append(names, s.name)
+	}
+	return names
 }
 
 // arguments are those of a suite whose stage has that name; make puts in where it runs.

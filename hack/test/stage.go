@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// Stages that run at a time: two cores have room for three that wait for guests, pods and runs
+// Stages that run at a time: two cores have room for four that wait for guests, pods and runs
 // most of the time, and for one behind them that takes what time of the processors is left.
 const (
-	abreast = 3
+	abreast = 4
 	behind  = 1
 )
 

@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	// shortChaos is how many kills the suite makes without KILLS.
-	shortChaos = 20
+	// shortChaos is how many kills the suite makes without KILLS: other ones each time, and each some 40 s under emulation.
+	shortChaos = 8
 	// batchLimit is how many kills come before the VMs are waited for, pauseLimit the longest
 	// time between two of them.
 	batchLimit = 3
