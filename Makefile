@@ -57,7 +57,7 @@ integration: deps ## Tests against a real API server and etcd, network namespace
 	$(call quiet,KUBEBUILDER_ASSETS=$$($(GO) run -C hack/cluster . build | tail -1) $(gotest) -v -tags=integration$(comma)$(TAGS) -timeout 60m -p $(if $(filter api,$(PART)),2,1) \
 		$(if $(PART),$(integrated-$(PART)),$(integrated)) $(INTEGRATION_ARGS))
 
-e2e: cluster images e2e-suite ## Tests on a real cluster with real guests (E2E=lifecycle for one suite)
+e2e: cluster images e2e-suite ## Tests on a real cluster with real guests, also those labelled thorough, which make test leaves out (E2E=lifecycle for one suite)
 
 e2e-suite: # on a cluster that has the images already
 	$(gotest) -v -tags=e2e,$(TAGS) -timeout 70m -p 1 ./tests/e2e/$(if $(E2E),$(E2E)/,)... $(E2E_ARGS)

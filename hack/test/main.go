@@ -15,7 +15,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -69,10 +68,13 @@ var (
 // apart is the label of the specs of suite pipelines that make a part of their own.
 const apart = "publishing"
 
+// thorough is the label of specs that this has no time for: long ones, of which shorter ones show the most. `make e2e` runs all.
+const thorough = "thorough"
+
 // only makes a part of a suite's stage: the specs that a filter of labels takes.
 func (s stage) only(name, filter string) stage {
 	s.name = "e2e-" + name
-	s.target = append(s.target[:len(s.target)-1:len(s.target)-1], arguments(s.name, "-ginkgo.label-filter="+filter))
+	s.target = append(s.target[:len(s.target)-1:len(s.target)-1], arguments(s.name, filter))
 	return s
 }
 
@@ -80,7 +82,7 @@ func (s stage) only(name, filter string) stage {
 // that ends what the others use comes last.
 func suite(name string, after ...stage) stage {
 	return stage{
-		name: "e2e-" + name, target: []string{"e2e-suite", "E2E=" + name, arguments("e2e-" + name)},
+		name: "e2e-" + name, target: []string{"e2e-suite", "E2E=" + name, arguments("e2e-"+name, "")},
 		needs: []string{"images"}, after: named(after),
 	}
 }
@@ -92,9 +94,12 @@ func named(stages []stage) (names []string) {
 	return names
 }
 
-// arguments are those of a suite whose stage has that name; make puts in where it runs.
-func arguments(stage string, more ...string) string {
-	return "E2E_ARGS=" + strings.Join(append(more, "-ginkgo.junit-report=$(CURDIR)/"+specsReport(stage)), " ")
+// arguments are those of a suite whose stage has that name, with the specs that a filter of labels takes; make puts in where it runs.
+func arguments(stage, filter string) string {
+	if filter != "" {
+		filter += " && "
+	}
+	return "E2E_ARGS='-ginkgo.label-filter=" + filter + "!" + thorough + "' -ginkgo.junit-report=$(CURDIR)/" + specsReport(stage)
 }
 
 func main() {

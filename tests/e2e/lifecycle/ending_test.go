@@ -34,7 +34,7 @@ var _ = Describe("a VM that does its work and ends", func() {
 		expectStays(ctx, second)
 	}, SpecTimeout(30*time.Minute))
 
-	It("shows how it ended, by Once", func(ctx context.Context) {
+	It("shows how it ended, by Once", suite.Thorough, func(ctx context.Context) {
 		ns := suite.Namespace(ctx)
 		suite.Create(ctx, fixture.VM(ns, "once", fixture.Strategy(virtv1.RunStrategyOnce), fixture.ContainerDisk(suite.TinyImage())))
 		vmi := suite.RunningVMI(ctx, ns, "once")

@@ -59,7 +59,7 @@ var _ = Describe("a run that does not come to its end", Ordered, Label(publishin
 		Expect(taskRuns(ctx, run)).NotTo(HaveKey("clean-up"), "finally ran")
 	}, SpecTimeout(2*boundRun))
 
-	It("leaves nothing when it times out while its VM boots", func(ctx context.Context) {
+	It("leaves nothing when it times out while its VM boots", suite.Thorough, func(ctx context.Context) {
 		// The steps are in the cache by now, and the check would take two hours. On a busy machine a run may be over before its VM is made:
 		// one with more time follows.
 		var run *tektonv1.PipelineRun

@@ -58,7 +58,7 @@ var _ = Describe("a snapshot", func() {
 			Expect(suite.World.Gone(ctx, GinkgoWriter, content, suite.BoundEnd)).To(Succeed())
 		},
 		Entry("on a Filesystem volume", SpecTimeout(30*time.Minute), corev1.PersistentVolumeFilesystem),
-		Entry("on a Block volume", SpecTimeout(30*time.Minute), corev1.PersistentVolumeBlock, fixture.Block()),
+		Entry("on a Block volume", suite.Thorough, SpecTimeout(30*time.Minute), corev1.PersistentVolumeBlock, fixture.Block()),
 	)
 
 	It("waits for its claim, says so, and is taken after virt-handler starts again", Label("alone"), func(ctx context.Context) {

@@ -31,6 +31,9 @@ const (
 	boundNamespace = 10 * time.Minute
 )
 
+// Thorough labels long specs of which others show the most: make test leaves them out, make e2e does not.
+var Thorough = ginkgo.Label("thorough")
+
 // World is the cluster that the suite runs on, ready after Run's BeforeSuite.
 var World *env.Cluster
 

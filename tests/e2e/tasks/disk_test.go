@@ -88,7 +88,7 @@ var _ = Describe("disk-virt-sysprep", func() {
 		Expect(printed).To(ContainSubstring("seen"))
 	}, SpecTimeout(40*time.Minute))
 
-	It("takes a cached result onto a block device", func(ctx context.Context) {
+	It("takes a cached result onto a block device", suite.Thorough, func(ctx context.Context) {
 		disk := guest(ctx, "small")
 		params := map[string]any{"virtCommands": "write /etc/proof:" + rand.String(8) + "\n"}
 		var results [2]map[string]string
