@@ -34,7 +34,8 @@ var stages = slices.Concat(
 	short,
 	alone, // they leave the processors idle: what is behind ends beside them
 	[]stage{
-		{name: "integration", target: []string{"integration", "PART=api"}, needs: []string{"cluster-up"}, after: named(suites), behind: true},
+		// Half an hour: it is to end with those that are alone, and to take as little as it can from those before.
+		{name: "integration", target: []string{"integration", "PART=api"}, needs: []string{"cluster-up"}, after: []string{"images", "e2e-tasks"}, behind: true},
 		suite("faults", slices.Concat(suites, alone)...).only("faults", "!still"),
 		suite("restart", slices.Concat(suites, alone, []stage{suite("faults")})...),
 		{name: "devices", target: []string{"integration", "PART=node"}, needs: []string{"cluster-up"}, after: []string{"images"}},
