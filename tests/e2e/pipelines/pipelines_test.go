@@ -13,6 +13,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	virtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/slipway-vm/slipway/tests/e2e/suite"
 	"github.com/slipway-vm/slipway/tests/env"
@@ -38,5 +40,9 @@ var _ = Describe("the demo", func() {
 		demo := exec.CommandContext(ctx, "go", "run", "./hack/demo")
 		demo.Dir, demo.Stdout, demo.Stderr = suite.World.Root, GinkgoWriter, GinkgoWriter
 		Expect(demo.Run()).To(Succeed())
+		By("deleting its VM, which it leaves running for people to look at")
+		vm := &virtv1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: env.NamespaceDemo, Name: "demo-vm"}}
+		Expect(suite.World.Client.Delete(ctx, vm)).To(Succeed())
+		Expect(suite.World.Gone(ctx, GinkgoWriter, vm, suite.BoundEnd)).To(Succeed())
 	}, SpecTimeout(45*time.Minute))
 })
