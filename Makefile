@@ -35,7 +35,7 @@ export SLIPWAY_REQUIRE := 1
 demo: deps cluster images ## Set up what is missing, run the main job on a real Kubernetes, show the result (IMAGE_URL=… for your own image)
 	$(GO) run ./hack/demo $(if $(IMAGE_URL),--image-url "$(IMAGE_URL)")
 
-test: deps ## Set up what is missing, pass all tests, print a table of times
+test: deps ## Set up what is missing, pass all tests but those labelled thorough and those that say "not in CI", print a table of times
 	$(GO) run ./hack/test
 
 ##@ Tests, one kind at a time

@@ -69,7 +69,7 @@ var (
 // apart is the label of the specs of suite pipelines that make a part of their own.
 const apart = "publishing"
 
-// thorough is the label of specs that this has no time for: long ones, of which shorter ones show the most. `make e2e` runs all.
+// thorough is the label of specs that make test has no time for: long ones, of which others show the most. `make e2e` runs all.
 const thorough = "thorough"
 
 // only makes a part of a suite's stage: the specs that a filter of labels takes.

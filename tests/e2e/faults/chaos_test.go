@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// shortChaos is how many kills the suite makes without KILLS: other ones each time, and each some 40 s under emulation.
+	// shortChaos is how many kills the suite makes without KILLS: others of the deck each time.
 	shortChaos = 8
 	// batchLimit is how many kills come before the VMs are waited for, pauseLimit the longest
 	// time between two of them.
