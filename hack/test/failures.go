@@ -61,7 +61,7 @@ var (
 // What of the words of a failure is repeated at the end of the report: lines, and bytes of each.
 const (
 	mostSaid  = 3
-	widthSaid = 400
+	widthSaid = 1000
 )
 
 // failures returns the lines that name failed tests and specs, each once and followed by what was said of it, for the end of the

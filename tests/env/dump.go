@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
+	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/internal/names"
@@ -103,6 +104,37 @@ func (c *Cluster) dumpLogs(ctx context.Context, out io.Writer, namespace string)
 		}
 	}
 	c.dumpGone(out, namespace, pods.Items)
+}
+
+// What of the launchers of a VM is in the error of a wait for it: lines of each log, and bytes.
+const (
+	lastLines = 3
+	lastBytes = 400
+)
+
+// lastWords are the last lines of the logs of the launchers of a VM or its instance, which have what its guest's console said, for an
+// error: it is seen where a dump is not. It is empty for other objects.
+func (c *Cluster) lastWords(ctx context.Context, obj client.Object) string {
+	switch obj.(type) {
+	case *virtv1.VirtualMachine, *virtv1.VirtualMachineInstance:
+	default:
+		return ""
+	}
+	var pods corev1.PodList
+	if err := c.Client.List(ctx, &pods, client.InNamespace(obj.GetNamespace()), client.MatchingLabels{names.LabelVMName: obj.GetName()}); err != nil {
+		return fmt.Sprintf(" (its launchers: %v)", err)
+	}
+	var out strings.Builder
+	for _, pod := range pods.Items {
+		log, err := c.Kube.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{
+			Container: names.ComputeContainer, TailLines: new(int64(lastLines)),
+		}).DoRaw(ctx)
+		if err != nil {
+			log = []byte(err.Error())
+		}
+		fmt.Fprintf(&out, " (%s, %s, said last: %q)", pod.Name, pod.Status.Phase, log[max(0, len(log)-lastBytes):])
+	}
+	return out.String()
 }
 
 func printLog(out io.Writer, namespace, pod, container, log string) {

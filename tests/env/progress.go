@@ -47,8 +47,10 @@ func (c *Cluster) Await(ctx context.Context, out io.Writer, obj client.Object, b
 	bounded, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	if err := c.watch(bounded, obj, see); err != nil {
-		c.Dump(context.WithoutCancel(ctx), out, obj.GetNamespace())
-		return fmt.Errorf("waiting %s for %s, which is %s: %w", time.Since(begun).Round(time.Second), what, last, err)
+		took := time.Since(begun).Round(time.Second)
+		ctx := context.WithoutCancel(ctx)
+		c.Dump(ctx, out, obj.GetNamespace())
+		return fmt.Errorf("waiting %s for %s, which is %s%s: %w", took, what, last, c.lastWords(ctx, obj), err)
 	}
 	return nil
 }

@@ -75,9 +75,8 @@ func trusted(image string) fixture.VMOption {
 		domain.Firmware = &virtv1.Firmware{
 			Bootloader: &virtv1.Bootloader{EFI: &virtv1.EFI{SecureBoot: new(false), Persistent: new(true)}},
 			KernelBoot: &virtv1.KernelBoot{
-				// With ticks that go on by themselves: QEMU's emulator may lose the timer of an idle processor that sets it each time.
-				KernelArgs: "console=ttyS0,115200 quiet nokaslr mitigations=off random.trust_cpu=on no_timer_check tsc=reliable nohz=off highres=off " +
-					"cryptomgr.notests slipway=yes",
+				// With one processor until the guest starts the other, as the guest's own boot loader has it.
+				KernelArgs: "console=ttyS0,115200 quiet nokaslr mitigations=off random.trust_cpu=on no_timer_check tsc=reliable maxcpus=1 cryptomgr.notests slipway=yes",
 				Container: &virtv1.KernelBootContainer{Image: image, KernelPath: "/boot/vmlinuz", InitrdPath: "/boot/initrd"},
 			},
 		}

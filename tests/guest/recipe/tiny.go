@@ -63,7 +63,7 @@ func Tiny() Guest {
 	return Guest{
 		Name: "tiny", Disk: "tiny.qcow2", locked: "tiny",
 		spec:   tinySpec(),
-		inputs: []string{"6", tinyInit, tinyRC, tinySeed, tinyUdhcpc, tinyPasswordHash, strings.Join(tinyModules, " "), strings.Join(tinyLibraries, " "), bootConfig},
+		inputs: []string{"7", tinyInit, tinyRC, tinySeed, tinyUdhcpc, tinyPasswordHash, strings.Join(tinyModules, " "), strings.Join(tinyLibraries, " "), bootConfig},
 		build:  buildTiny,
 	}
 }
