@@ -2,8 +2,10 @@ package virtualmachine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,6 +26,9 @@ func (r *Reconciler) adopt(ctx context.Context, s *scope) error {
 	if s.orphan == nil {
 		return nil
 	}
+	if err := r.stays(ctx, s.vm); err != nil {
+		return err
+	}
 	adopted := s.orphan.DeepCopy()
 	adopted.OwnerReferences = append(adopted.OwnerReferences, *metav1.NewControllerRef(s.vm, virtv1.VirtualMachineGroupVersionKind))
 	patch := client.MergeFromWithOptions(s.orphan, client.MergeFromWithOptimisticLock{})
@@ -32,5 +37,19 @@ func (r *Reconciler) adopt(ctx context.Context, s *scope) error {
 	}
 	r.normal(s.vm, reasonAdopted, "Took over the running virtual machine instance %s, which an earlier VM of this name left", adopted.Name)
 	s.vmi = adopted
+	return nil
+}
+
+// stays makes sure that vm is there and is not being deleted; it is a conflict otherwise. It reads past the cache, which may show that an
+// instance has lost its owner before it shows that the owner, which is vm then, is deleted and leaves it: taken back, it would go with vm.
+func (r *Reconciler) stays(ctx context.Context, vm *virtv1.VirtualMachine) error {
+	now := &virtv1.VirtualMachine{}
+	err := r.live.Get(ctx, client.ObjectKeyFromObject(vm), now)
+	switch {
+	case client.IgnoreNotFound(err) != nil:
+		return fmt.Errorf("reading VirtualMachine %s/%s: %w", vm.Namespace, vm.Name, err)
+	case err != nil || now.UID != vm.UID || now.DeletionTimestamp != nil:
+		return apierrors.NewConflict(virtv1.Resource("virtualmachines"), vm.Name, errors.New("it is being deleted"))
+	}
 	return nil
 }

@@ -35,6 +35,7 @@ func TestAPass(t *testing.T) {
 		"a namespace that is being deleted":          endingNamespace,
 		"a deleted VM whose VMI the cache lacks":     unseenInstance,
 		"a deleted VM that leaves its VMI running":   orphanedInstance,
+		"a VMI that is left by a deletion unseen":    freedInstance,
 		"a VM that went since it was read":           goneVM,
 		"a VMI of the VM's own that the cache lacks": ownInstance,
 		"a VMI that an earlier VM left":              leftInstance,
@@ -172,6 +173,23 @@ func orphanedInstance(t *testing.T, w *world) {
 	}
 	if err := w.Get(t.Context(), client.ObjectKeyFromObject(w.vm), w.vm); !apierrors.IsNotFound(err) {
 		t.Errorf("the deleted VM stays: %v", err)
+	}
+}
+
+// Nor is such an instance taken back by a pass that sees it free, and not yet that its VM is being deleted.
+func freedInstance(t *testing.T, w *world) {
+	w.pass(&lagging.Client{})
+	vmi := w.vmi()
+	w.must(w.Get(t.Context(), client.ObjectKeyFromObject(w.vm), w.vm))
+	past := w.vm.DeepCopy()
+	w.must(w.Delete(t.Context(), w.vm, client.PropagationPolicy(metav1.DeletePropagationOrphan)))
+	vmi.OwnerReferences = nil
+	w.must(w.Update(t.Context(), vmi))
+	if result := w.pass(&lagging.Client{Past: []client.Object{past}}); result == (ctrl.Result{}) {
+		t.Error("no other pass follows")
+	}
+	if owners := w.vmi().OwnerReferences; len(owners) > 0 {
+		t.Errorf("the instance belongs to %+v", owners)
 	}
 }
 

@@ -41,6 +41,7 @@ type Reconciler struct {
 	options Options
 	now     func() time.Time
 	cids    cids
+	written written
 }
 
 // SetupWithManager adds the controller to mgr.
@@ -97,9 +98,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Get(ctx, req.NamespacedName, vmi); err != nil {
 		if apierrors.IsNotFound(err) {
 			metric.ForgetSyncs(req.Namespace, req.Name)
+			r.written.forget(req.NamespacedName)
 			return ctrl.Result{}, nil
 		}
 		return ctrl.Result{}, fmt.Errorf("reading VirtualMachineInstance %s: %w", req.NamespacedName, err)
+	}
+	if r.written.unseen(vmi, r.now()) {
+		return ctrl.Result{RequeueAfter: lagBound}, nil // the event that brings it starts the next pass sooner
 	}
 	metric.Synced(req.Namespace, req.Name)
 	s, err := r.newScope(ctx, vmi)

@@ -143,8 +143,10 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 		"launcherContainerImageVersion": s.wanted.Launcher,
 		"VSOCKCID":                      s.wanted.CID,
 	}}
-	if err := apply.Fields(ctx, r.Client, s.vmi, names.ManagerController, fields); err != nil {
+	is, err := apply.FieldsAndRead(ctx, r.Client, s.vmi, names.ManagerController, fields)
+	if err != nil {
 		return fmt.Errorf("writing the status of %s/%s: %w", s.vmi.Namespace, s.vmi.Name, err)
 	}
+	r.written.note(s.vmi, is.GetResourceVersion(), r.now())
 	return nil
 }
