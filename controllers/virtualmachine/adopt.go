@@ -49,7 +49,8 @@ func (r *Reconciler) stays(ctx context.Context, vm *virtv1.VirtualMachine) error
 	case client.IgnoreNotFound(err) != nil:
 		return fmt.Errorf("reading VirtualMachine %s/%s: %w", vm.Namespace, vm.Name, err)
 	case err != nil || now.UID != vm.UID || now.DeletionTimestamp != nil:
-		return apierrors.NewConflict(virtv1.Resource("virtualmachines"), vm.Name, errors.New("it is being deleted"))
+		conflict := apierrors.NewConflict(virtv1.Resource("virtualmachines"), vm.Name, errors.New("it is being deleted"))
+		return fmt.Errorf("taking over what an earlier VM left: %w", conflict)
 	}
 	return nil
 }
