@@ -134,7 +134,7 @@ func (w *world) run(ctx context.Context, b *testing.B, root, kubeconfig string) 
 	w.metricsURL = "https://" + address + "/metrics"
 	w.controller = exec.CommandContext(ctx, program, "controller", "--launcher-image", "launcher", "--importer-image", "slipway",
 		"--guestfs-image", "guestfs", "--namespace", installed, "--health-address", "0", "--metrics-address", address)
-	w.controller.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
+	w.controller.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "GOGC=50", "GOMEMLIMIT=off") // as its Deployment has it, whatever this program was given
 	w.controller.Stderr = w.said
 	must(b, w.controller.Start())
 	ended := make(chan struct{})
