@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// lagBound is how long a pass waits for the cache to show what the last one wrote. It does within milliseconds; it never does only where
+// lagBound is how long a pass waits for the cache to show what the last one wrote. It soon does; it never does only where
 // the API server was restored to an earlier state.
 const lagBound = 10 * time.Second
 
