@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/slipway-vm/slipway/runtime/protocol"
@@ -382,5 +383,31 @@ func TestWhatCannotBeStartedFailsWithItsReason(t *testing.T) {
 			}
 			t.Log(state.Message)
 		})
+	}
+}
+
+// TestAnAgentIsHeardAfterAnAnswerThatIsTooLong has the agent send more than libvirt takes, which gives its channel up for good.
+func TestAnAgentIsHeardAfterAnAnswerThatIsTooLong(t *testing.T) {
+	p := start(t)
+	p.connected()
+	vmi, memory := guest(), resource.MustParse("384Mi") // the agent holds the answer several times
+	vmi.Spec.Domain.Memory.Guest = &memory
+	if state, err := p.sync(vmi); err != nil || state.Phase != protocol.PhaseRunning {
+		t.Fatalf("state %+v, %v", state, err)
+	}
+	p.until("the agent's report", agentUp)
+	run, libvirtd := p.exec(boot).Stdout, p.pid("libvirtd")
+	if _, err := p.askGuest("head -c 12000000 /dev/zero | tr '\\0' x"); err == nil {
+		t.Error("libvirt takes an answer of any length")
+	} else {
+		t.Log(err)
+	}
+	if said := p.exec("echo heard").Stdout; said != "heard\n" {
+		t.Errorf("the guest says %q", said)
+	}
+	p.logged("why libvirtd was ended", "it gave up the channel to the guest agent")
+	p.tells("the agent afterwards", agentUp)
+	if after, now := p.exec(boot).Stdout, p.pid("libvirtd"); after != run || now == libvirtd {
+		t.Errorf("the guest's run was %s and is %s, libvirtd was process %d and is %d", run, after, libvirtd, now)
 	}
 }

@@ -4,14 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"libvirt.org/go/libvirt"
-	"libvirt.org/go/libvirtxml"
-
-	"github.com/slipway-vm/slipway/runtime/domain"
 )
 
 const (
@@ -27,7 +23,7 @@ const (
 )
 
 // AgentCommand carries a command to the guest's agent. While libvirt is being started
-// again it waits a little for it, for the guest goes on meanwhile. A guest that stands still for a while is waited for as long as
+// again it waits a little for it, for the guest goes on meanwhile; it has it started again where it gave the channel up. A guest that stands still for a while is waited for as long as
 // ctx says.
 func (h *Hypervisor) AgentCommand(ctx context.Context, command string) (string, error) {
 	settled := time.Now().Add(settlePatience)
@@ -37,7 +33,10 @@ func (h *Hypervisor) AgentCommand(ctx context.Context, command string) (string, 
 		if err == nil {
 			return answer, nil
 		}
-		again := unsettled(err) && time.Now().Add(pause).Before(settled) || bounded && unsent(err)
+		if broken(err) {
+			h.renew()
+		}
+		again := (unsettled(err) || broken(err)) && time.Now().Add(pause).Before(settled) || bounded && unsent(err)
 		if !again {
 			return "", fmt.Errorf("speaking to the guest agent: %w", agentError(err))
 		}
@@ -72,6 +71,12 @@ func unsettled(err error) bool {
 	return errors.Is(err, errAway) || errors.As(err, &known) && known.Code == libvirt.ERR_AGENT_UNRESPONSIVE && known.Message == notConnected
 }
 
+// broken says whether libvirt gave the agent's channel up: the command was not sent, and nor will others be.
+func broken(err error) bool {
+	var known libvirt.Error
+	return errors.As(err, &known) && known.Code == libvirt.ERR_AGENT_UNRESPONSIVE && known.Message == gaveUp
+}
+
 // unsent says whether the agent did not answer libvirt's greeting, which goes before a command where an answer was missed: the
 // command was not sent.
 func unsent(err error) bool {
@@ -79,9 +84,10 @@ func unsent(err error) bool {
 	return errors.As(err, &known) && known.Code == libvirt.ERR_AGENT_UNRESPONSIVE && strings.Contains(known.Message, notGreeted)
 }
 
-// libvirt's messages when it has no channel to the agent yet, and when the agent does not answer its greeting.
+// libvirt's messages when it has no channel to the agent yet, when it gave that up, and when the agent does not answer its greeting.
 const (
 	notConnected = "Guest agent is not responding: QEMU guest agent is not connected"
+	gaveUp       = "Guest agent is not responding: QEMU guest agent is not available due to an error"
 	notGreeted   = "didn't respond to synchronization"
 )
 
@@ -101,29 +107,29 @@ func agentError(err error) error {
 
 // AgentConnected says whether the guest's agent has its channel open, as far as libvirt knows.
 func (h *Hypervisor) AgentConnected() (bool, error) {
-	domain, _, release, err := h.held()
+	document, err := h.document()
 	if err != nil {
 		return false, err
-	}
-	defer release()
-	document, err := domain.GetXMLDesc(0)
-	if err != nil {
-		return false, fmt.Errorf("reading the agent's channel: %w", plain(err))
 	}
 	return agentConnected(document)
 }
 
+// document is the running domain's, as libvirt has it.
+func (h *Hypervisor) document() (string, error) {
+	domain, _, release, err := h.held()
+	if err != nil {
+		return "", err
+	}
+	defer release()
+	document, err := domain.GetXMLDesc(0)
+	if err != nil {
+		return "", fmt.Errorf("reading the agent's channel: %w", plain(err))
+	}
+	return document, nil
+}
+
 // agentConnected reads the channel's state from the domain's document.
 func agentConnected(document string) (bool, error) {
-	var running libvirtxml.Domain
-	if err := running.Unmarshal(document); err != nil {
-		return false, fmt.Errorf("reading the agent's channel: %w", err)
-	}
-	if running.Devices == nil {
-		return false, nil
-	}
-	return slices.ContainsFunc(running.Devices.Channels, func(channel libvirtxml.DomainChannel) bool {
-		port := channel.Target
-		return port != nil && port.VirtIO != nil && port.VirtIO.Name == domain.AgentChannel && port.VirtIO.State == "connected"
-	}), nil
+	channel, err := agentChannel(document)
+	return channel != nil && channel.Target.VirtIO.State == "connected", err
 }

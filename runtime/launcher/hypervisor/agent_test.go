@@ -26,11 +26,12 @@ func TestWhetherTheAgentIsConnectedIsReadFromItsChannel(t *testing.T) {
 func TestWhatBecameOfACommandThatTheAgentDidNotAnswer(t *testing.T) {
 	const responding = "Guest agent is not responding: "
 	for name, c := range map[string]struct {
-		err                       error
-		unsettled, unsent, waited bool
+		err                               error
+		unsettled, broken, unsent, waited bool
 	}{
 		"libvirtd is away":      {err: errAway, unsettled: true},
 		"no channel yet":        {err: libvirt.Error{Code: libvirt.ERR_AGENT_UNRESPONSIVE, Message: notConnected}, unsettled: true},
+		"a channel given up":    {err: libvirt.Error{Code: libvirt.ERR_AGENT_UNRESPONSIVE, Message: gaveUp}, broken: true},
 		"no answer to greeting": {err: libvirt.Error{Code: libvirt.ERR_AGENT_UNRESPONSIVE, Message: responding + "guest agent didn't respond to synchronization within '5' seconds"}, unsent: true},
 		"no answer":             {err: libvirt.Error{Code: libvirt.ERR_AGENT_COMMAND_TIMEOUT, Message: responding + "guest agent didn't respond to command within '10' seconds"}, waited: true},
 		"another error":         {err: libvirt.Error{Code: libvirt.ERR_OPERATION_INVALID, Message: "domain is not running"}},
@@ -38,8 +39,8 @@ func TestWhatBecameOfACommandThatTheAgentDidNotAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var timeout interface{ Timeout() bool }
 			waited := errors.As(agentError(c.err), &timeout) && timeout.Timeout()
-			if unsettled(c.err) != c.unsettled || unsent(c.err) != c.unsent || waited != c.waited {
-				t.Errorf("unsettled %t, unsent %t, waited %t", unsettled(c.err), unsent(c.err), waited)
+			if unsettled(c.err) != c.unsettled || broken(c.err) != c.broken || unsent(c.err) != c.unsent || waited != c.waited {
+				t.Errorf("unsettled %t, broken %t, unsent %t, waited %t", unsettled(c.err), broken(c.err), unsent(c.err), waited)
 			}
 		})
 	}

@@ -36,16 +36,18 @@ type Hypervisor struct {
 	options Options
 	events  chan Event
 	ready   chan struct{} // closed once the first connection stands
+	broken  chan struct{} // tells that libvirt gave up the agent's channel
 
-	mu     sync.Mutex
-	conn   *libvirt.Connect
-	domain *libvirt.Domain
-	name   string
+	mu      sync.Mutex
+	conn    *libvirt.Connect
+	domain  *libvirt.Domain
+	name    string
+	renewed time.Time // when the agent's channel was, last
 }
 
 // New returns a hypervisor that Run starts.
 func New(options Options) *Hypervisor {
-	return &Hypervisor{options: options, events: make(chan Event, events), ready: make(chan struct{})}
+	return &Hypervisor{options: options, events: make(chan Event, events), ready: make(chan struct{}), broken: make(chan struct{})}
 }
 
 // Events are what happens to the domain, in order. They must be received, or libvirt
@@ -113,6 +115,8 @@ func (h *Hypervisor) runDaemon(ctx context.Context) error {
 	case <-ctx.Done():
 		d.stop() // before the connection is closed, for a daemon that stands still does not answer that
 		return nil
+	case <-h.broken:
+		return h.end(ctx, d)
 	case <-d.ended:
 		return fmt.Errorf("libvirtd ended: %w", errors.Join(d.err, errUnexpected))
 	}

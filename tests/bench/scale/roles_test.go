@@ -18,6 +18,7 @@ import (
 
 	"github.com/slipway-vm/slipway/internal/apply"
 	"github.com/slipway-vm/slipway/internal/names"
+	"github.com/slipway-vm/slipway/tests/fixture/apiserver"
 )
 
 // players is how many objects a role works on at a time.
@@ -34,9 +35,8 @@ func (w *world) play(ctx context.Context, b *testing.B) {
 // role lets act see every event of objects, a few at a time.
 func (w *world) role(ctx context.Context, b *testing.B, list client.ObjectList, act func(context.Context, runtime.Object) error) {
 	b.Helper()
-	events, err := w.client.Watch(ctx, list)
-	must(b, err)
-	waiting := queued(ctx, events.ResultChan())
+	must(b, w.client.List(ctx, list))
+	waiting := queued(ctx, apiserver.Watch(b, w.client, list).ResultChan())
 	for range players {
 		go func() {
 			for event := range waiting {

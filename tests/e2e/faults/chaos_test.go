@@ -25,7 +25,7 @@ import (
 
 const (
 	// shortChaos is how many kills the suite makes without KILLS: others of the deck each time.
-	shortChaos = 8
+	shortChaos = 20
 	// batchLimit is how many kills come before the VMs are waited for, pauseLimit the longest
 	// time between two of them.
 	batchLimit = 3
