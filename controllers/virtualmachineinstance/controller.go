@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -42,6 +43,8 @@ type Reconciler struct {
 	now     func() time.Time
 	cids    cids
 	written written
+	begin   sync.Once
+	began   time.Time // when the first pass did
 }
 
 // SetupWithManager adds the controller to mgr.
@@ -94,6 +97,7 @@ func (r *Reconciler) steps() []func(context.Context, *scope) error {
 
 // Reconcile makes one pass over the VMI that req names.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	r.begin.Do(func() { r.began = r.now() })
 	vmi := &virtv1.VirtualMachineInstance{}
 	if err := r.Get(ctx, req.NamespacedName, vmi); err != nil {
 		if apierrors.IsNotFound(err) {

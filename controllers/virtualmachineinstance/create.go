@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -103,13 +104,13 @@ func (r *Reconciler) livePod(ctx context.Context, vmi *virtv1.VirtualMachineInst
 	return found[0], nil
 }
 
-// livePods returns the VMI's pods of the kind as the API server has them now.
+// livePods returns the VMI's pods of the kind as the API server has them now: one at most, but of a VMI that the version before this
+// one may have made pods for, whose names cannot be told.
 func (r *Reconciler) livePods(ctx context.Context, vmi *virtv1.VirtualMachineInstance, kind string) ([]*corev1.Pod, error) {
 	list := &corev1.PodList{}
-	err := r.live.List(ctx, list, client.InNamespace(vmi.Namespace),
-		client.MatchingLabels{virtv1.CreatedByLabel: string(vmi.UID), names.LabelPod: kind})
+	err := r.readPods(ctx, vmi, kind, list)
 	if err != nil {
-		return nil, fmt.Errorf("listing the pods of %s/%s: %w", vmi.Namespace, vmi.Name, err)
+		return nil, fmt.Errorf("reading the pods of %s/%s: %w", vmi.Namespace, vmi.Name, err)
 	}
 	var found []*corev1.Pod
 	for i := range list.Items {
@@ -118,4 +119,18 @@ func (r *Reconciler) livePods(ctx context.Context, vmi *virtv1.VirtualMachineIns
 		}
 	}
 	return found, nil
+}
+
+// readPods reads one pod by its name, which costs an API server nothing, or looks through all of the namespace.
+func (r *Reconciler) readPods(ctx context.Context, vmi *virtv1.VirtualMachineInstance, kind string, list *corev1.PodList) error {
+	if !vmi.CreationTimestamp.After(r.began) {
+		labels := client.MatchingLabels{virtv1.CreatedByLabel: string(vmi.UID), names.LabelPod: kind}
+		return r.live.List(ctx, list, client.InNamespace(vmi.Namespace), labels) //nolint:wrapcheck // livePods says what was read
+	}
+	list.Items = make([]corev1.Pod, 1)
+	err := r.live.Get(ctx, client.ObjectKey{Namespace: vmi.Namespace, Name: pod.Name(vmi, kind)}, &list.Items[0])
+	if apierrors.IsNotFound(err) {
+		list.Items, err = nil, nil
+	}
+	return err //nolint:wrapcheck // as above
 }

@@ -28,28 +28,28 @@ func TestAPass(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, test := range map[string]func(*testing.T, *world){
-		"a namespace that is being deleted":        endingNamespace,
+	whatever := map[string]func(*testing.T, *world){ // the VMI's age
 		"a running VMI whose pod the cache lacks":  unseenPodOfARunningVMI,
 		"a new VMI whose pod the cache lacks":      unseenPodOfANewVMI,
 		"a deleted VMI whose pods the cache lacks": unseenPodsOfADeletedVMI,
-		"a deleted VMI whose pod is on its way":    stoppedPodOfADeletedVMI,
-		"a VMI whose state claim the cache lacks":  unseenStateClaim,
-		"a state claim of an earlier VM":           stateClaimOfAnEarlierVM,
-		"a state claim that a user brought":        stateClaimOfAUser,
-		"VMIs with sockets to their nodes":         addressesOfGuests,
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := &world{Client: c, t: t, recorder: events.NewFakeRecorder(100)}
-			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
-			w.must(c.Create(t.Context(), namespace))
-			w.vmi = &virtv1.VirtualMachineInstance{
-				ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "vmi", Finalizers: []string{virtv1.VirtualMachineInstanceFinalizer}},
-				Spec:       fixture.VM(namespace.Name, "vmi", fixture.ContainerDisk("x/y:z")).Spec.Template.Spec,
-			}
-			w.must(c.Create(t.Context(), w.vmi))
+	}
+	for name, test := range whatever {
+		t.Run("after the controller's start, "+name, func(t *testing.T) {
+			w := newWorld(t, c)
+			w.began = time.Now().Add(-time.Minute)
 			test(t, w)
 		})
+	}
+	for name, test := range map[string]func(*testing.T, *world){
+		"a namespace that is being deleted":       endingNamespace,
+		"a VMI whose pod has a former name":       formerPod,
+		"a deleted VMI whose pod is on its way":   stoppedPodOfADeletedVMI,
+		"a VMI whose state claim the cache lacks": unseenStateClaim,
+		"a state claim of an earlier VM":          stateClaimOfAnEarlierVM,
+		"a state claim that a user brought":       stateClaimOfAUser,
+		"VMIs with sockets to their nodes":        addressesOfGuests,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, newWorld(t, c)) })
 	}
 }
 
@@ -59,6 +59,21 @@ type world struct {
 	t        *testing.T
 	vmi      *virtv1.VirtualMachineInstance
 	recorder *events.FakeRecorder
+	// began is when the controller's first pass did; zero for that which comes first.
+	began time.Time
+}
+
+func newWorld(t *testing.T, c client.Client) *world {
+	t.Helper()
+	w := &world{Client: c, t: t, recorder: events.NewFakeRecorder(100)}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	w.must(c.Create(t.Context(), namespace))
+	w.vmi = &virtv1.VirtualMachineInstance{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "vmi", Finalizers: []string{virtv1.VirtualMachineInstanceFinalizer}},
+		Spec:       fixture.VM(namespace.Name, "vmi", fixture.ContainerDisk("x/y:z")).Spec.Template.Spec,
+	}
+	w.must(c.Create(t.Context(), w.vmi))
+	return w
 }
 
 func (w *world) must(err error) {
@@ -74,6 +89,9 @@ func (w *world) pass(unseen ...client.Object) {
 	r := &Reconciler{
 		Client: w.cache(unseen...), live: w.Client, events: w.recorder, now: time.Now,
 		options: Options{LauncherImage: "launcher", ProvisionerImage: "slipway"},
+	}
+	if !w.began.IsZero() {
+		r.begin.Do(func() { r.began = w.began })
 	}
 	_, err := r.Reconcile(w.t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.vmi)})
 	w.must(err)
@@ -139,6 +157,20 @@ func unseenPodOfANewVMI(t *testing.T, w *world) {
 	w.pass(&p)
 	if pods := w.pods(); len(pods) != 1 || pods[0].UID != p.UID {
 		t.Errorf("%d pods", len(pods))
+	}
+}
+
+// Nor does one get a second launcher whose pod, which the cache lacks, has a name that the version before gave it.
+func formerPod(t *testing.T, w *world) {
+	w.pass()
+	p := w.pods()[0]
+	former := p.DeepCopy()
+	former.ObjectMeta = metav1.ObjectMeta{Namespace: p.Namespace, Name: "virt-launcher-vmi-12345", Labels: p.Labels, OwnerReferences: p.OwnerReferences}
+	w.must(w.Create(t.Context(), former))
+	w.must(w.Delete(t.Context(), &p, client.GracePeriodSeconds(0)))
+	w.pass(former)
+	if pods := w.pods(); len(pods) != 1 || pods[0].Name != former.Name {
+		t.Errorf("the pods are %+v", pods)
 	}
 }
 

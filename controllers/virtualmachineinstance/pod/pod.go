@@ -96,7 +96,7 @@ func Launcher(in Input) (*corev1.Pod, error) {
 	}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			GenerateName:    "virt-launcher-" + in.VMI.Name + "-",
+			Name:            Name(in.VMI, KindLauncher),
 			Namespace:       in.VMI.Namespace,
 			Labels:          launcherLabels(in.VMI),
 			Annotations:     launcherAnnotations(in.VMI),

@@ -22,8 +22,8 @@ func Provisioner(in Input) (*corev1.Pod, error) {
 	}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			GenerateName: "virt-provisioner-" + in.VMI.Name + "-",
-			Namespace:    in.VMI.Namespace,
+			Name:      Name(in.VMI, KindProvisioner),
+			Namespace: in.VMI.Namespace,
 			Labels: map[string]string{
 				names.LabelPod:        KindProvisioner,
 				virtv1.CreatedByLabel: string(in.VMI.UID),
