@@ -31,7 +31,6 @@ import (
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/scheme"
 	"github.com/slipway-vm/slipway/tests/fixture"
-	"github.com/slipway-vm/slipway/tests/fixture/apiserver"
 )
 
 // nodes is how many simulated nodes there are.
@@ -65,7 +64,10 @@ func start(b *testing.B) *world {
 		Scheme: scheme.New(), BinaryAssetsDirectory: assets, ErrorIfCRDPathMissing: true,
 		CRDDirectoryPaths: []string{filepath.Join(root, "controllers/hyperconverged/components/crds")},
 	}
-	config, err := apiserver.Begin(server)
+	// As in a cluster: the setting of servers that live for one test has it collect garbage without end over so much that it keeps.
+	b.Setenv("GOGC", "100")
+	b.Setenv("GOMEMLIMIT", "off")
+	config, err := server.Start()
 	b.Cleanup(func() { _ = server.Stop() })
 	must(b, err)
 	config.QPS, config.Burst = 1000, 2000
