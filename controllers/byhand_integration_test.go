@@ -73,7 +73,7 @@ func TestAManualVMRunsByRequestsAlone(t *testing.T) {
 	c.request(t, key, stopRequest(first), startRequest(nil)) // a restart
 	c.beingStopped(t, key)
 	c.guestEnds(t, key, p, virtv1.Succeeded)
-	p = c.startGuest(t, key, p.Name)
+	p = c.startGuest(t, key, p.UID)
 	c.vmIs(t, key, virtv1.VirtualMachineStatusRunning)
 	c.met(t, key)
 	second := c.vmi(t, key)
@@ -85,7 +85,7 @@ func TestAManualVMRunsByRequestsAlone(t *testing.T) {
 	c.vmIs(t, key, virtv1.VirtualMachineStatusStopped)
 	c.stays(t, key, second.UID, virtv1.Succeeded)
 	c.request(t, key, stopRequest(second), startRequest(map[string]string{virtv1.StartRequestDataPausedKey: virtv1.StartRequestDataPausedTrue}))
-	p = c.startGuest(t, key, p.Name)
+	p = c.startGuest(t, key, p.UID)
 	c.met(t, key)
 	third := c.vmi(t, key)
 	if third.Spec.StartStrategy == nil || *third.Spec.StartStrategy != virtv1.StartStrategyPaused {
@@ -137,7 +137,7 @@ func TestARunningVMIsRestarted(t *testing.T) {
 	c.beingStopped(t, key)
 	c.vmIs(t, key, virtv1.VirtualMachineStatusStopping)
 	c.guestEnds(t, key, p, virtv1.Succeeded)
-	c.startGuest(t, key, p.Name)
+	c.startGuest(t, key, p.UID)
 	c.vmIs(t, key, virtv1.VirtualMachineStatusRunning)
 	c.met(t, key)
 	if c.vmi(t, key).UID == first.UID {

@@ -33,7 +33,7 @@ func (c *cluster) runAs(t *testing.T, name string, strategy virtv1.VirtualMachin
 }
 
 // startGuest is scheduler, kubelet and virt-handler for the VM's next pod.
-func (c *cluster) startGuest(t *testing.T, key client.ObjectKey, not ...string) *corev1.Pod {
+func (c *cluster) startGuest(t *testing.T, key client.ObjectKey, not ...types.UID) *corev1.Pod {
 	t.Helper()
 	p := c.launcher(t, key, not...)
 	c.bind(t, p, nodeName)
@@ -90,7 +90,7 @@ func TestAPowerOffEndsWhatRerunsOnFailure(t *testing.T) {
 	c.gone(t, &virtv1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})
 	c.vmIs(t, key, virtv1.VirtualMachineStatusStopped)
 	must(t, c.Patch(t.Context(), vm, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"runStrategy":"RerunOnFailure"}}`))))
-	c.startGuest(t, key, p.Name)
+	c.startGuest(t, key, p.UID)
 	c.vmIs(t, key, virtv1.VirtualMachineStatusRunning)
 }
 
@@ -107,7 +107,7 @@ func TestAFailureStartsAgainWhatRerunsOnFailure(t *testing.T) {
 	if requests := vm.Status.StateChangeRequests; len(requests) != 1 || requests[0].Action != virtv1.StartRequest {
 		t.Errorf("the start that is to come is told as %+v", requests)
 	}
-	second := c.startGuest(t, key, p.Name)
+	second := c.startGuest(t, key, p.UID)
 	vm = c.vmIs(t, key, virtv1.VirtualMachineStatusRunning)
 	if again := c.vmi(t, key).UID; again == first {
 		t.Error("the VMI is the same")

@@ -33,7 +33,7 @@ func TestAVMOfADeletedInstanceTypeIsStoppedAndStarted(t *testing.T) {
 	c.gone(t, first)
 	c.vmIs(t, key, virtv1.VirtualMachineStatusStopped)
 	must(t, c.mergePatch(t, vm, map[string]any{"spec": map[string]any{"runStrategy": "Always"}}))
-	c.launcher(t, key, first.Name)
+	c.launcher(t, key, first.UID)
 	if guest := c.vmi(t, key).Spec.Domain.Memory.Guest; guest.String() != "96Mi" {
 		t.Errorf("it has %s of memory", guest)
 	}

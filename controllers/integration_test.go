@@ -224,12 +224,12 @@ spec:
 }
 
 // launcher waits for the one launcher pod of the VMI.
-func (c *cluster) launcher(t *testing.T, key client.ObjectKey, not ...string) *corev1.Pod {
+func (c *cluster) launcher(t *testing.T, key client.ObjectKey, not ...types.UID) *corev1.Pod {
 	t.Helper()
 	return c.podOf(t, key, pod.KindLauncher, not...)
 }
 
-func (c *cluster) podOf(t *testing.T, key client.ObjectKey, kind string, not ...string) *corev1.Pod {
+func (c *cluster) podOf(t *testing.T, key client.ObjectKey, kind string, not ...types.UID) *corev1.Pod {
 	t.Helper()
 	var found *corev1.Pod
 	gomega.NewWithT(t).Eventually(func() (int, error) {
@@ -237,7 +237,7 @@ func (c *cluster) podOf(t *testing.T, key client.ObjectKey, kind string, not ...
 		err := c.List(t.Context(), list, client.InNamespace(key.Namespace), client.MatchingLabels{names.LabelPod: kind})
 		count := 0
 		for i := range list.Items {
-			if p := &list.Items[i]; p.DeletionTimestamp == nil && (len(not) == 0 || p.Name != not[0]) && metav1.GetControllerOf(p).Name == key.Name {
+			if p := &list.Items[i]; p.DeletionTimestamp == nil && (len(not) == 0 || p.UID != not[0]) && metav1.GetControllerOf(p).Name == key.Name {
 				found = p
 				count++
 			}

@@ -118,7 +118,7 @@ func TestAFailedStartIsTriedAgainLater(t *testing.T) {
 		t.Errorf("the failure is told as %+v", f)
 	}
 	_ = c.Delete(t.Context(), p, client.GracePeriodSeconds(0))
-	again := c.launcher(t, key, p.Name)
+	again := c.launcher(t, key, p.UID)
 	if again.UID == p.UID {
 		t.Error("the pod is the same")
 	}
@@ -233,7 +233,7 @@ func TestWhatThePodWaitsForIsTold(t *testing.T) {
 		status.Phase, status.Reason, status.Message = corev1.PodFailed, "UnexpectedAdmissionError", "no healthy devices"
 		status.InitContainerStatuses = nil
 	})
-	again := c.launcher(t, key, p.Name)
+	again := c.launcher(t, key, p.UID)
 	c.bind(t, again, nodeName)
 	c.report(t, again, computeRuns)
 	c.vmiSays(t, key, string(virtv1.Scheduled), phase)
@@ -261,7 +261,7 @@ func TestWithoutKVMAVMIWaitsUntilEmulationIsAllowed(t *testing.T) {
 	})
 	c.vmiSays(t, key, "useEmulation to true", condition("PodScheduled"))
 	c.useEmulation(t, true)
-	again := c.launcher(t, key, p.Name)
+	again := c.launcher(t, key, p.UID)
 	if kvm, asked := again.Spec.Containers[0].Resources.Limits[names.DeviceKVM]; asked {
 		t.Errorf("the new pod asks for %s KVM", kvm.String())
 	}
