@@ -150,7 +150,7 @@ func TestUEFIBootsAKernelAndKeepsItsVariables(t *testing.T) {
 	vmi.Spec.Domain.Firmware = &v1.Firmware{
 		UUID: uid, Bootloader: &v1.Bootloader{EFI: &v1.EFI{Persistent: &yes, SecureBoot: &no}},
 		KernelBoot: &v1.KernelBoot{
-			KernelArgs: "console=ttyS0,115200 quiet nokaslr mitigations=off random.trust_cpu=on no_timer_check tsc=reliable cryptomgr.notests slipway=yes",
+			KernelArgs: "console=ttyS0,115200 quiet nokaslr mitigations=off random.trust_cpu=on no_timer_check clocksource=acpi_pm tsc=unstable cryptomgr.notests slipway=yes",
 			Container:  &v1.KernelBootContainer{Image: "tiny", KernelPath: "/boot/vmlinuz", InitrdPath: "/boot/initrd"},
 		},
 	}

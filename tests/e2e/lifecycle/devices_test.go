@@ -76,7 +76,7 @@ func trusted(image string) fixture.VMOption {
 			Bootloader: &virtv1.Bootloader{EFI: &virtv1.EFI{SecureBoot: new(false), Persistent: new(true)}},
 			KernelBoot: &virtv1.KernelBoot{
 				// With one processor until the guest starts the other, as the guest's own boot loader has it.
-				KernelArgs: "console=ttyS0,115200 quiet nokaslr mitigations=off random.trust_cpu=on no_timer_check tsc=reliable maxcpus=1 cryptomgr.notests slipway=yes",
+				KernelArgs: "console=ttyS0,115200 quiet nokaslr mitigations=off random.trust_cpu=on no_timer_check clocksource=acpi_pm tsc=unstable maxcpus=1 cryptomgr.notests slipway=yes",
 				Container:  &virtv1.KernelBootContainer{Image: image, KernelPath: "/boot/vmlinuz", InitrdPath: "/boot/initrd"},
 			},
 		}

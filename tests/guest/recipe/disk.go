@@ -16,14 +16,16 @@ const hasty = "nokaslr mitigations=off random.trust_cpu=on no_timer_check crypto
 	"initcall_blacklist=crypto_kdf108_init,jent_mod_init,init_encrypted,trace_eval_init,init_kprobe_trace"
 
 // bootConfig is the boot loader's configuration. The kernel starts one processor; the guest starts the others when the drivers have mapped
-// their devices: what another processor writes to its interrupt controller meanwhile gets lost in QEMU's emulator, rarely, and on a busy host.
+// their devices: what another processor writes to its interrupt controller meanwhile gets lost in QEMU's emulator, rarely, and on a busy host. Time comes
+// from the ACPI timer, whose rate is fixed: that of the processor's counter has to be measured, and comes out too low by tens of times
+// where the emulator got no processor meanwhile, so that the guest's time flies.
 const bootConfig = `PROMPT 0
 TIMEOUT 0
 DEFAULT linux
 LABEL linux
 	LINUX /vmlinuz
 	INITRD /initrd
-	APPEND console=tty0 console=ttyS0,115200 quiet loglevel=4 panic=10 maxcpus=1 tsc=reliable rcupdate.rcu_expedited=1 ` + hasty + `
+	APPEND console=tty0 console=ttyS0,115200 quiet loglevel=4 panic=10 maxcpus=1 clocksource=acpi_pm tsc=unstable rcupdate.rcu_expedited=1 ` + hasty + `
 `
 
 const (

@@ -37,7 +37,7 @@ var modules = []string{
 }
 
 // arguments are the kernel's; some save seconds under emulation.
-const arguments = "console=ttyS0,115200 quiet loglevel=4 nokaslr mitigations=off random.trust_cpu=on no_timer_check tsc=reliable " +
+const arguments = "console=ttyS0,115200 quiet loglevel=4 nokaslr mitigations=off random.trust_cpu=on no_timer_check clocksource=acpi_pm tsc=unstable " +
 	"cryptomgr.notests rcupdate.rcu_expedited=1 standin="
 
 // bootFolder holds the boot files for EFI, with and without "Press any key".
