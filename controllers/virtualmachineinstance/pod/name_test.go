@@ -4,9 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	virtv1 "kubevirt.io/api/core/v1"
-
 	"k8s.io/apimachinery/pkg/util/validation"
+	virtv1 "kubevirt.io/api/core/v1"
 )
 
 func TestANameFollowsFromTheVMI(t *testing.T) {
