@@ -16,8 +16,14 @@ type Pod struct {
 	// Interface is the pod's own interface, the one with the default route.
 	Interface string `json:"interface"`
 	MTU       int    `json:"mtu"`
+	// MAC is the interface's Ethernet address; empty for a device that has none.
+	MAC string `json:"mac,omitempty"`
 	// Addresses are the interface's global addresses, the pod's IPs.
 	Addresses []netip.Addr `json:"addresses"`
+	// IPv4 is the first IPv4 address among them, with the length of its subnet's prefix; invalid for none.
+	IPv4 netip.Prefix `json:"ipv4,omitzero"`
+	// Routes are those of IPv4 over the interface.
+	Routes []Route `json:"routes,omitempty"`
 	// DNS and Search are the nameservers and search domains of the pod's resolv.conf.
 	DNS    []string `json:"dns,omitempty"`
 	Search []string `json:"search,omitempty"`
@@ -28,6 +34,7 @@ type Plan struct {
 	Taps    []Tap    `json:"taps,omitempty"`
 	Sysctls []Sysctl `json:"sysctls,omitempty"`
 	Tables  []Table  `json:"tables,omitempty"`
+	Wires   []Wire   `json:"wires,omitempty"`
 	// Interfaces tell the launcher what it gets, in the order of the VMI's spec.
 	Interfaces []protocol.Interface `json:"interfaces,omitempty"`
 }
@@ -74,30 +81,49 @@ func New(vmi *v1.VirtualMachineInstance, pod Pod) (Plan, error) {
 			return Plan{}, fmt.Errorf("%s: no network is called %q; add it to spec.networks", path, nic.Name)
 		case network.Pod == nil:
 			return Plan{}, fmt.Errorf("%s: network %q is not the pod network; only pod networks are connected", path, nic.Name)
-		case nic.Masquerade == nil:
-			return Plan{}, fmt.Errorf("%s: only the masquerade binding is supported; set masquerade: {}", path)
 		case len(plan.Taps) > 0:
 			return Plan{}, fmt.Errorf("%s: a VMI connects to the pod network once; remove this interface", path)
 		}
-		if err := plan.masquerade(vmi, nic, *network.Pod, pod); err != nil {
+		if err := plan.connect(vmi, nic, *network.Pod, pod); err != nil {
 			return Plan{}, fmt.Errorf("planning %s: %w", path, err)
 		}
 	}
 	return plan, nil
 }
 
+// connect adds one interface to the plan, by its binding.
+func (p *Plan) connect(vmi *v1.VirtualMachineInstance, nic v1.Interface, network v1.PodNetwork, pod Pod) error {
+	switch {
+	case nic.Masquerade != nil && nic.Bridge != nil:
+		return errors.New("it has two bindings, masquerade and bridge; keep one of them")
+	case nic.Masquerade != nil:
+		return p.masquerade(vmi, nic, network, pod)
+	case nic.Bridge != nil:
+		return p.bridge(vmi, nic, pod)
+	}
+	return errors.New("only the bindings masquerade and bridge are supported; set masquerade: {} or bridge: {}")
+}
+
+// newTap is the next tap of the plan, without addresses.
+func (p *Plan) newTap(vmi *v1.VirtualMachineInstance, nic v1.Interface, pod Pod) Tap {
+	return Tap{Name: fmt.Sprintf("tap%d", len(p.Taps)), MTU: pod.MTU, Queues: queues(vmi, nic), Owner: names.QEMUUser}
+}
+
+// serveDHCP lets the launcher, which has no privilege, listen on the port of DHCP servers.
+var serveDHCP = Sysctl{Path: "net/ipv4/ip_unprivileged_port_start", Value: "0"}
+
 // masquerade adds one interface behind NAT to the plan.
 func (p *Plan) masquerade(vmi *v1.VirtualMachineInstance, nic v1.Interface, network v1.PodNetwork, pod Pod) error {
 	if len(pod.Addresses) == 0 {
 		return errors.New("the pod's interface has no address yet")
 	}
-	tap := Tap{Name: fmt.Sprintf("tap%d", len(p.Taps)), MTU: pod.MTU, Queues: queues(vmi, nic), Owner: names.QEMUUser}
+	tap := p.newTap(vmi, nic, pod)
 	mac, err := MAC(vmi, nic)
 	if err != nil {
 		return err
 	}
 	facts := protocol.Interface{Name: nic.Name, Tap: tap.Name, MAC: mac.String(), MTU: pod.MTU, Queues: tap.Queues}
-	p.Sysctls = append(p.Sysctls, Sysctl{Path: "net/ipv4/ip_unprivileged_port_start", Value: "0"})
+	p.Sysctls = append(p.Sysctls, serveDHCP)
 	for _, address := range pod.Addresses {
 		facts.PodIPs = append(facts.PodIPs, address.String())
 		link, err := linkFor(address, network)

@@ -57,11 +57,34 @@ func TestWhatCannotBePlannedIsNamed(t *testing.T) {
 			},
 			pod: pod, want: "not the pod network",
 		},
-		"a binding that is not masquerade": {
+		"a binding that there is not": {
 			change: func(vmi *v1.VirtualMachineInstance) {
-				vmi.Spec.Domain.Devices.Interfaces[0].InterfaceBindingMethod = v1.InterfaceBindingMethod{Bridge: &v1.InterfaceBridge{}}
+				vmi.Spec.Domain.Devices.Interfaces[0].InterfaceBindingMethod = v1.InterfaceBindingMethod{SRIOV: &v1.InterfaceSRIOV{}}
 			},
-			pod: pod, want: "only the masquerade binding",
+			pod: pod, want: "only the bindings masquerade and bridge",
+		},
+		"two bindings": {
+			change: func(vmi *v1.VirtualMachineInstance) {
+				vmi.Spec.Domain.Devices.Interfaces[0].Bridge = &v1.InterfaceBridge{}
+			},
+			pod: pod, want: "keep one of them",
+		},
+		"a bridge in a pod without IPv4": {
+			change: onBridge, want: "no IPv4 address",
+			pod: Pod{Interface: "eth0", MAC: "0a:58:0a:f4:00:07", Addresses: []netip.Addr{netip.MustParseAddr("fd00:10:244::7")}},
+		},
+		"a bridge in a pod without an address": {change: onBridge, pod: Pod{Interface: "eth0"}, want: "no address yet"},
+		"a bridge to what is no Ethernet": {
+			change: onBridge, want: "no Ethernet device",
+			pod: Pod{Interface: "eth0", Addresses: pod.Addresses, IPv4: netip.MustParsePrefix("10.244.0.7/24")},
+		},
+		"a bridge with a MAC address that is none": {
+			change: func(vmi *v1.VirtualMachineInstance) {
+				onBridge(vmi)
+				vmi.Spec.Domain.Devices.Interfaces[0].MacAddress = "02:00"
+			},
+			pod:  Pod{Interface: "eth0", MAC: "0a:58:0a:f4:00:07", Addresses: pod.Addresses, IPv4: netip.MustParsePrefix("10.244.0.7/24")},
+			want: `macAddress "02:00"`,
 		},
 		"a CIDR that is none": {
 			change: func(vmi *v1.VirtualMachineInstance) { vmi.Spec.Networks[0].Pod.VMNetworkCIDR = "10.0.2" },
@@ -88,6 +111,10 @@ func TestWhatCannotBePlannedIsNamed(t *testing.T) {
 			}
 		})
 	}
+}
+
+func onBridge(vmi *v1.VirtualMachineInstance) {
+	vmi.Spec.Domain.Devices.Interfaces[0].InterfaceBindingMethod = v1.InterfaceBindingMethod{Bridge: &v1.InterfaceBridge{}}
 }
 
 func TestAGuestKeepsItsDerivedMACWhenItsVMStartsAgain(t *testing.T) {

@@ -114,14 +114,28 @@ type Interface struct {
 // Lease is what the launcher's DHCP server answers.
 type Lease struct {
 	// Address is the guest's address with its prefix length, such as 10.0.2.2/24.
-	Address string   `json:"address"`
-	Gateway string   `json:"gateway"`
-	DNS     []string `json:"dns,omitempty"`
-	Search  []string `json:"search,omitempty"`
+	Address string `json:"address"`
+	// Gateway is the default one; empty for none.
+	Gateway string `json:"gateway,omitempty"`
+	// Server is the DHCP server's own address on the tap; empty where that is the gateway's. With one, Address is
+	// the pod's too: what the launcher sends there does not leave the pod, so answers are broadcast.
+	Server string `json:"server,omitempty"`
+	// Routes are all of the guest's but that to its subnet, in the order of making; none where the gateway says it all.
+	Routes []Route  `json:"routes,omitempty"`
+	DNS    []string `json:"dns,omitempty"`
+	Search []string `json:"search,omitempty"`
 	// Hostname is the guest's, spec.hostname or the VMI's name.
 	Hostname string `json:"hostname,omitempty"`
 	// Options are what else the VMI has the guest told.
 	Options []DHCPOption `json:"options,omitempty"`
+}
+
+// Route is a way of the guest to others.
+type Route struct {
+	// To is a prefix such as 10.244.0.0/16.
+	To string `json:"to"`
+	// Via is the next router's address; empty where To is on the link.
+	Via string `json:"via,omitempty"`
 }
 
 // DHCPOption is an option of DHCP as it goes over the wire.

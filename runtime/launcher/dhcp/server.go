@@ -39,12 +39,16 @@ type Server struct {
 type offer struct {
 	mac     net.HardwareAddr
 	address netip.Prefix
-	gateway net.IP
-	dns     []net.IP
-	search  []string
-	host    string
-	mtu     int
-	more    []protocol.DHCPOption
+	gateway net.IP // nil for none
+	server  net.IP
+	routes  dhcpv4.Routes
+	// broadcast says that answers to the lease's address would not leave the pod, whose own it is.
+	broadcast bool
+	dns       []net.IP
+	search    []string
+	host      string
+	mtu       int
+	more      []protocol.DHCPOption
 }
 
 // Listen binds to the tap of link, which must have a lease. granted is called after
@@ -112,11 +116,7 @@ func (s *Server) answer(request *dhcpv4.DHCPv4) {
 	if reply == nil {
 		return
 	}
-	target := &net.UDPAddr{IP: net.IPv4bcast, Port: clientPort}
-	if ip := request.ClientIPAddr; ip != nil && !ip.IsUnspecified() && reply.MessageType() == dhcpv4.MessageTypeAck {
-		target.IP = ip
-	}
-	if _, err := s.socket.WriteTo(reply.ToBytes(), target); err != nil {
+	if _, err := s.socket.WriteTo(reply.ToBytes(), s.offer.target(request, reply)); err != nil {
 		s.log.Warn("Failed to send a DHCP reply", "device", s.device, "err", err)
 		return
 	}
@@ -126,12 +126,21 @@ func (s *Server) answer(request *dhcpv4.DHCPv4) {
 	}
 }
 
+// target is where the answer to request goes.
+func (o offer) target(request, reply *dhcpv4.DHCPv4) *net.UDPAddr {
+	target := &net.UDPAddr{IP: net.IPv4bcast, Port: clientPort}
+	if ip := request.ClientIPAddr; !o.broadcast && ip != nil && !ip.IsUnspecified() && reply.MessageType() == dhcpv4.MessageTypeAck {
+		target.IP = ip
+	}
+	return target
+}
+
 // reply is the answer to request: nil for what is not for this server.
 func (o offer) reply(request *dhcpv4.DHCPv4) (*dhcpv4.DHCPv4, error) {
 	if request.OpCode != dhcpv4.OpcodeBootRequest || request.ClientHWAddr.String() != o.mac.String() {
 		return nil, nil
 	}
-	server := o.gateway
+	server := o.server
 	var kind dhcpv4.MessageType
 	switch request.MessageType() {
 	case dhcpv4.MessageTypeDiscover:
@@ -177,9 +186,14 @@ func (o offer) ip() net.IP { return net.IP(o.address.Addr().AsSlice()) }
 func (o offer) options(inform bool) []dhcpv4.Modifier {
 	mask := net.CIDRMask(o.address.Bits(), 32)
 	out := []dhcpv4.Modifier{
-		dhcpv4.WithOption(dhcpv4.OptServerIdentifier(o.gateway)),
+		dhcpv4.WithOption(dhcpv4.OptServerIdentifier(o.server)),
 		dhcpv4.WithOption(dhcpv4.OptSubnetMask(mask)),
-		dhcpv4.WithOption(dhcpv4.OptRouter(o.gateway)),
+	}
+	if len(o.routes) > 0 { // before the router, which clients that know these ignore
+		out = append(out, dhcpv4.WithOption(dhcpv4.OptClasslessStaticRoute(o.routes...)))
+	}
+	if o.gateway != nil {
+		out = append(out, dhcpv4.WithOption(dhcpv4.OptRouter(o.gateway)))
 	}
 	if !inform {
 		out = append(out, dhcpv4.WithYourIP(o.ip()), dhcpv4.WithOption(dhcpv4.OptIPAddressLeaseTime(leaseTime)))
@@ -214,13 +228,41 @@ func parse(link protocol.Interface) (offer, error) {
 		return offer{}, fmt.Errorf("address %q is not an IPv4 address with its prefix length", lease.Address)
 	}
 	out := offer{mac: mac, address: address, search: lease.Search, host: lease.Hostname, mtu: link.MTU, more: lease.Options}
-	if out.gateway = net.ParseIP(lease.Gateway).To4(); out.gateway == nil {
+	if out.gateway = net.ParseIP(lease.Gateway).To4(); out.gateway == nil && (lease.Gateway != "" || lease.Server == "") {
 		return offer{}, fmt.Errorf("gateway %q is not an IPv4 address", lease.Gateway)
+	}
+	out.server, out.broadcast = out.gateway, lease.Server != ""
+	if out.broadcast {
+		if out.server = net.ParseIP(lease.Server).To4(); out.server == nil {
+			return offer{}, fmt.Errorf("server %q is not an IPv4 address", lease.Server)
+		}
+	}
+	if out.routes, err = routes(lease.Routes); err != nil {
+		return offer{}, err
 	}
 	for _, server := range lease.DNS {
 		if ip := net.ParseIP(server).To4(); ip != nil { // DHCPv4 carries no others
 			out.dns = append(out.dns, ip)
 		}
+	}
+	return out, nil
+}
+
+// routes are those of a lease as option 121 has them; a route on the link has the router 0.0.0.0.
+func routes(told []protocol.Route) (dhcpv4.Routes, error) {
+	var out dhcpv4.Routes
+	for _, route := range told {
+		to, err := netip.ParsePrefix(route.To)
+		if err != nil || !to.Addr().Is4() {
+			return nil, fmt.Errorf("route to %q is not to an IPv4 prefix", route.To)
+		}
+		router := net.IPv4zero.To4()
+		if route.Via != "" {
+			if router = net.ParseIP(route.Via).To4(); router == nil {
+				return nil, fmt.Errorf("route to %s via %q, which is not an IPv4 address", route.To, route.Via)
+			}
+		}
+		out = append(out, &dhcpv4.Route{Dest: &net.IPNet{IP: to.Masked().Addr().AsSlice(), Mask: net.CIDRMask(to.Bits(), 32)}, Router: router})
 	}
 	return out, nil
 }

@@ -1,6 +1,7 @@
 package dhcp
 
 import (
+	"bytes"
 	"net"
 	"strings"
 	"testing"
@@ -101,10 +102,99 @@ func TestTheLeaseIsWhole(t *testing.T) {
 	}
 }
 
+// bridged is the lease of a guest that has the pod's own address, without a subnet.
+func bridged() protocol.Interface {
+	out := link()
+	out.DHCP = &protocol.Lease{
+		Address: "10.244.0.7/32", Gateway: "169.254.1.1", Server: "169.254.75.10",
+		Routes: []protocol.Route{{To: "169.254.1.1/32"}, {To: "10.96.0.0/12", Via: "169.254.1.1"}, {To: "0.0.0.0/0", Via: "169.254.1.1"}},
+	}
+	return out
+}
+
+func TestAGuestOnABridgeIsToldItsRoutesAndAnsweredByBroadcast(t *testing.T) {
+	offer, err := parse(bridged())
+	if err != nil {
+		t.Fatal(err)
+	}
+	renewal, err := dhcpv4.New(dhcpv4.WithHwAddr(offer.mac), dhcpv4.WithMessageType(dhcpv4.MessageTypeRequest), dhcpv4.WithClientIP(net.ParseIP("10.244.0.7")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply, err := offer.reply(renewal)
+	if err != nil || reply.MessageType() != dhcpv4.MessageTypeAck {
+		t.Fatalf("answer %v, %v", reply, err)
+	}
+	// RFC 3442: the prefix's length, as many bytes of it as that fills, and the router.
+	want := []byte{32, 169, 254, 1, 1, 0, 0, 0, 0, 12, 10, 96, 169, 254, 1, 1, 0, 169, 254, 1, 1}
+	if got := reply.Options.Get(dhcpv4.OptionClasslessStaticRoute); !bytes.Equal(got, want) {
+		t.Errorf("option 121 is %v, want %v", got, want)
+	}
+	if !reply.ServerIdentifier().Equal(net.ParseIP("169.254.75.10")) || net.IP(reply.SubnetMask()).String() != "255.255.255.255" {
+		t.Errorf("server %s, mask %s", reply.ServerIdentifier(), reply.SubnetMask())
+	}
+	if router := reply.Router(); len(router) != 1 || router[0].String() != "169.254.1.1" {
+		t.Errorf("routers %v", router)
+	}
+	if target := offer.target(renewal, reply); !target.IP.Equal(net.IPv4bcast) {
+		t.Errorf("the renewal is answered to %s, which is the pod's own", target)
+	}
+}
+
+func TestARenewalBehindMasqueradeIsAnsweredToItsSender(t *testing.T) {
+	offer, err := parse(link())
+	if err != nil {
+		t.Fatal(err)
+	}
+	renewal, err := dhcpv4.New(dhcpv4.WithHwAddr(offer.mac), dhcpv4.WithMessageType(dhcpv4.MessageTypeRequest), dhcpv4.WithClientIP(net.ParseIP("10.0.2.2")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply, err := offer.reply(renewal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if target := offer.target(renewal, reply); target.IP.String() != "10.0.2.2" {
+		t.Errorf("the renewal is answered to %s", target)
+	}
+	if reply.Options.Has(dhcpv4.OptionClasslessStaticRoute) {
+		t.Error("routes are told where the gateway is all")
+	}
+}
+
+func TestAGuestWithoutAWayOutIsToldNone(t *testing.T) {
+	lonely := bridged()
+	lonely.DHCP.Gateway, lonely.DHCP.Routes = "", nil
+	offer, err := parse(lonely)
+	if err != nil {
+		t.Fatal(err)
+	}
+	discover, err := dhcpv4.NewDiscovery(offer.mac)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply, err := offer.reply(discover)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if reply.Options.Has(dhcpv4.OptionRouter) || reply.Options.Has(dhcpv4.OptionClasslessStaticRoute) {
+		t.Errorf("it is told of ways out:\n%s", reply.Summary())
+	}
+}
+
 func TestParseNamesWhatIsWrong(t *testing.T) {
-	bad := link()
-	bad.DHCP.Address = "10.0.2.2"
-	if _, err := parse(bad); err == nil || !strings.Contains(err.Error(), "prefix length") {
-		t.Errorf("error %v", err)
+	for want, change := range map[string]func(*protocol.Lease){
+		"prefix length":             func(l *protocol.Lease) { l.Address = "10.0.2.2" },
+		`gateway "fd00::1"`:         func(l *protocol.Lease) { l.Gateway = "fd00::1" },
+		`gateway ""`:                func(l *protocol.Lease) { l.Gateway, l.Server = "", "" },
+		`server "here"`:             func(l *protocol.Lease) { l.Server = "here" },
+		`route to "10.0.0.0"`:       func(l *protocol.Lease) { l.Routes[0].To = "10.0.0.0" },
+		`169.254.1.1/32 via "fe80"`: func(l *protocol.Lease) { l.Routes[0].Via = "fe80" },
+	} {
+		bad := bridged()
+		change(bad.DHCP)
+		if _, err := parse(bad); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want one with %s", err, want)
+		}
 	}
 }

@@ -24,6 +24,11 @@ func Apply(ns *os.File, plan network.Plan) error {
 		if err := replaceTables(plan.Tables); err != nil {
 			return fmt.Errorf("setting nftables (the node's kernel needs nf_tables with nat): %w", err)
 		}
+		for _, wire := range plan.Wires {
+			if err := ensureWire(wire); err != nil {
+				return fmt.Errorf("wiring %s to %s: %w", wire.Tap, wire.Pod, err)
+			}
+		}
 		return nil
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/slipway-vm/slipway/runtime/network"
 )
@@ -17,7 +18,7 @@ var ErrNoInterface = errors.New("no interface with a default route and none call
 // defaultInterface is what pods' interfaces are called where no route tells.
 const defaultInterface = "eth0"
 
-// Inspect reads the pod's interface, its MTU and addresses from the namespace ns.
+// Inspect reads the pod's interface, its MTU, addresses and routes from the namespace ns.
 func Inspect(ns *os.File) (network.Pod, error) {
 	var pod network.Pod
 	err := within(ns, func() error {
@@ -25,22 +26,53 @@ func Inspect(ns *os.File) (network.Pod, error) {
 		if err != nil {
 			return err
 		}
-		pod.Interface, pod.MTU = link.Attrs().Name, link.Attrs().MTU
+		pod.Interface, pod.MTU, pod.MAC = link.Attrs().Name, link.Attrs().MTU, link.Attrs().HardwareAddr.String()
 		addresses, err := netlink.AddrList(link, netlink.FAMILY_ALL)
 		if err != nil {
 			return fmt.Errorf("listing addresses of %s: %w", pod.Interface, err)
 		}
 		for _, address := range addresses {
-			if ip, ok := netip.AddrFromSlice(address.IP); ok && ip.Unmap().IsGlobalUnicast() {
-				pod.Addresses = append(pod.Addresses, ip.Unmap())
+			ip, ok := netip.AddrFromSlice(address.IP)
+			if ip = ip.Unmap(); !ok || !ip.IsGlobalUnicast() {
+				continue
+			}
+			pod.Addresses = append(pod.Addresses, ip)
+			if length, _ := address.Mask.Size(); ip.Is4() && !pod.IPv4.IsValid() {
+				pod.IPv4 = netip.PrefixFrom(ip, length)
 			}
 		}
-		return nil
+		pod.Routes, err = routesOver(link)
+		return err
 	})
 	if err != nil {
 		return network.Pod{}, fmt.Errorf("inspecting the pod's network: %w", err)
 	}
 	return pod, nil
+}
+
+// routesOver are the routes of IPv4 over link alone.
+func routesOver(link netlink.Link) ([]network.Route, error) {
+	all, err := netlink.RouteList(link, netlink.FAMILY_V4)
+	if err != nil {
+		return nil, fmt.Errorf("listing routes over %s: %w", link.Attrs().Name, err)
+	}
+	var routes []network.Route
+	for _, one := range all {
+		if one.Type != unix.RTN_UNICAST || one.Via != nil {
+			continue
+		}
+		route := network.Route{To: netip.PrefixFrom(netip.IPv4Unspecified(), 0)}
+		if one.Dst != nil {
+			to, _ := netip.AddrFromSlice(one.Dst.IP.To4())
+			length, _ := one.Dst.Mask.Size()
+			route.To = netip.PrefixFrom(to, length)
+		}
+		if via, ok := netip.AddrFromSlice(one.Gw.To4()); ok {
+			route.Via = via
+		}
+		routes = append(routes, route)
+	}
+	return routes, nil
 }
 
 // podLink finds the interface of the default route, of IPv4 first.
