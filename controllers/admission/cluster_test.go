@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -90,6 +91,36 @@ func TestMachinesThatTheClusterDoesNotAllow(t *testing.T) {
 			want := c.at + `domain.machine.type is not supported: pc-q35-8.2 (allowed values: [q35* pc-q35-9*])`
 			if !strings.Contains(response.Result.Message, want) {
 				t.Errorf("got %s, want %s", response.Result.Message, want)
+			}
+		})
+	}
+}
+
+func TestBridgesThatTheClusterDoesNotAllow(t *testing.T) {
+	const spec = "{domain: {devices: {interfaces: [{name: default, BINDING: {}}]}, machine: {type: q35}, memory: {guest: 1Gi}}, networks: [{name: default, pod: {}}]}"
+	for name, c := range map[string]struct{ path, object, at string }{
+		"of a VMI":         {"/virtualmachineinstances-validate", "{metadata: {name: x}, spec: " + spec + "}", "spec."},
+		"of a VM":          {"/virtualmachines-validate", "{metadata: {name: x}, spec: {runStrategy: Always, template: {spec: " + spec + "}}}", "spec.template.spec."},
+		"of a replica set": {"/virtualmachineinstancereplicasets-validate", "{spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: " + spec + "}}}", "spec.template.spec."},
+		"of a pool":        {"/virtualmachinepools-validate", "{spec: {selector: {matchLabels: {a: b}}, virtualMachineTemplate: {metadata: {labels: {a: b}}, spec: {runStrategy: Always, template: {metadata: {labels: {a: b}}, spec: " + spec + "}}}}}", "spec.virtualMachineTemplate.spec.template.spec."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ask := func(cluster configured, binding string) (bool, string) {
+				response := askWith(t, cluster, c.path, []byte(strings.Replace(c.object, "BINDING", binding, 1)), nil, "jane")
+				return response.Allowed, fmt.Sprint(response.Result)
+			}
+			for _, cluster := range []configured{"{}", "{network: {defaultNetworkInterface: masquerade}}", "{network: {permitBridgeInterfaceOnPodNetwork: true}}"} {
+				if allowed, said := ask(cluster, "bridge"); !allowed {
+					t.Errorf("refused with %s: %s", cluster, said)
+				}
+			}
+			const closed = configured("{network: {permitBridgeInterfaceOnPodNetwork: false}}")
+			if allowed, said := ask(closed, "masquerade"); !allowed {
+				t.Errorf("masquerade is refused: %s", said)
+			}
+			want := c.at + `domain.devices.interfaces[0].name: Invalid value: "default": Bridge on pod network configuration is not enabled under kubevirt-config`
+			if allowed, said := ask(closed, "bridge"); allowed || !strings.Contains(said, want) {
+				t.Errorf("got %s, want %s", said, want)
 			}
 		})
 	}

@@ -25,6 +25,7 @@ func guests(config *virtv1.KubeVirtConfiguration, at *field.Path) field.ErrorLis
 	if period := config.MemBalloonStatsPeriod; period != nil && *period > longestPeriod {
 		errs = append(errs, field.Invalid(at.Child("memBalloonStatsPeriod"), *period, fmt.Sprintf("it is from 0, for never, to %d seconds", longestPeriod)))
 	}
+	errs = append(errs, connection(config.NetworkConfiguration, at.Child("network"))...)
 	errs = append(errs, machines(config.MachineType, config.EmulatedMachines, at)...)
 	of := at.Child("architectureConfiguration", "amd64")
 	if config.ArchitectureConfiguration != nil && config.ArchitectureConfiguration.Amd64 != nil {
@@ -57,6 +58,15 @@ func roles(config *virtv1.KubeVirtConfiguration, at *field.Path) field.ErrorList
 	}
 	return field.ErrorList{field.Invalid(at.Child("roleAggregationStrategy"), *strategy,
 		"RoleAggregationStrategy cannot be set to Manual without enabling the "+optOut+" feature gate")}
+}
+
+// connection refuses bindings of guests that name no interface but the one that they have.
+func connection(asked *virtv1.NetworkConfiguration, at *field.Path) field.ErrorList {
+	if asked == nil || asked.NetworkInterface == "" || asked.NetworkInterface == string(virtv1.MasqueradeInterface) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(at.Child("defaultNetworkInterface"), asked.NetworkInterface,
+		"virtual machines that name no interface have masquerade; leave the field out, and write bridge: {} in the interfaces of those that are to have a bridge")}
 }
 
 func cpuModel(model string, at *field.Path) field.ErrorList {

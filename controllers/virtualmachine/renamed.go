@@ -46,7 +46,7 @@ func keepGuest(template *virtv1.VirtualMachineInstanceTemplateSpec, old *virtv1.
 	spec.Domain.Firmware = firmwareOf(spec.Domain.Firmware, old)
 	defaults.Interface(spec)
 	for i := range spec.Domain.Devices.Interfaces {
-		if nic := &spec.Domain.Devices.Interfaces[i]; nic.MacAddress == "" {
+		if nic := &spec.Domain.Devices.Interfaces[i]; guestid.MACFollows(nic) {
 			nic.MacAddress = guestid.MAC(old.Namespace, old.Name, nic.Name).String()
 		}
 	}

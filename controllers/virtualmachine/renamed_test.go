@@ -32,6 +32,11 @@ func TestARenamedVMIsTheSameGuest(t *testing.T) {
 			spec.Domain.Devices.Interfaces = []virtv1.Interface{nic}
 			spec.Networks = []virtv1.Network{*virtv1.DefaultPodNetwork()}
 		},
+		"a VM on a bridge": func(vm *virtv1.VirtualMachine) {
+			spec := &vm.Spec.Template.Spec
+			spec.Domain.Devices.Interfaces = []virtv1.Interface{*virtv1.DefaultBridgeNetworkInterface()}
+			spec.Networks = []virtv1.Network{*virtv1.DefaultPodNetwork()}
+		},
 		"a VM without a network": func(vm *virtv1.VirtualMachine) {
 			vm.Spec.Template.Spec.Domain.Devices.AutoattachPodInterface = new(false)
 		},
@@ -55,7 +60,7 @@ func TestARenamedVMIsTheSameGuest(t *testing.T) {
 			}
 			for i, was := range before.Spec.Domain.Devices.Interfaces {
 				want := was.MacAddress
-				if want == "" {
+				if want == "" && was.Bridge == nil {
 					want = guestid.MAC("prod", "web", was.Name).String()
 				}
 				if nics[i].MacAddress != want {

@@ -84,7 +84,7 @@ func addresses(clone *clonev1.VirtualMachineClone, was *snapshotv1.VirtualMachin
 	for i := range nics {
 		nic := &nics[i]
 		nic.MacAddress = clone.Spec.NewMacAddresses[nic.Name]
-		if _, same := taken[guestid.MAC(plain.Namespace, plain.Name, nic.Name).String()]; same && nic.MacAddress == "" {
+		if _, same := taken[guestid.MAC(plain.Namespace, plain.Name, nic.Name).String()]; same && guestid.MACFollows(nic) {
 			nic.MacAddress = guestid.MAC(plain.Namespace, string(clone.UID), nic.Name).String()
 		}
 		named = named || nic.MacAddress != ""
@@ -113,13 +113,17 @@ func known(clone *clonev1.VirtualMachineClone, nics []virtv1.Interface) error {
 	return nil
 }
 
-// macs are the addresses of the interfaces of a VM, with their names.
+// macs are the addresses of the interfaces of a VM, with their names, but for those that are their pod's.
 func macs(namespace, name string, spec *virtv1.VirtualMachineInstanceSpec) map[string]string {
 	spec = spec.DeepCopy()
 	defaults.Interface(spec)
 	all := map[string]string{}
-	for _, nic := range spec.Domain.Devices.Interfaces {
+	for i := range spec.Domain.Devices.Interfaces {
+		nic := &spec.Domain.Devices.Interfaces[i]
 		mac, err := net.ParseMAC(nic.MacAddress)
+		if err != nil && !guestid.MACFollows(nic) {
+			continue
+		}
 		if err != nil {
 			mac = guestid.MAC(namespace, name, nic.Name)
 		}

@@ -126,6 +126,24 @@ func TestAMachineOfItsOwn(t *testing.T) {
 	}
 }
 
+// A guest on a bridge has the address of its pod, whatever its VM and what that was cloned from are called.
+func TestAnInterfaceOnABridge(t *testing.T) {
+	bridged := func(vm *virtv1.VirtualMachine) {
+		vm.Spec.Template.Spec.Domain.Devices.Interfaces[0].Bridge = &virtv1.InterfaceBridge{}
+	}
+	for name, address := range map[string]string{"that names none": "", "that names one": guestid.MAC("shop", "copy", "default").String()} {
+		t.Run(name, func(t *testing.T) {
+			vm, err := planned(t, cloneTo("copy"), nics("default", address), bridged)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := vm.Spec.Template.Spec.Domain.Devices.Interfaces[0].MacAddress; got != "" {
+				t.Errorf("the clone's address is %s", got)
+			}
+		})
+	}
+}
+
 func TestWhatIsAskedFor(t *testing.T) {
 	ask := func(s *clonev1.VirtualMachineCloneSpec) {
 		s.NewMacAddresses, s.NewSMBiosSerial = map[string]string{"default": "02-00-00-00-00-09"}, new("s-9")

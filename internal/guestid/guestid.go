@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	virtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/slipway-vm/slipway/internal/names"
 )
@@ -27,8 +28,14 @@ func Name(vmi metav1.Object) string {
 	return name
 }
 
+// MACFollows says whether the address of an interface whose spec has none follows from its machine's name. On a bridge
+// it is the pod's, another one at each start.
+func MACFollows(nic *virtv1.Interface) bool {
+	return nic.MacAddress == "" && nic.Bridge == nil
+}
+
 // MAC is the hardware address of the interface nic of the machine that vmi names, where nic's spec
-// has none: always the same, unicast and locally administered.
+// has none and it is not on a bridge: always the same, unicast and locally administered.
 func MAC(namespace, vmi, nic string) net.HardwareAddr {
 	sum := sha256.Sum256([]byte(namespace + "/" + vmi + "/" + nic))
 	mac := net.HardwareAddr(sum[:6])

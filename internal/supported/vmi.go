@@ -157,14 +157,15 @@ var interfaceFields = join(
 	each("domain.devices.interfaces[].", "name macAddress bootOrder acpiIndex ports[].name ports[].protocol ports[].port"),
 	[]Field{
 		{Path: "domain.devices.interfaces[].masquerade", Note: "The guest is 10.0.2.2 behind the pod's address, and what a VMI without interfaces gets (the field's default is a bridge)."},
+		{Path: "domain.devices.interfaces[].bridge", Note: "The guest has the pod's IPv4 address, by DHCP, and its hardware address unless macAddress names another. What the guest listens at is reached, whatever ports lists."},
 		{Path: "domain.devices.interfaces[].pciAddress", Note: "As that of a disk."},
 		{Path: "domain.devices.interfaces[].model", Only: []string{"virtio", "e1000", "e1000e", "rtl8139", "ne2k_pci", "pcnet"}},
 		{Path: "domain.devices.interfaces[].tag", Note: "Told to the guest on its cloudInitConfigDrive, with the interface's place on the PCI bus."},
 		{Path: "domain.devices.interfaces[].state", Only: []string{"up", "down"}},
 		{Path: "domain.devices.interfaces[].dhcpOptions", Note: "Boot file (67), TFTP server (66), time servers (42) and private options (224 to 254) of the lease that the guest gets."},
 		{Path: "networks[].name"},
-		{Path: "networks[].pod.vmNetworkCIDR"},
-		{Path: "networks[].pod.vmIPv6NetworkCIDR"},
+		{Path: "networks[].pod.vmNetworkCIDR", Note: "With masquerade."},
+		{Path: "networks[].pod.vmIPv6NetworkCIDR", Note: "With masquerade."},
 	},
 )
 

@@ -27,9 +27,7 @@ func interfaces(spec *virtv1.VirtualMachineInstanceSpec, path *field.Path) field
 		if !known[iface.Name] {
 			errs = append(errs, field.Invalid(here.Child("name"), iface.Name, fmt.Sprintf("%s '%s' not found.", here.Child("name"), iface.Name)))
 		}
-		if iface.Masquerade == nil {
-			errs = append(errs, field.Required(here.Child("masquerade"), "the interface has no binding that Slipway has; write masquerade: {}"))
-		}
+		errs = append(errs, binding(iface, here)...)
 		if iface.MacAddress != "" {
 			if mac, err := net.ParseMAC(iface.MacAddress); err != nil || len(mac) != 6 {
 				errs = append(errs, field.Invalid(here.Child("macAddress"), iface.MacAddress, fmt.Sprintf("interface %s has malformed MAC address (%s).", here.Child("name"), iface.MacAddress)))
@@ -39,6 +37,29 @@ func interfaces(spec *virtv1.VirtualMachineInstanceSpec, path *field.Path) field
 		}
 		errs = append(errs, dhcpOptions(iface.DHCPOptions, here.Child("dhcpOptions"))...)
 		errs = append(errs, portsOf(iface, here.Child("ports"), ports)...)
+	}
+	return errs
+}
+
+// binding checks that an interface has one of the bindings that there are.
+func binding(iface virtv1.Interface, at *field.Path) field.ErrorList {
+	switch {
+	case iface.Masquerade == nil && iface.Bridge == nil:
+		return field.ErrorList{field.Required(at.Child("masquerade"), "the interface has no binding that Slipway has; write masquerade: {} or bridge: {}")}
+	case iface.Masquerade != nil && iface.Bridge != nil:
+		return field.ErrorList{field.Forbidden(at.Child("bridge"), "the interface has the binding masquerade, too; remove one of them")}
+	}
+	return nil
+}
+
+// bridges refuses bridges to the pod network, in the field's words.
+func bridges(spec *virtv1.VirtualMachineInstanceSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, iface := range spec.Domain.Devices.Interfaces {
+		if iface.Bridge != nil && onPodNetwork(spec) {
+			at := path.Child("domain", "devices", "interfaces").Index(i).Child("name")
+			errs = append(errs, field.Invalid(at, iface.Name, "Bridge on pod network configuration is not enabled under kubevirt-config"))
+		}
 	}
 	return errs
 }
@@ -72,9 +93,9 @@ func portsOf(iface virtv1.Interface, at *field.Path, names map[string]bool) fiel
 func networks(spec *virtv1.VirtualMachineInstanceSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	at := path.Child("networks")
-	connected := map[string]bool{}
+	connected := map[string]virtv1.Interface{}
 	for _, iface := range spec.Domain.Devices.Interfaces {
-		connected[iface.Name] = true
+		connected[iface.Name] = iface
 	}
 	seen, podNetworks := map[string]bool{}, 0
 	for i, network := range spec.Networks {
@@ -83,7 +104,8 @@ func networks(spec *virtv1.VirtualMachineInstanceSpec, path *field.Path) field.E
 			errs = append(errs, field.Duplicate(here.Child("name"), network.Name))
 		}
 		seen[network.Name] = true
-		if !connected[network.Name] {
+		iface, found := connected[network.Name]
+		if !found {
 			errs = append(errs, field.Required(here.Child("name"), fmt.Sprintf("%s '%s' not found.", here.Child("name"), network.Name)))
 		}
 		if network.Pod == nil {
@@ -93,13 +115,13 @@ func networks(spec *virtv1.VirtualMachineInstanceSpec, path *field.Path) field.E
 		if podNetworks++; podNetworks > 1 {
 			errs = append(errs, field.Duplicate(here, "more than one interface is connected to a pod network"))
 		}
-		errs = append(errs, cidrs(network.Pod, here.Child("pod"))...)
+		errs = append(errs, cidrs(network.Pod, iface, here.Child("pod"))...)
 	}
 	return errs
 }
 
-// cidrs checks the guest's own networks behind the pod's address.
-func cidrs(pod *virtv1.PodNetwork, at *field.Path) field.ErrorList {
+// cidrs checks the guest's own networks behind the pod's address. A guest on a bridge has none.
+func cidrs(pod *virtv1.PodNetwork, iface virtv1.Interface, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, cidr := range []struct {
 		name, value string
@@ -110,6 +132,8 @@ func cidrs(pod *virtv1.PodNetwork, at *field.Path) field.ErrorList {
 		}
 		prefix, err := netip.ParsePrefix(cidr.value)
 		switch {
+		case iface.Bridge != nil && iface.Masquerade == nil:
+			errs = append(errs, field.Forbidden(at.Child(cidr.name), "a guest on a bridge has its pod's address; remove it"))
 		case err != nil || prefix.Addr().Is4() != cidr.four:
 			errs = append(errs, field.Invalid(at.Child(cidr.name), cidr.value, "is not a network of its family, such as 10.0.2.0/24"))
 		case prefix.Addr().BitLen()-prefix.Bits() < 2:

@@ -57,14 +57,18 @@ func placement(spec *virtv1.VirtualMachineInstanceSpec, path *field.Path) field.
 }
 
 // Allowed returns what of spec, which has its defaults and is at path, the cluster does not allow: a machine type that no pattern
-// of it matches.
+// of it matches, and bridges.
 func Allowed(spec *virtv1.VirtualMachineInstanceSpec, cluster defaults.Cluster, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if cluster.NoBridge {
+		errs = bridges(spec, path)
+	}
 	machine := spec.Domain.Machine
 	if machine == nil || machine.Type == "" || cluster.Allows(machine.Type) {
-		return nil
+		return errs
 	}
 	at := path.Child("domain", "machine", "type")
-	return field.ErrorList{field.Invalid(at, machine.Type, fmt.Sprintf("%s is not supported: %s (allowed values: %v)", at, machine.Type, cluster.Machines))}
+	return append(errs, field.Invalid(at, machine.Type, fmt.Sprintf("%s is not supported: %s (allowed values: %v)", at, machine.Type, cluster.Machines)))
 }
 
 func firmware(spec *virtv1.VirtualMachineInstanceSpec, path *field.Path) field.ErrorList {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
 	virtv1 "kubevirt.io/api/core/v1"
 )
 
@@ -21,6 +22,8 @@ type Cluster struct {
 	// CPURequest is how much CPU a VMI requests that names neither request nor limit and has no processors for itself; nil for
 	// its share of its virtual CPUs.
 	CPURequest *resource.Quantity
+	// NoBridge says that no VMI may be on a bridge to the pod network.
+	NoBridge bool
 }
 
 // unsaidCPURequest is the field's own default, by which virtual CPUs share processors as if nothing were said.
@@ -31,6 +34,9 @@ func Of(config *virtv1.KubeVirtConfiguration) Cluster {
 	cluster := Cluster{Machine: config.MachineType, Machines: config.EmulatedMachines, CPUModel: config.CPUModel}
 	if request := config.CPURequest; request != nil && !request.Equal(unsaidCPURequest) {
 		cluster.CPURequest = request
+	}
+	if network := config.NetworkConfiguration; network != nil {
+		cluster.NoBridge = !ptr.Deref(network.PermitBridgeInterfaceOnPodNetwork, true)
 	}
 	if of := config.ArchitectureConfiguration; of != nil && of.Amd64 != nil {
 		cluster.Machine = cmp.Or(cluster.Machine, of.Amd64.MachineType)

@@ -58,7 +58,7 @@ func Disks(spec *virtv1.VirtualMachineInstanceSpec) {
 }
 
 // Interface connects a VMI that says nothing of networks to the pod network, by
-// masquerade: the field's own default is a bridge, which Slipway does not have yet.
+// masquerade, which any pod's network takes: the field's own default is a bridge.
 func Interface(spec *virtv1.VirtualMachineInstanceSpec) {
 	devices := &spec.Domain.Devices
 	if len(devices.Interfaces) > 0 || len(spec.Networks) > 0 || !ptr.Deref(devices.AutoattachPodInterface, true) {

@@ -96,7 +96,9 @@ func TestAGuestOnABridgeHasThePodsAddress(t *testing.T) {
 			before, err := Inspect(pod)
 			must(t, err)
 			for _, name := range []string{"all", "default"} { // as strict as some nodes are
-				must(t, within(pod, func() error { return setSysctl(network.Sysctl{Path: "net/ipv4/conf/" + name + "/rp_filter", Value: "1"}) }))
+				must(t, within(pod, func() error {
+					return setSysctl(network.Sysctl{Path: "net/ipv4/conf/" + name + "/rp_filter", Value: "1"})
+				}))
 			}
 			bridged := v1.Interface{Name: "default", MacAddress: mac}
 			bridged.Bridge = &v1.InterfaceBridge{}
@@ -149,7 +151,9 @@ func TestAGuestOnABridgeHasThePodsAddress(t *testing.T) {
 				}
 			}
 			wired()
-			must(t, within(pod, func() error { return netlink.LinkDel(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Name: card.Tap}}) }))
+			must(t, within(pod, func() error {
+				return netlink.LinkDel(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Name: card.Tap}})
+			}))
 			apply(t, pod, bridged) // with another tap
 			wired()
 		})
