@@ -204,6 +204,9 @@ func agree(source *random.Source, spec map[string]any) {
 	interfaces, networks = interfaces[:count], networks[:count]
 	for i := range interfaces {
 		interfaces[i]["name"], networks[i]["name"] = fmt.Sprintf("n%d", i), fmt.Sprintf("n%d", i)
+		if pod, isPod := networks[i]["pod"].(map[string]any); isPod && interfaces[i]["bridge"] != nil {
+			clear(pod) // a guest on a bridge has no network of its own
+		}
 	}
 	replace(devices, "interfaces", interfaces)
 	replace(spec, "networks", networks)

@@ -179,7 +179,8 @@ func serveLeases(t *testing.T, pod *os.File, card protocol.Interface) {
 	})
 }
 
-// askForLease broadcasts a request from the guest's card, which has the address own or none, and returns the answer.
+// askForLease broadcasts a request from the guest's card, which has the address own or none, and returns the answer. It asks
+// again until there is one, as guests do: a device that has just come up loses what is sent at once.
 func askForLease(t *testing.T, guest *os.File, card protocol.Interface, kind dhcpv4.MessageType, own string) *dhcpv4.DHCPv4 {
 	t.Helper()
 	mac, err := net.ParseMAC(card.MAC)
@@ -209,15 +210,24 @@ func askForLease(t *testing.T, guest *os.File, card protocol.Interface, kind dhc
 		return err
 	}))
 	defer socket.Close()
-	must(t, socket.SetDeadline(time.Now().Add(patience)))
-	_, err = socket.WriteTo(request.ToBytes(), &net.UDPAddr{IP: net.IPv4bcast, Port: 67})
-	must(t, err)
 	buffer := make([]byte, 1500)
-	n, _, err := socket.ReadFrom(buffer)
-	must(t, err)
-	answer, err := dhcpv4.FromBytes(buffer[:n])
-	must(t, err)
-	return answer
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		must(t, socket.SetDeadline(time.Now().Add(200*time.Millisecond)))
+		_, err := socket.WriteTo(request.ToBytes(), &net.UDPAddr{IP: net.IPv4bcast, Port: 67})
+		must(t, err)
+		n, _, err := socket.ReadFrom(buffer)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			continue
+		}
+		must(t, err)
+		answer, err := dhcpv4.FromBytes(buffer[:n])
+		must(t, err)
+		if answer.TransactionID == request.TransactionID {
+			return answer
+		}
+	}
+	t.Fatalf("nobody answers the guest's %s", kind)
+	return nil
 }
 
 // filters counts the filters of what comes in at a device of the pod.
@@ -313,7 +323,7 @@ func plugGuest(t *testing.T, pod, guest *os.File, mac string) {
 	outer := openTap(t, guest, "eth0")
 	must(t, within(guest, func() error {
 		if mac == "" {
-			return nil
+			return linkUp("eth0") // what reads from a device that is down fails
 		}
 		card, err := netlink.LinkByName("eth0")
 		if err != nil {
