@@ -96,11 +96,13 @@ func (s *Server) openAPIv2(w http.ResponseWriter, r *http.Request) error {
 	for _, gv := range groupVersions() {
 		addPaths(paths, gv, second{}, known)
 	}
-	title := titleSubresources
+	titles := []string{titleSubresources}
 	for _, n := range neighbours() {
-		title += "; " + strings.ToLower(n.title)
+		titles = append(titles, strings.ToLower(n.title))
 	}
-	write(w, r, http.StatusOK, map[string]any{"swagger": "2.0", "info": s.info(title), "paths": paths, "definitions": known.Named()})
+	write(w, r, http.StatusOK, map[string]any{
+		"swagger": "2.0", "info": s.info(strings.Join(titles, "; ")), "paths": paths, "definitions": known.Named(),
+	})
 	return nil
 }
 

@@ -217,7 +217,7 @@ func TestThePageForUsersNamesEveryRoute(t *testing.T) {
 			t.Errorf("docs/subresources.md does not name `%s`", end)
 		}
 	}
-	for _, r := range routes {
+	for _, r := range slices.Concat(routes, templates.routes) {
 		name := strings.ReplaceAll(parameters.ReplaceAllString(r.path, ""), "/{name}", "")
 		_, part, found := strings.Cut(name, "/")
 		if !found {

@@ -24,7 +24,7 @@ var Versions = []schema.GroupVersion{{Group: Group, Version: "v1beta1"}, {Group:
 // ProcessOptions say how a VirtualMachineTemplate is filled in.
 type ProcessOptions struct {
 	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
+	metav1.ObjectMeta `json:"metadata,omitzero"`
 
 	// Parameters are the values of parameters, by their names. One that is left out has what the template says.
 	Parameters map[string]string `json:"parameters,omitempty"`
@@ -41,7 +41,7 @@ func (ProcessOptions) SwaggerDoc() map[string]string {
 // ProcessedVirtualMachineTemplate is a VirtualMachineTemplate that was filled in.
 type ProcessedVirtualMachineTemplate struct {
 	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
+	metav1.ObjectMeta `json:"metadata,omitzero"`
 
 	// TemplateRef names the template.
 	TemplateRef *corev1.ObjectReference `json:"templateRef,omitempty"`
