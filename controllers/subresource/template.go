@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -102,11 +103,9 @@ func (s *Server) createOfTemplate(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
-	dryRun := r.URL.Query()["dryRun"]
-	for _, directive := range dryRun {
-		if directive != metav1.DryRunAll {
-			return badRequest("invalid dryRun directive %q: use %s", directive, metav1.DryRunAll)
-		}
+	dryRun, err := dryRunOf(r)
+	if err != nil {
+		return err
 	}
 	made, err := s.fillTemplate(w, r)
 	if err != nil {
@@ -115,10 +114,26 @@ func (s *Server) createOfTemplate(w http.ResponseWriter, r *http.Request) error 
 	if err := s.createMachine(r.Context(), made.VirtualMachine, key(r), dryRun); err != nil {
 		return err
 	}
-	log.FromContext(r.Context()).Info("created a VirtualMachine of a template", "virtualMachine", r.PathValue("namespace")+"/"+made.VirtualMachine.Name,
-		"template", r.PathValue("name"), "user", user.Username, "dryRun", dryRun)
+	if len(dryRun) == 0 {
+		log.FromContext(r.Context()).Info("created a VirtualMachine of a template", "virtualMachine", r.PathValue("namespace")+"/"+made.VirtualMachine.Name,
+			"template", r.PathValue("name"), "user", user.Username)
+	}
 	writeProcessed(w, r, made)
 	return nil
+}
+
+// dryRunOf is what the address of r says of an attempt. One that cannot be read is no order to create something.
+func dryRunOf(r *http.Request) ([]string, error) {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, badRequest("reading the query of the address: %v", err)
+	}
+	for _, directive := range query["dryRun"] {
+		if directive != metav1.DryRunAll {
+			return nil, badRequest("invalid dryRun directive %q: use %s", directive, metav1.DryRunAll)
+		}
+	}
+	return query["dryRun"], nil
 }
 
 // authorizeTemplate asks the API server whether who sends r may do verb with the template, and returns who that is.

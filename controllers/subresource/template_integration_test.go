@@ -49,13 +49,13 @@ func processes(t *testing.T, c *cluster) {
 	for _, version := range []string{"v1beta1", "v1alpha1"} {
 		at := ofTemplate(version)
 		wants(cook, at+"process", named, http.StatusOK, `"apiVersion":"subresources.template.kubevirt.io/`+version+`"`)
-		wants(viewer, at+"process", named, http.StatusForbidden, "virtualmachinetemplates/process")
 		wants(cook, at+"create", named, http.StatusForbidden, `cannot create resource \"virtualmachines\" in API group \"kubevirt.io\"`)
-		wants(maker, at+"process", `{"parameters":{"NAME":"a","COLOUR":"red"}}`, http.StatusConflict, "it has no parameter COLOUR")
-		wants(maker, at+"process", "", http.StatusUnprocessableEntity, "required params are missing values: NAME")
-		wants(maker, at+"create?dryRun=All", named, http.StatusOK, `"uid"`)
 	}
 	at := ofTemplate("v1beta1")
+	wants(viewer, at+"process", named, http.StatusForbidden, "virtualmachinetemplates/process")
+	wants(maker, at+"process", `{"parameters":{"NAME":"a","COLOUR":"red"}}`, http.StatusConflict, "it has no parameter COLOUR")
+	wants(maker, at+"process", "", http.StatusUnprocessableEntity, "required params are missing values: NAME")
+	wants(maker, at+"create?dryRun=All", named, http.StatusOK, `"uid"`)
 	wants(maker, strings.Replace(at, "debian", "nowhere", 1)+"process", "", http.StatusNotFound, `virtualmachinetemplates.template.kubevirt.io \"nowhere\" not found`)
 	wants(maker, at+"create", `{"parameters":{"NAME":"No Name"}}`, http.StatusUnprocessableEntity, `VirtualMachine.kubevirt.io \"No Name\" is invalid`)
 	vm := &virtv1.VirtualMachine{}

@@ -138,6 +138,7 @@ func TestWhatIsAnsweredOfTemplates(t *testing.T) {
 		"an unknown field":                {"jane", v1beta1, "debian/process", `{"parameter":{}}`, http.StatusBadRequest, `unknown field "parameter"`},
 		"a value that is no text":         {"jane", v1beta1, "debian/process", `{"parameters":{"CORES":{}}}`, http.StatusBadRequest, "reading the ProcessOptions"},
 		"too much":                        {"jane", v1beta1, "debian/process", strings.Repeat(" ", maxBody+1), http.StatusBadRequest, "too large"},
+		"an attempt that is not readable": {"jane", v1beta1, "debian/create?dryRun=All;pretty=true", "", http.StatusBadRequest, "reading the query"},
 		"an attempt at what there is not": {"jane", v1beta1, "debian/create?dryRun=Some", "", http.StatusBadRequest, `invalid dryRun directive "Some": use All`},
 
 		"who may process, and not create":     {"reader", v1beta1, "debian/create", "", http.StatusForbidden, `virtualmachinetemplates/create`},
