@@ -41,6 +41,17 @@ func (e *MissingError) Error() string {
 	return "required params are missing values: " + strings.Join(e.Names, ", ")
 }
 
+// UndeclaredError says that values were given for parameters that there are not.
+type UndeclaredError struct {
+	// Names are those that were given, Declared those that the template has.
+	Names, Declared []string
+}
+
+// Error names them.
+func (e *UndeclaredError) Error() string {
+	return fmt.Sprintf("it has no parameter %s; it has %s", strings.Join(e.Names, ", "), strings.Join(e.Declared, ", "))
+}
+
 // Process fills the parameters of tmpl with values, and those without a value with their
 // default or with what their expression generates. tmpl itself is not changed.
 func Process(tmpl *templatev1.Template, values map[string]string) (*Processed, error) {
@@ -102,10 +113,14 @@ func resolve(parameters []templatev1.Parameter, given map[string]string) (map[st
 	if len(missing.Names) > 0 {
 		errs = multierror.Append(errs, missing)
 	}
+	undeclared := &UndeclaredError{Declared: sortedKeys(resolved)}
 	for _, name := range sortedKeys(given) {
 		if _, declared := resolved[name]; !declared {
-			errs = multierror.Append(errs, fmt.Errorf("it has no parameter %s; it has %s", name, strings.Join(sortedKeys(resolved), ", ")))
+			undeclared.Names = append(undeclared.Names, name)
 		}
+	}
+	if len(undeclared.Names) > 0 {
+		errs = multierror.Append(errs, undeclared)
 	}
 	return resolved, errs.ErrorOrNil() //nolint:wrapcheck // these are our own errors, and Process says the template
 }

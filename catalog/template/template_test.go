@@ -89,6 +89,10 @@ func TestProcessRefuses(t *testing.T) {
 	if _, ok := errors.AsType[*MissingError](err); !ok {
 		t.Fatalf("%v holds no MissingError", err)
 	}
+	_, err = Process(vmTemplate(`{"apiVersion":"v1","kind":"X"}`, name), map[string]string{"B": "1", "A": "2"})
+	if undeclared, ok := errors.AsType[*UndeclaredError](err); !ok || undeclared.Error() != "it has no parameter A, B; it has NAME" {
+		t.Fatalf("%v holds %v, want one that names A and B", err, undeclared)
+	}
 }
 
 func TestGenerate(t *testing.T) {

@@ -41,3 +41,26 @@ func FromVirtualMachineTemplate(from *unstructured.Unstructured) (*templatev1.Te
 	to.Labels, to.Annotations = from.GetLabels(), from.GetAnnotations()
 	return to, nil
 }
+
+// Machine is what a VirtualMachineTemplate turns into.
+type Machine struct {
+	VirtualMachine *virtv1.VirtualMachine
+	// Message is the template's message to its user, parameters filled in.
+	Message string
+	// Unused names the declared parameters that nothing refers to.
+	Unused []string
+}
+
+// ProcessVirtualMachine is Process for what FromVirtualMachineTemplate returned. A field that a VirtualMachine does not have is an error.
+func ProcessVirtualMachine(tmpl *templatev1.Template, values map[string]string) (*Machine, error) {
+	processed, err := Process(tmpl, values)
+	if err != nil {
+		return nil, err
+	}
+	made := &Machine{VirtualMachine: &virtv1.VirtualMachine{}, Message: processed.Message, Unused: processed.Unused}
+	err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(processed.Objects[0].Object, made.VirtualMachine, true)
+	if err != nil {
+		return nil, fmt.Errorf("reading the VirtualMachine of VirtualMachineTemplate %s: %w", tmpl.Name, err)
+	}
+	return made, nil
+}

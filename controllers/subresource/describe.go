@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 	backupv1 "kubevirt.io/api/backup/v1alpha1"
 	virtv1 "kubevirt.io/api/core/v1"
-	cdiupload "kubevirt.io/containerized-data-importer-api/pkg/apis/upload/v1beta1"
 
 	"github.com/slipway-vm/slipway/internal/rename"
 )
@@ -124,15 +123,6 @@ var descriptions = map[string]description{
 
 var forwarding = description{
 	does: "Connects with a port of the guest, as a web socket of protocol " + subprotocol + ": TCP where no protocol is named.", answers: streams,
-}
-
-// uploadDescriptions are those of uploadRoutes, by their paths.
-var uploadDescriptions = map[string]description{
-	uploadResource: {
-		does: "Gives out a token for an upload to a claim, in the status of the answer. Nothing is stored.", body: cdiupload.UploadTokenRequest{}, needed: true,
-		kind:    metav1.GroupVersionKind{Group: cdiupload.SchemeGroupVersion.Group, Version: cdiupload.SchemeGroupVersion.Version, Kind: uploadKind},
-		answers: map[int]any{http.StatusOK: cdiupload.UploadTokenRequest{}},
-	},
 }
 
 // pageDescriptions are those of the pages of a version, by the ends of their paths.

@@ -16,8 +16,11 @@ import (
 )
 
 func (s *Server) rootPaths(w http.ResponseWriter, r *http.Request) error {
-	paths := []string{"/apis", groupPath, uploadGroupPath, uploadVersionPath, "/healthz", "/openapi/v2", "/openapi/v3"}
-	for _, gv := range virtv1.SubresourceGroupVersions {
+	paths := []string{"/apis", groupPath, "/healthz", "/openapi/v2", "/openapi/v3"}
+	for _, n := range neighbours() {
+		paths = append(paths, n.groupPath())
+	}
+	for _, gv := range groupVersions() {
 		paths = append(paths, "/apis/"+gv.String())
 	}
 	slices.Sort(paths)
@@ -26,21 +29,23 @@ func (s *Server) rootPaths(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) groups(w http.ResponseWriter, r *http.Request) error {
-	write(w, r, http.StatusOK, metav1.APIGroupList{
-		TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: []metav1.APIGroup{apiGroup(), uploadAPIGroup()},
-	})
+	groups := []metav1.APIGroup{apiGroup(virtv1.SubresourceGroupVersions)}
+	for _, n := range neighbours() {
+		groups = append(groups, apiGroup(n.versions))
+	}
+	write(w, r, http.StatusOK, metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: groups})
 	return nil
 }
 
 func (s *Server) group(w http.ResponseWriter, r *http.Request) error {
-	write(w, r, http.StatusOK, apiGroup())
+	write(w, r, http.StatusOK, apiGroup(virtv1.SubresourceGroupVersions))
 	return nil
 }
 
-// apiGroup is the group with its versions, the newest first.
-func apiGroup() metav1.APIGroup {
-	group := metav1.APIGroup{TypeMeta: metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"}, Name: virtv1.SubresourceGroupName}
-	for _, gv := range virtv1.SubresourceGroupVersions {
+// apiGroup is a group with its versions, the preferred first.
+func apiGroup(versions []schema.GroupVersion) metav1.APIGroup {
+	group := metav1.APIGroup{TypeMeta: metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"}, Name: versions[0].Group}
+	for _, gv := range versions {
 		group.Versions = append(group.Versions, metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version})
 	}
 	group.PreferredVersion = group.Versions[0]

@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	cdiupload "kubevirt.io/containerized-data-importer-api/pkg/apis/upload/v1beta1"
 )
 
 // Served are the methods of the paths that are served of gv, for tests that see the API from outside.
@@ -14,9 +13,9 @@ func Served(gv schema.GroupVersion) map[string][]string {
 		path = strings.ReplaceAll(path, "{version}", gv.Version)
 		served[path] = append(served[path], strings.ToLower(r.method))
 	}
-	if gv == cdiupload.SchemeGroupVersion {
-		for _, r := range uploadRoutes {
-			add(r, uploadNamespacedPath+r.path)
+	if n := neighbourOf(gv.Group); n != nil {
+		for _, r := range n.routes {
+			add(r, n.namespacedPath()+r.path)
 		}
 		return served
 	}

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
 	virtv1 "kubevirt.io/api/core/v1"
-	cdiupload "kubevirt.io/containerized-data-importer-api/pkg/apis/upload/v1beta1"
 
 	"github.com/slipway-vm/slipway/controllers/subresource/schema"
 )
@@ -79,15 +78,16 @@ func (third) answer(what string, got schema.Schema, content string) map[string]a
 	return answer
 }
 
-// Titles of documents.
-const (
-	titleSubresources = "Subresources of virtual machines"
-	titleUploads      = "Tokens for uploads"
-)
+// titleSubresources is the title of the documents of subresources.kubevirt.io.
+const titleSubresources = "Subresources of virtual machines"
 
 // groupVersions are those that documents describe.
 func groupVersions() []runtimeschema.GroupVersion {
-	return append(slices.Clone(virtv1.SubresourceGroupVersions), cdiupload.SchemeGroupVersion)
+	all := slices.Clone(virtv1.SubresourceGroupVersions)
+	for _, n := range neighbours() {
+		all = append(all, n.versions...)
+	}
+	return all
 }
 
 func (s *Server) openAPIv2(w http.ResponseWriter, r *http.Request) error {
@@ -96,8 +96,12 @@ func (s *Server) openAPIv2(w http.ResponseWriter, r *http.Request) error {
 	for _, gv := range groupVersions() {
 		addPaths(paths, gv, second{}, known)
 	}
+	titles := []string{titleSubresources}
+	for _, n := range neighbours() {
+		titles = append(titles, strings.ToLower(n.title))
+	}
 	write(w, r, http.StatusOK, map[string]any{
-		"swagger": "2.0", "info": s.info(titleSubresources + "; " + strings.ToLower(titleUploads)), "paths": paths, "definitions": known.Named(),
+		"swagger": "2.0", "info": s.info(strings.Join(titles, "; ")), "paths": paths, "definitions": known.Named(),
 	})
 	return nil
 }
@@ -124,18 +128,13 @@ func (s *Server) openAPIv3Of(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (s *Server) openAPIv3OfUploads(w http.ResponseWriter, r *http.Request) error {
-	write(w, r, http.StatusOK, s.document(cdiupload.SchemeGroupVersion))
-	return nil
-}
-
 // document describes gv.
 func (s *Server) document(gv runtimeschema.GroupVersion) map[string]any {
 	paths, known := map[string]map[string]any{}, schema.New(definitionsV3)
 	addPaths(paths, gv, third{}, known)
 	title := titleSubresources
-	if gv == cdiupload.SchemeGroupVersion {
-		title = titleUploads
+	if n := neighbourOf(gv.Group); n != nil {
+		title = n.title
 	}
 	return map[string]any{"openapi": "3.0.0", "info": s.info(title), "paths": paths, "components": map[string]any{"schemas": known.Named()}}
 }
@@ -155,9 +154,9 @@ func addPaths(paths map[string]map[string]any, gv runtimeschema.GroupVersion, in
 		operation["operationId"], operation["tags"] = gv.Version+id, []string{gv.Group + "_" + gv.Version}
 		paths[path][strings.ToLower(r.method)] = operation
 	}
-	if gv == cdiupload.SchemeGroupVersion {
-		for _, r := range uploadRoutes {
-			add(r, uploadNamespacedPath+r.path, operationID(r.path), uploadDescriptions[r.path])
+	if n := neighbourOf(gv.Group); n != nil {
+		for _, r := range n.routes {
+			add(r, n.namespacedPath()+r.path, operationID(r.path), n.descriptions[r.path])
 		}
 		return
 	}

@@ -14,12 +14,14 @@ import (
 
 	"github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	virtv1 "kubevirt.io/api/core/v1"
 	cdiupload "kubevirt.io/containerized-data-importer-api/pkg/apis/upload/v1beta1"
 
 	"github.com/slipway-vm/slipway/controllers/subresource"
+	templateverbs "github.com/slipway-vm/slipway/internal/api/virtualmachinetemplate/verbs"
 )
 
 // verb is an operation of a document, in the words of either version of OpenAPI.
@@ -76,6 +78,7 @@ func describesVerbs(t *testing.T, c *cluster) {
 	t.Helper()
 	for _, gv := range []schema.GroupVersion{
 		{Group: virtv1.SubresourceGroupName, Version: "v1"}, {Group: virtv1.SubresourceGroupName, Version: "v1alpha3"}, cdiupload.SchemeGroupVersion,
+		templateverbs.Versions[0], templateverbs.Versions[1],
 	} {
 		for _, page := range []string{"/openapi/v2", "/openapi/v3/apis/" + gv.String()} {
 			var read document
@@ -100,9 +103,12 @@ func describesVerbs(t *testing.T, c *cluster) {
 					checkVerb(t, read, read.verb(t, path, method), page+": "+method+" "+path)
 				}
 			}
-			if gv == cdiupload.SchemeGroupVersion {
+			switch gv.Group {
+			case cdiupload.SchemeGroupVersion.Group:
 				checkTokenRequest(t, read, page)
-			} else {
+			case templateverbs.Group:
+				checkTemplates(t, read, gv)
+			default:
 				checkBodies(t, read, gv.Version)
 			}
 		}
@@ -185,16 +191,48 @@ func checkTokenRequest(t *testing.T, read document, page string) {
 	}
 }
 
-// explainsTokens asks the real kubectl what it makes of the documents.
-func explainsTokens(t *testing.T, c *cluster) {
+// checkTemplates looks for fields of what is sent to a template, and got from it.
+func checkTemplates(t *testing.T, read document, gv schema.GroupVersion) {
+	t.Helper()
+	for _, end := range []string{"process", "create"} {
+		v := read.verb(t, "/apis/"+gv.String()+"/namespaces/{namespace}/virtualmachinetemplates/{name}/"+end, "post")
+		answer := v.Responses["200"].Schema
+		if answer == nil {
+			answer = v.Responses["200"].Content["application/json"].Schema
+		}
+		for field, schema := range map[string]map[string]any{"parameters": v.body(), "virtualMachine": answer} {
+			to, _ := schema["$ref"].(string)
+			properties, _ := read.definition(to)["properties"].(map[string]any)
+			if properties[field] == nil {
+				t.Errorf("%s of %s: %q has no field %s: %v", end, gv, to, field, properties)
+			}
+		}
+	}
+}
+
+// kubectl runs the real one, and returns what it says and whether it failed.
+func (c *cluster) kubectl(t *testing.T, as *rest.Config, line, input string) (string, bool) {
 	t.Helper()
 	file := clientcmdapi.NewConfig()
-	file.Clusters["test"] = &clientcmdapi.Cluster{Server: c.Config.Host, CertificateAuthorityData: c.Config.CAData}
-	file.AuthInfos["test"] = &clientcmdapi.AuthInfo{ClientCertificateData: c.Config.CertData, ClientKeyData: c.Config.KeyData}
+	file.Clusters["test"] = &clientcmdapi.Cluster{Server: as.Host, CertificateAuthorityData: as.CAData}
+	file.AuthInfos["test"] = &clientcmdapi.AuthInfo{ClientCertificateData: as.CertData, ClientKeyData: as.KeyData}
 	file.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "test", Namespace: "default"}
 	file.CurrentContext = "test"
 	config := filepath.Join(t.TempDir(), "kubeconfig")
 	must(t, clientcmd.WriteToFile(*file, config))
+	kubectl := exec.CommandContext(t.Context(), filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"),
+		append([]string{"--kubeconfig=" + config, "--cache-dir=" + t.TempDir(), "--request-timeout=5m"}, strings.Fields(line)...)...)
+	kubectl.Stdin = strings.NewReader(input)
+	said, err := kubectl.CombinedOutput()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return string(said), err != nil
+}
+
+// explainsTokens asks the real kubectl what it makes of the documents.
+func explainsTokens(t *testing.T, c *cluster) {
+	t.Helper()
 	request := func(field string) string {
 		return "{apiVersion: upload.cdi.kubevirt.io/v1beta1, kind: UploadTokenRequest, metadata: {name: t}, spec: {" + field + "}}"
 	}
@@ -209,15 +247,9 @@ func explainsTokens(t *testing.T, c *cluster) {
 		{"so is one that is missing", "create --validate=strict --dry-run=client -f -", request(""), `missing required field "pvcName"`, true},
 	} {
 		t.Run(one.name, func(t *testing.T) {
-			kubectl := exec.CommandContext(t.Context(), filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"),
-				append([]string{"--kubeconfig=" + config, "--cache-dir=" + t.TempDir(), "--request-timeout=5m"}, strings.Fields(one.line)...)...)
-			kubectl.Stdin = strings.NewReader(one.input)
-			said, err := kubectl.CombinedOutput()
-			if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
-				t.Fatal(err)
-			}
-			if (err != nil) != one.fails || !strings.Contains(string(said), one.want) {
-				t.Errorf("kubectl %s: %v: %s; want %s", one.line, err, said, one.want)
+			said, failed := c.kubectl(t, c.Config, one.line, one.input)
+			if failed != one.fails || !strings.Contains(said, one.want) {
+				t.Errorf("kubectl %s: failed %t: %s; want %s", one.line, failed, said, one.want)
 			}
 		})
 	}

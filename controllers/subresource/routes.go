@@ -160,12 +160,14 @@ func (s *Server) routed() *http.ServeMux {
 		})
 	}
 	for _, r := range slices.Concat(pages, versionPages) {
-		add(r.method, r.path, r.path, known(r.answer()))
+		add(r.method, r.path, r.path, known(virtv1.SubresourceGroupVersions, r.answer()))
 	}
 	for _, r := range routes {
-		add(r.method, namespacedPath+r.path, r.resource().String(), known(guarded(r)))
+		add(r.method, namespacedPath+r.path, r.resource().String(), known(virtv1.SubresourceGroupVersions, guarded(r)))
 	}
-	s.addUploads(mux)
+	for _, n := range neighbours() {
+		s.addNeighbour(mux, n)
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, request *http.Request) { fail(w, request, notFound(request)) })
 	return mux
 }
@@ -185,10 +187,10 @@ func guarded(r route) answer {
 	}
 }
 
-// known refuses versions that there are not.
-func known(serve answer) answer {
+// known refuses versions that are none of these.
+func known(versions []schema.GroupVersion, serve answer) answer {
 	return func(s *Server, w http.ResponseWriter, r *http.Request) error {
-		if version := r.PathValue("version"); version != "" && !slices.ContainsFunc(virtv1.SubresourceGroupVersions, func(gv schema.GroupVersion) bool { return gv.Version == version }) {
+		if version := r.PathValue("version"); version != "" && !slices.ContainsFunc(versions, func(gv schema.GroupVersion) bool { return gv.Version == version }) {
 			return notFound(r)
 		}
 		return serve(s, w, r)

@@ -40,18 +40,22 @@ func ask(t *testing.T, server *Server, method, path string) *httptest.ResponseRe
 }
 
 func TestPagesSayWhatThereIs(t *testing.T) {
+	uploadVersionPath, templateVersionPath := uploads.groupPath()+"/v1beta1", templates.groupPath()+"/v1alpha1"
 	for path, file := range map[string]string{
-		"/":                               "root.json",
-		"/apis":                           "apis.json",
-		groupPath:                         "group.json",
-		groupPath + "/v1":                 "v1.json",
-		groupPath + "/v1alpha3":           "v1alpha3.json",
-		uploadGroupPath:                   "upload.json",
-		uploadVersionPath:                 "upload-v1beta1.json",
-		"/openapi/v2":                     "openapi-v2.json",
-		"/openapi/v3":                     "openapi-v3.json",
-		"/openapi/v3" + groupPath + "/v1": "openapi-v3-v1.json",
-		"/openapi/v3" + uploadVersionPath: "openapi-v3-upload.json",
+		"/":                                 "root.json",
+		"/apis":                             "apis.json",
+		groupPath:                           "group.json",
+		groupPath + "/v1":                   "v1.json",
+		groupPath + "/v1alpha3":             "v1alpha3.json",
+		uploads.groupPath():                 "upload.json",
+		uploadVersionPath:                   "upload-v1beta1.json",
+		templates.groupPath():               "template.json",
+		templateVersionPath:                 "template-v1alpha1.json",
+		"/openapi/v2":                       "openapi-v2.json",
+		"/openapi/v3":                       "openapi-v3.json",
+		"/openapi/v3" + groupPath + "/v1":   "openapi-v3-v1.json",
+		"/openapi/v3" + uploadVersionPath:   "openapi-v3-upload.json",
+		"/openapi/v3" + templateVersionPath: "openapi-v3-template.json",
 	} {
 		t.Run(file, func(t *testing.T) {
 			answer := get(t, http.MethodGet, path)
@@ -126,20 +130,24 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 			t.Errorf("%s is described, and not served", end)
 		}
 	}
-	served = map[string]bool{}
-	for _, r := range uploadRoutes {
-		served[r.path] = true
-		described(r.path, uploadDescriptions[r.path])
-	}
-	for path := range uploadDescriptions {
-		if !served[path] {
-			t.Errorf("%s is described, and not served", path)
+	for _, n := range neighbours() {
+		served = map[string]bool{}
+		for _, r := range n.routes {
+			served[r.path] = true
+			described(r.path, n.descriptions[r.path])
+		}
+		for path := range n.descriptions {
+			if !served[path] {
+				t.Errorf("%s of %s is described, and not served", path, n.group())
+			}
 		}
 	}
 }
 
 func TestWhatIsNotThereIsAStatus(t *testing.T) {
 	object := groupPath + "/v1/namespaces/prod/virtualmachines/web/"
+	tokens := uploads.groupPath() + "/v1beta1/namespaces/prod/uploadtokenrequests"
+	template := "/namespaces/prod/virtualmachinetemplates/debian/"
 	for name, c := range map[string]struct {
 		method, path string
 		wantCode     int32
@@ -155,8 +163,14 @@ func TestWhatIsNotThereIsAStatus(t *testing.T) {
 		"profiles for a stranger":            {http.MethodGet, groupPath + "/v1/dump-cluster-profiler", http.StatusServiceUnavailable, "front proxy"},
 		"a recording for a stranger":         {http.MethodGet, groupPath + "/v1alpha3/start-cluster-profiler", http.StatusServiceUnavailable, "front proxy"},
 		"the image of tools that none is of": {http.MethodGet, groupPath + "/v1/guestfs", http.StatusNotImplemented, "virtctl guestfs --image"},
-		"reading tokens":                     {http.MethodGet, uploadVersionPath + "/namespaces/prod/uploadtokenrequests", http.StatusMethodNotAllowed, "uploadtokenrequests"},
-		"a token for a stranger":             {http.MethodPost, uploadVersionPath + "/namespaces/prod/uploadtokenrequests", http.StatusServiceUnavailable, "front proxy"},
+		"reading tokens":                     {http.MethodGet, tokens, http.StatusMethodNotAllowed, "uploadtokenrequests"},
+		"a token for a stranger":             {http.MethodPost, tokens, http.StatusServiceUnavailable, "front proxy"},
+		"a template that is only read":       {http.MethodGet, templates.groupPath() + "/v1beta1" + template + "process", http.StatusMethodNotAllowed, "virtualmachinetemplates/process"},
+		"a VM that is put":                   {http.MethodPut, templates.groupPath() + "/v1alpha1" + template + "create", http.StatusMethodNotAllowed, "virtualmachinetemplates/create"},
+		"a template for a stranger":          {http.MethodPost, templates.groupPath() + "/v1alpha1" + template + "process", http.StatusServiceUnavailable, "front proxy"},
+		"a VM of a template for a stranger":  {http.MethodPost, templates.groupPath() + "/v1beta1" + template + "create", http.StatusServiceUnavailable, "front proxy"},
+		"templates of no version":            {http.MethodPost, templates.groupPath() + "/v1" + template + "process", http.StatusNotFound, "there is no"},
+		"discovery of templates of none":     {http.MethodGet, templates.groupPath() + "/v1", http.StatusNotFound, "there is no"},
 		"a group that there is not":          {http.MethodGet, "/apis/clone.cdi.kubevirt.io", http.StatusNotFound, "there is no"},
 		"an API server that is away":         {http.MethodGet, groupPath + "/v1/healthz", http.StatusInternalServerError, "connection refused"},
 	} {
@@ -203,7 +217,7 @@ func TestThePageForUsersNamesEveryRoute(t *testing.T) {
 			t.Errorf("docs/subresources.md does not name `%s`", end)
 		}
 	}
-	for _, r := range routes {
+	for _, r := range slices.Concat(routes, templates.routes) {
 		name := strings.ReplaceAll(parameters.ReplaceAllString(r.path, ""), "/{name}", "")
 		_, part, found := strings.Cut(name, "/")
 		if !found {

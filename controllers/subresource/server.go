@@ -3,7 +3,7 @@
 // requests on to virt-api, as a front proxy that says who asks; virt-api asks the API server
 // whether he may, and does it, or hands the request on to virt-handler on the machine's node.
 //
-// What there is stands in the lists of routes.go.
+// What there is stands in the lists of routes.go, and in those of its neighbours: uploads and templates.
 package subresource
 
 import (

@@ -55,6 +55,7 @@ func TestSubresources(t *testing.T) {
 		{"the memory of a guest is dumped", dumps},
 		{"a VM is shown with what its instance type says", expands},
 		{"a VM is shown with what it is made of", graphs},
+		{"a template is filled in, and a VM made of it", processes},
 		{"virt-handler answers for its node", handsOn},
 		{"a console is a web socket to virt-handler", consoles},
 		{"a port is a web socket to the guest", forwards},

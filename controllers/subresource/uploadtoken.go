@@ -9,8 +9,8 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	cdiupload "kubevirt.io/containerized-data-importer-api/pkg/apis/upload/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,65 +27,22 @@ const (
 	unreadableRequest = "reading the UploadTokenRequest: %s"
 )
 
-var (
-	uploadGroupPath      = "/apis/" + cdiupload.SchemeGroupVersion.Group
-	uploadVersionPath    = "/apis/" + cdiupload.SchemeGroupVersion.String()
-	uploadNamespacedPath = uploadVersionPath + "/namespaces/{namespace}/"
-)
-
-// uploadRoutes are what is asked of upload.cdi.kubevirt.io in a namespace.
-var uploadRoutes = []route{{method: http.MethodPost, path: uploadResource, serve: (*Server).createUploadToken}}
-
-// uploadPages are what everybody may see of it.
-var uploadPages = []route{
-	{method: http.MethodGet, path: uploadGroupPath, serve: (*Server).uploadGroup},
-	{method: http.MethodGet, path: uploadVersionPath, serve: (*Server).uploadResources},
-	{method: http.MethodGet, path: "/openapi/v3" + uploadVersionPath, serve: (*Server).openAPIv3OfUploads},
-}
-
-// addUploads adds what is served of upload.cdi.kubevirt.io to the multiplexer.
-func (s *Server) addUploads(mux *http.ServeMux) {
-	add := func(method, path string, serve answer) {
-		mux.HandleFunc(method+" "+path, func(w http.ResponseWriter, r *http.Request) {
-			if err := serve(s, w, r); err != nil {
-				fail(w, r, err)
-			}
-		})
-	}
-	for _, r := range uploadPages {
-		add(r.method, r.path, r.serve)
-	}
-	for _, r := range uploadRoutes {
-		path := uploadNamespacedPath + r.path
-		add(r.method, path, r.serve)
-		mux.HandleFunc(path, func(w http.ResponseWriter, request *http.Request) {
-			fail(w, request, refuse(apierrors.NewMethodNotSupported(cdiupload.Resource(r.path), request.Method)))
-		})
-	}
-}
-
-func uploadAPIGroup() metav1.APIGroup {
-	version := metav1.GroupVersionForDiscovery{GroupVersion: cdiupload.SchemeGroupVersion.String(), Version: cdiupload.SchemeGroupVersion.Version}
-	return metav1.APIGroup{
-		TypeMeta: metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"}, Name: cdiupload.SchemeGroupVersion.Group,
-		Versions: []metav1.GroupVersionForDiscovery{version}, PreferredVersion: version,
-	}
-}
-
-func (s *Server) uploadGroup(w http.ResponseWriter, r *http.Request) error {
-	write(w, r, http.StatusOK, uploadAPIGroup())
-	return nil
-}
-
-func (s *Server) uploadResources(w http.ResponseWriter, r *http.Request) error {
-	write(w, r, http.StatusOK, metav1.APIResourceList{
-		TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: cdiupload.SchemeGroupVersion.String(),
-		APIResources: []metav1.APIResource{{
-			Name: uploadResource, SingularName: "uploadtokenrequest", Namespaced: true, Kind: uploadKind,
-			Verbs: metav1.Verbs{"create"}, ShortNames: []string{"utr", "utrs"},
-		}},
-	})
-	return nil
+// uploads is upload.cdi.kubevirt.io.
+var uploads = neighbour{
+	versions: []schema.GroupVersion{cdiupload.SchemeGroupVersion},
+	title:    "Tokens for uploads",
+	resources: []metav1.APIResource{{
+		Name: uploadResource, SingularName: "uploadtokenrequest", Namespaced: true, Kind: uploadKind,
+		Verbs: metav1.Verbs{"create"}, ShortNames: []string{"utr", "utrs"},
+	}},
+	routes: []route{{method: http.MethodPost, path: uploadResource, serve: (*Server).createUploadToken}},
+	descriptions: map[string]description{
+		uploadResource: {
+			does: "Gives out a token for an upload to a claim, in the status of the answer. Nothing is stored.", body: cdiupload.UploadTokenRequest{}, needed: true,
+			kind:    metav1.GroupVersionKind{Group: cdiupload.SchemeGroupVersion.Group, Version: cdiupload.SchemeGroupVersion.Version, Kind: uploadKind},
+			answers: map[int]any{http.StatusOK: cdiupload.UploadTokenRequest{}},
+		},
+	},
 }
 
 // createUploadToken answers a request for a token with the token in its status. Nothing is stored.

@@ -24,20 +24,21 @@ func readValues(path string) (map[string]string, error) {
 }
 
 // tell writes what the user should know beside the VM.
-func (f *filled) tell(out io.Writer) {
-	for _, name := range f.unused {
+func (f filled) tell(out io.Writer) {
+	for _, name := range f.Unused {
 		fmt.Fprintf(out, "Warning: nothing in the template refers to the parameter %s\n", name)
 	}
-	if f.message != "" {
-		fmt.Fprintln(out, strings.TrimRight(f.message, "\n"))
+	if f.Message != "" {
+		fmt.Fprintln(out, strings.TrimRight(f.Message, "\n"))
 	}
 }
 
 // create makes the VM, in the namespace that the template gives it or else in that of the flags.
-func (f *filled) create(cmd *cobra.Command, cluster Cluster) error {
-	if f.vm.Namespace == "" {
+func (f filled) create(cmd *cobra.Command, cluster Cluster) error {
+	vm := f.VirtualMachine
+	if vm.Namespace == "" {
 		var err error
-		if f.vm.Namespace, err = cluster.Namespace(); err != nil {
+		if vm.Namespace, err = cluster.Namespace(); err != nil {
 			return err
 		}
 	}
@@ -45,9 +46,9 @@ func (f *filled) create(cmd *cobra.Command, cluster Cluster) error {
 	if err != nil {
 		return err
 	}
-	if err := c.Create(cmd.Context(), f.vm); err != nil {
-		return fmt.Errorf("creating VirtualMachine %s/%s: %w", f.vm.Namespace, f.vm.Name, err)
+	if err := c.Create(cmd.Context(), vm); err != nil {
+		return fmt.Errorf("creating VirtualMachine %s/%s: %w", vm.Namespace, vm.Name, err)
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "virtualmachine.kubevirt.io/%s created\n", f.vm.Name)
+	fmt.Fprintf(cmd.OutOrStdout(), "virtualmachine.kubevirt.io/%s created\n", vm.Name)
 	return nil
 }

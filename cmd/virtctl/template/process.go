@@ -6,8 +6,6 @@ import (
 
 	templatev1 "github.com/openshift/api/template/v1"
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/runtime"
-	virtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/slipway-vm/slipway/catalog/template"
 )
@@ -99,29 +97,17 @@ func (p *process) run(cmd *cobra.Command, cluster Cluster) error {
 	if p.create {
 		return made.create(cmd, cluster)
 	}
-	return write(cmd.OutOrStdout(), p.format, made.vm)
+	return write(cmd.OutOrStdout(), p.format, made.VirtualMachine)
 }
 
 // filled is a template with its parameters in place.
-type filled struct {
-	vm      *virtv1.VirtualMachine
-	message string
-	unused  []string
-}
+type filled struct{ *template.Machine }
 
 // fill puts the values into the template.
-func fill(tmpl *templatev1.Template, values map[string]string) (*filled, error) {
-	processed, err := template.Process(tmpl, values)
-	if err != nil {
-		if _, missing := errors.AsType[*template.MissingError](err); missing {
-			err = fmt.Errorf("give a --%s NAME=VALUE for each parameter that has no value: %w", flagParam, err)
-		}
-		return nil, err
+func fill(tmpl *templatev1.Template, values map[string]string) (filled, error) {
+	made, err := template.ProcessVirtualMachine(tmpl, values)
+	if _, missing := errors.AsType[*template.MissingError](err); missing {
+		err = fmt.Errorf("give a --%s NAME=VALUE for each parameter that has no value: %w", flagParam, err)
 	}
-	made := &filled{vm: &virtv1.VirtualMachine{}, message: processed.Message, unused: processed.Unused}
-	err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(processed.Objects[0].Object, made.vm, true)
-	if err != nil {
-		return nil, fmt.Errorf("reading the VirtualMachine of %s %s: %w", kindMachineTemplate, tmpl.Name, err)
-	}
-	return made, nil
+	return filled{made}, err
 }

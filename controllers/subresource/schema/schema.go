@@ -153,7 +153,7 @@ func (d *Definitions) fields(t reflect.Type, words map[string]string, properties
 			}
 		case name != "":
 			properties[name] = d.explained(d.of(f.Type), words[name])
-			if !strings.Contains(options, "omitempty") && f.Type.Kind() != reflect.Pointer {
+			if !strings.Contains(options, "omit") && f.Type.Kind() != reflect.Pointer {
 				required = append(required, name)
 			}
 		}

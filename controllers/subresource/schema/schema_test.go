@@ -38,6 +38,7 @@ type object struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              inner  `json:"spec"`
 	Status            inner  `json:"status"`
+	Left              inner  `json:"left,omitzero"`
 	Kept              string `json:"kept"`
 }
 

@@ -65,6 +65,9 @@ var _ = Describe("an API that virt-api answers for", func() {
 			metav1.APIResource{Name: "virtualmachineinstances/pause", Kind: "VirtualMachineInstance"}, subresources),
 		Entry("tokens for uploads", SpecTimeout(25*time.Minute), "upload.cdi.kubevirt.io/v1beta1",
 			metav1.APIResource{Name: "uploadtokenrequests", Kind: "UploadTokenRequest"}, map[string]string{"uploadtokenrequests": "post"}),
+		Entry("templates", SpecTimeout(25*time.Minute), "subresources.template.kubevirt.io/v1beta1",
+			metav1.APIResource{Name: "virtualmachinetemplates/process", Kind: "ProcessedVirtualMachineTemplate"},
+			map[string]string{"virtualmachinetemplates/{name}/process": "post", "virtualmachinetemplates/{name}/create": "post"}),
 	)
 })
 
