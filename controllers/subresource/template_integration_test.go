@@ -49,7 +49,7 @@ func processes(t *testing.T, c *cluster) {
 	for _, version := range []string{"v1beta1", "v1alpha1"} {
 		at := ofTemplate(version)
 		wants(cook, at+"process", named, http.StatusOK, `"apiVersion":"subresources.template.kubevirt.io/`+version+`"`)
-		wants(cook, at+"create", named, http.StatusForbidden, `cannot create resource \"virtualmachines\" in API group \"kubevirt.io\"`)
+		wants(cook, at+"create?dryRun=All", named, http.StatusOK, `"uid"`)
 	}
 	at := ofTemplate("v1beta1")
 	wants(viewer, at+"process", named, http.StatusForbidden, "virtualmachinetemplates/process")
