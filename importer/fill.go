@@ -20,6 +20,8 @@ const (
 	span = 8 * image.MaxCluster
 	// streamUnit is the unit of a stream.
 	streamUnit = digest.BlockSize
+	// grainBuffer is for a VMDK in order, which is read in small pieces.
+	grainBuffer = 256 << 10
 )
 
 // reader reads a file at any offset, for one goroutine.
@@ -81,6 +83,8 @@ func (j *job) fillRandom(ctx context.Context, from sized, f file) error {
 	if err := j.disk.Begin(from.size); err != nil {
 		return fmt.Errorf("preparing the volume: %w", err)
 	}
+	buffers, free := target.Buffers(j.options.Writers, int(from.Unit()))
+	defer free()
 	group, ctx := errgroup.WithContext(ctx)
 	spans := make(chan extent)
 	group.Go(func() error {
@@ -88,11 +92,10 @@ func (j *job) fillRandom(ctx context.Context, from sized, f file) error {
 		f.handOut(ctx, from, j.options.Writers, spans)
 		return nil
 	})
-	for range j.options.Writers {
+	for _, buffer := range buffers {
 		group.Go(func() error {
 			r := f.open(ctx)
 			defer r.Close()
-			buffer := target.Buffer(int(from.Unit()))
 			for span := range spans {
 				if err := j.fillSpan(ctx, from, r, buffer, span); err != nil {
 					return err
@@ -199,7 +202,7 @@ func (j *job) streamSize(size int64) int64 {
 
 // fromOrdered writes a VMDK whose grains come in order.
 func (j *job) fromOrdered(ctx context.Context, stream *bufio.Reader) error {
-	from, err := image.NewOrdered(stream)
+	from, err := image.NewOrdered(bufio.NewReaderSize(stream, grainBuffer))
 	if err != nil {
 		return fmt.Errorf("reading the image's header: %w", err)
 	}
@@ -231,11 +234,13 @@ type filled struct {
 
 // copyStream reads units in order and lets the writers hash and write them. It returns how many bytes came.
 func (j *job) copyStream(ctx context.Context, stream io.Reader) (total int64, err error) {
+	buffers, giveBack := target.Buffers(j.options.Writers+1, streamUnit) // one for each writer, one that is being read
+	defer giveBack()
 	group, ctx := errgroup.WithContext(ctx)
 	work := make(chan filled)
-	free := make(chan []byte, j.options.Writers+1) // one for each writer, one that is being read
-	for range cap(free) {
-		free <- nil
+	free := make(chan []byte, len(buffers))
+	for _, buffer := range buffers {
+		free <- buffer
 	}
 	group.Go(func() error {
 		defer close(work)
@@ -267,9 +272,6 @@ func (j *job) readUnits(ctx context.Context, stream io.Reader, free chan []byte,
 		case buffer = <-free:
 		case <-ctx.Done():
 			return total, fmt.Errorf("stopping: %w", ctx.Err())
-		}
-		if buffer == nil {
-			buffer = target.Buffer(streamUnit)
 		}
 		n, end, err := fillUnit(stream, buffer)
 		if err != nil {

@@ -14,8 +14,9 @@ import (
 	"github.com/slipway-vm/slipway/internal/transfer"
 )
 
-// streamBuffer is the buffer of a stream in bytes.
-const streamBuffer = 256 << 10
+// streamBuffer is the buffer of a stream in bytes: no more than is looked at before it is known what the stream is, so
+// that large reads come past it.
+const streamBuffer = image.HeadSize
 
 // published is a file that can be read from its first byte to its last as often as that is asked for.
 type published interface {

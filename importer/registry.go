@@ -52,7 +52,7 @@ func (j *job) elsewhere(ctx context.Context, err error) (transfer.Result, error)
 
 // fromLayer writes a disk and checks the layer that it came in.
 func (j *job) fromLayer(ctx context.Context, disk *source.LayerFile) error {
-	err := j.unpack(ctx, bufio.NewReaderSize(disk, pieceSize), disk.Size)
+	err := j.unpack(ctx, bufio.NewReaderSize(disk, streamBuffer), disk.Size)
 	if reason := transfer.ReasonOf(err); err != nil && reason != transfer.InvalidImage && reason != transfer.WrongFormat {
 		return err
 	}

@@ -51,15 +51,15 @@ func newSpool(path string, limit int64) (*spool, error) {
 // fill copies the stream to its end.
 func (s *spool) fill(stream io.Reader) error {
 	for {
-		buffer, err := s.room()
+		room, err := s.room()
 		if err != nil {
 			return err
 		}
-		n, end, err := fillUnit(stream, buffer)
+		n, end, err := fillUnit(stream, room.data)
 		if end && err == nil {
 			err = io.EOF
 		}
-		switch err = s.keep(buffer[:n], err); {
+		switch err = s.keep(room, n, err); {
 		case err == io.EOF: //nolint:errorlint // set above
 			return nil
 		case err != nil:
@@ -68,17 +68,17 @@ func (s *spool) fill(stream io.Reader) error {
 	}
 }
 
-// room returns a buffer for what comes next. When the window is full it waits for readers that
-// have something to do; once one waits for what is to come, the oldest piece must go.
-func (s *spool) room() ([]byte, error) {
+// room returns a slab for what comes next. When the window is full it waits for readers that
+// have something to do; once one waits for what is to come, the oldest pieces must go.
+func (s *spool) room() (*slab, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
 		if s.end != nil {
 			return nil, fmt.Errorf("reading the file: %w", s.end)
 		}
-		if buffer := s.window.buffer(); buffer != nil {
-			return buffer, nil
+		if room := s.window.room(); room != nil {
+			return room, nil
 		}
 		if !s.awaited() {
 			s.changed.Wait()
@@ -117,19 +117,18 @@ func (s *spool) await(size int64) {
 	}
 }
 
-// keep adds what came last to the window, unless it is of no use, and notes why no more comes.
-func (s *spool) keep(data []byte, end error) error {
+// keep adds what came last, n bytes in a slab, to the window, unless it is of no use, and notes why no more comes.
+func (s *spool) keep(from *slab, n int, end error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.size+int64(len(data)) > s.limit {
+	if s.size+int64(n) > s.limit {
 		end = transfer.Errorf(transfer.InvalidImage,
 			"the image has more than %d bytes, over twice its disk's size; convert it anew, or let its server answer range requests for the unpacked image and give no checksum", s.limit)
 	} else {
-		number := s.size / pieceSize
-		s.window.held[number] = &piece{data: data}
-		s.size += int64(len(data))
+		s.window.hold(s.size/pieceSize, from, n)
+		s.size += int64(n)
 		if s.idle {
-			s.window.release(number)
+			s.window.releaseAll()
 		}
 	}
 	s.note(end)
@@ -163,9 +162,7 @@ func (s *spool) rest() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.idle = true
-	for number := range s.window.held {
-		s.window.release(number)
-	}
+	s.window.releaseAll()
 	s.changed.Broadcast()
 }
 
@@ -181,8 +178,16 @@ func (o once) ReadAt(p []byte, off int64) (int, error) {
 	return o.read(p, off, (off+int64(len(p)))/sectorSize*sectorSize-sectorSize)
 }
 
+// Unshared reads clusters that are not packed: none of their sectors holds anything else.
+func (o once) Unshared() io.ReaderAt { return alone{o.spool} }
+
 // Close does nothing, for many readers share the spool.
 func (once) Close() error { return nil }
+
+// alone reads a spool as once does, and gives the last sector up as well.
+type alone struct{ *spool }
+
+func (a alone) ReadAt(p []byte, off int64) (int, error) { return a.read(p, off, off+int64(len(p))) }
 
 // read reads piece after piece, as they come, and gives up the sectors that end before end.
 func (s *spool) read(p []byte, off, end int64) (n int, err error) {

@@ -96,6 +96,26 @@ func readSpans(s *spool, disk []byte, off int64, spans <-chan extent) error {
 	return nil
 }
 
+// Clusters that are not packed leave the window whole: what comes next needs no reader that waits for it, nor scratch.
+func TestWhatSharesNoSectorLeavesTheWindow(t *testing.T) {
+	const size = 3 * slabLimit * slabSize
+	data, s := spooled(t, size)
+	for off := 0; off < size; off += image.MinUnit {
+		want(t, once{s}.Unshared(), data, off, image.MinUnit)
+		s.mu.Lock()
+		held := len(s.window.held)
+		s.mu.Unlock()
+		if most := slabLimit * slabSize / pieceSize; held > most {
+			t.Fatalf("at %d the window has %d pieces, room for %d", off, held, most)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.window.size != 0 || len(s.window.held) != 0 || s.window.slabs > slabLimit {
+		t.Errorf("%d bytes went to the scratch file, %d pieces and %d slabs are left", s.window.size, len(s.window.held), s.window.slabs)
+	}
+}
+
 func TestAStreamIsReadInAnyOrder(t *testing.T) {
 	const size = 24<<20 + 12345
 	data, s := spooled(t, size)
@@ -161,7 +181,7 @@ func TestAFullWindowWaits(t *testing.T) {
 	if err := <-filled; !errors.Is(err, context.Canceled) {
 		t.Errorf("filling ended with %v", err)
 	}
-	if s.window.size != 0 || came.n > pieceLimit*pieceSize {
+	if s.window.size != 0 || came.n > slabLimit*slabSize {
 		t.Errorf("of %d bytes that came, %d went to the scratch file", came.n, s.window.size)
 	}
 	if _, err := s.ReadAt(make([]byte, 1), 1<<29); !errors.Is(err, context.Canceled) {
@@ -179,7 +199,7 @@ type counting struct {
 func (c *counting) Read(p []byte) (int, error) {
 	n, err := c.Reader.Read(p)
 	before := c.n
-	if c.n += int64(n); before < pieceLimit*pieceSize && c.n >= pieceLimit*pieceSize {
+	if c.n += int64(n); before < slabLimit*slabSize && c.n >= slabLimit*slabSize {
 		close(c.most)
 	}
 	return n, err

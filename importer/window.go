@@ -10,11 +10,13 @@ import (
 	"github.com/slipway-vm/slipway/internal/transfer"
 )
 
-// Sizes of a window: pieces as large as most images' clusters, and as many as the writers' units
-// have bytes, so that a stream goes on while the writers unpack what they have.
+// Sizes of a window: pieces as large as most images' clusters, and more of them than the writers' units
+// have bytes, so that a stream goes on while the writers unpack what they have. A slab is of the pieces
+// that are read at a time, past the buffers in between.
 const (
 	pieceSize   = 64 << 10
-	pieceLimit  = 128
+	slabSize    = 1 << 20
+	slabLimit   = 12
 	sectorSize  = 512
 	pieceSector = pieceSize / sectorSize
 	// A page of the scratch file has a record for each piece of a group.
@@ -56,31 +58,61 @@ type window struct {
 	pages   map[int64]int64  // where in it the records of a group of pieces stand
 	held    map[int64]*piece // by number
 	oldest  int64            // no piece before it is held
-	free    [][]byte
+	slabs   int              // how many were made
+	free    []*slab
 }
 
 // piece is pieceSize bytes of the stream, fewer at its end.
 type piece struct {
 	data []byte
 	used sectors // those that nobody reads again
+	of   *slab
 }
 
-// buffer returns room for a piece, nil when there is none.
-func (w *window) buffer() []byte {
+// slab is the memory of pieces that came together.
+type slab struct {
+	data []byte
+	held int // pieces of it that are in the window
+}
+
+// room returns a slab that holds nothing, nil when there is none.
+func (w *window) room() *slab {
 	if last := len(w.free) - 1; last >= 0 {
-		buffer := w.free[last]
+		s := w.free[last]
 		w.free = w.free[:last]
-		return buffer
+		return s
 	}
-	if len(w.held) >= pieceLimit {
+	if w.slabs == slabLimit {
 		return nil
 	}
-	return make([]byte, pieceSize)
+	w.slabs++
+	return &slab{data: make([]byte, slabSize)}
+}
+
+// hold adds the first bytes of a slab to the window, as the pieces from number on.
+func (w *window) hold(number int64, s *slab, bytes int) {
+	for off := 0; off < bytes; off += pieceSize {
+		w.held[number] = &piece{data: s.data[off:min(off+pieceSize, bytes)], of: s}
+		number++
+		s.held++
+	}
+	if s.held == 0 {
+		w.free = append(w.free, s)
+	}
 }
 
 func (w *window) release(number int64) {
-	w.free = append(w.free, w.held[number].data[:pieceSize])
+	s := w.held[number].of
 	delete(w.held, number)
+	if s.held--; s.held == 0 {
+		w.free = append(w.free, s)
+	}
+}
+
+func (w *window) releaseAll() {
+	for number := range w.held {
+		w.release(number)
+	}
 }
 
 // use notes that the bytes from off to end of a piece are read by nobody else, as far as these are

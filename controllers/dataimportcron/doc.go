@@ -2,7 +2,7 @@
 // DataVolumes, and keeps a DataSource on the last one that is whole: on its claim, or on a
 // snapshot of that, as the StorageProfile of the claim's class has it.
 //
-// The controller polls by itself: a request for one byte of a file, or for the digest of an image in a registry. There is no
+// The controller polls by itself: a request for one byte of a file, or for the digest of an image in a registry, or a look at a claim or an ImageStream. There is no
 // CronJob for it, and a pod only where nodes pull the image, with what they alone have, or where Secrets let in, which it does not read.
 package dataimportcron
 
@@ -20,6 +20,8 @@ const (
 	LabelCleanup = "cdi.kubevirt.io/dataImportCron.cleanup"
 	// AnnotationDesired on a DataImportCron is the digest of the image that is to be imported.
 	AnnotationDesired = "cdi.kubevirt.io/storage.import.sourceDesiredDigest"
+	// AnnotationStreamImage on a DataImportCron is where that image lies, as registry/path@digest, of one that follows an ImageStream.
+	AnnotationStreamImage = "cdi.kubevirt.io/storage.import.imageStreamDockerRef"
 	// AnnotationLastPoll and AnnotationNextPoll on a DataImportCron are when it was polled last and is next.
 	AnnotationLastPoll = "cdi.kubevirt.io/storage.import.lastCronTime"
 	AnnotationNextPoll = "cdi.kubevirt.io/storage.import.nextCronTime"

@@ -55,7 +55,7 @@ func (r *Reconciler) startImport(ctx context.Context, s *scope) error {
 			return err
 		}
 	}
-	dv, err := newDataVolume(s.cron, s.digest)
+	dv, err := newDataVolume(s.cron, s.newest)
 	if err != nil {
 		s.taken = err.Error()
 		return nil
@@ -252,8 +252,9 @@ func isWhole(digest string) bool {
 	return len(digest) >= len(digestPrefix)+digestInName && strings.HasPrefix(digest, digestPrefix)
 }
 
-// newDataVolume returns the DataVolume that imports the image of a digest.
-func newDataVolume(cron *cdiv1.DataImportCron, digest string) (*cdiv1.DataVolume, error) {
+// newDataVolume returns the DataVolume that imports an image.
+func newDataVolume(cron *cdiv1.DataImportCron, image newest) (*cdiv1.DataVolume, error) {
+	digest := image.digest
 	if !isWhole(digest) {
 		return nil, fmt.Errorf("annotation %s is %q; it must be %s and hexadecimal digits", AnnotationDesired, digest, digestPrefix)
 	}
@@ -275,12 +276,23 @@ func newDataVolume(cron *cdiv1.DataImportCron, digest string) (*cdiv1.DataVolume
 	if retain := cron.Annotations[annotationRetainPod]; retain != "" {
 		dv.Annotations[annotationRetainPod] = retain
 	}
-	if source := dv.Spec.Source; source != nil && source.Registry != nil && source.Registry.URL != nil {
-		url, err := withDigest(*source.Registry.URL, digest)
+	if source := dv.Spec.Source; source != nil && source.Registry != nil {
+		url, err := addressOf(source.Registry, image)
 		if err != nil {
 			return nil, err
 		}
-		source.Registry.URL = &url
+		source.Registry.URL, source.Registry.ImageStream = &url, nil
 	}
 	return dv, nil
+}
+
+// addressOf is where an image of a registry lies, by its digest: a tag may stand for another one by then.
+func addressOf(from *cdiv1.DataVolumeSourceRegistry, image newest) (string, error) {
+	switch {
+	case from.ImageStream == nil:
+		return withDigest(ptr.Deref(from.URL, ""), image.digest)
+	case image.at == "":
+		return "", fmt.Errorf("annotation %s names no image; it must be registry/path@%s", AnnotationStreamImage, image.digest)
+	}
+	return withDigest(schemeDocker+image.at, image.digest)
 }

@@ -25,7 +25,7 @@ func TestNewDataVolume(t *testing.T) {
 	cron.Annotations = map[string]string{annotationRetainPod: "true"}
 	cron.Spec.ManagedDataSource = "debian-12"
 	cron.Spec.Template.Labels = map[string]string{"own": "b"}
-	dv, err := newDataVolume(cron, someDigest)
+	dv, err := newDataVolume(cron, newest{digest: someDigest})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,18 +43,18 @@ func TestNewDataVolume(t *testing.T) {
 		t.Errorf("annotations are %v", dv.Annotations)
 	}
 	cron.Spec.RetentionPolicy = new(cdiv1.DataImportCronRetainNone)
-	if dv, err = newDataVolume(cron, someDigest); err != nil || dv.Labels[LabelCleanup] != "true" || len(dv.OwnerReferences) != 1 || dv.OwnerReferences[0].UID != "uid" {
+	if dv, err = newDataVolume(cron, newest{digest: someDigest}); err != nil || dv.Labels[LabelCleanup] != "true" || len(dv.OwnerReferences) != 1 || dv.OwnerReferences[0].UID != "uid" {
 		t.Errorf("one that goes with its DataImportCron is %+v, %v", dv, err)
 	}
 	cron.Spec.Template.Spec.Source = &cdiv1.DataVolumeSource{Registry: &cdiv1.DataVolumeSourceRegistry{URL: new("docker://example.com/disk:12")}}
-	if dv, err = newDataVolume(cron, someDigest); err != nil || *dv.Spec.Source.Registry.URL != "docker://example.com/disk@"+someDigest {
+	if dv, err = newDataVolume(cron, newest{digest: someDigest}); err != nil || *dv.Spec.Source.Registry.URL != "docker://example.com/disk@"+someDigest {
 		t.Errorf("one of a registry is %+v, %v", dv.Spec.Source.Registry, err)
 	}
 	if *cron.Spec.Template.Spec.Source.Registry.URL != "docker://example.com/disk:12" {
 		t.Error("the template was changed")
 	}
 	for _, digest := range []string{"", "sha256:", "sha256:0123", "md5:0123456789abcdef"} {
-		if _, err := newDataVolume(cron, digest); err == nil || !strings.Contains(err.Error(), AnnotationDesired) {
+		if _, err := newDataVolume(cron, newest{digest: digest}); err == nil || !strings.Contains(err.Error(), AnnotationDesired) {
 			t.Errorf("%q: %v", digest, err)
 		}
 	}
@@ -122,7 +122,7 @@ func TestConditions(t *testing.T) {
 		return &cdiv1.DataVolume{Status: cdiv1.DataVolumeStatus{Phase: phase}}
 	}
 	current := &cdiv1.ImportStatus{DataVolumeName: "a", Digest: someDigest}
-	unkept := scope{digest: someDigest, current: current, dv: in(cdiv1.Succeeded), claim: filled, format: cdiv1.DataImportCronSourceFormatSnapshot}
+	unkept := scope{newest: newest{digest: someDigest}, current: current, dv: in(cdiv1.Succeeded), claim: filled, format: cdiv1.DataImportCronSourceFormatSnapshot}
 	refused := unkept
 	refused.unkept = "no class"
 	for name, c := range map[string]struct {
@@ -132,17 +132,17 @@ func TestConditions(t *testing.T) {
 		"a new one":               {scope{}, "NoImport False, NoDigest False"},
 		"a server that is away":   {scope{unknown: "away"}, "NoImport False, NoDigest False"},
 		"another's DataSource":    {scope{rival: "other"}, "NoImport False, ErrDataSourceAlreadyManaged False"},
-		"an image to import":      {scope{digest: someDigest}, "NoImport False, Outdated False"},
-		"an import that waits":    {scope{digest: someDigest, current: current, dv: in(cdiv1.Pending)}, "Pending False, ImportProgressing False"},
-		"an import that begins":   {scope{digest: someDigest, current: current, dv: in(cdiv1.ImportScheduled)}, "ImportScheduled False, ImportProgressing False"},
-		"an import":               {scope{digest: someDigest, current: current, dv: in(cdiv1.ImportInProgress)}, "ImportProgressing True, ImportProgressing False"},
-		"an import that failed":   {scope{digest: someDigest, current: current, dv: in(cdiv1.Failed)}, "Failed False, ImportFailed False"},
-		"a name that is taken":    {scope{digest: someDigest, taken: "it is taken"}, "NoImport False, ErrResourceExists False"},
-		"an image":                {scope{digest: someDigest, current: current, dv: in(cdiv1.Succeeded), claim: filled}, "NoImport False, UpToDate True"},
+		"an image to import":      {scope{newest: newest{digest: someDigest}}, "NoImport False, Outdated False"},
+		"an import that waits":    {scope{newest: newest{digest: someDigest}, current: current, dv: in(cdiv1.Pending)}, "Pending False, ImportProgressing False"},
+		"an import that begins":   {scope{newest: newest{digest: someDigest}, current: current, dv: in(cdiv1.ImportScheduled)}, "ImportScheduled False, ImportProgressing False"},
+		"an import":               {scope{newest: newest{digest: someDigest}, current: current, dv: in(cdiv1.ImportInProgress)}, "ImportProgressing True, ImportProgressing False"},
+		"an import that failed":   {scope{newest: newest{digest: someDigest}, current: current, dv: in(cdiv1.Failed)}, "Failed False, ImportFailed False"},
+		"a name that is taken":    {scope{newest: newest{digest: someDigest}, taken: "it is taken"}, "NoImport False, ErrResourceExists False"},
+		"an image":                {scope{newest: newest{digest: someDigest}, current: current, dv: in(cdiv1.Succeeded), claim: filled}, "NoImport False, UpToDate True"},
 		"no snapshot of it yet":   {unkept, "ImportProgressing True, ImportProgressing False"},
 		"no snapshot to be had":   {refused, "ImportProgressing False, SnapshotNotReady False"},
-		"a snapshot":              {scope{digest: someDigest, current: current, snapshot: readySnapshot("a")}, "NoImport False, UpToDate True"},
-		"an image, and a new one": {scope{digest: imageversion.Digest("new"), current: current, dv: in(cdiv1.Succeeded), claim: filled}, "NoImport False, Outdated False"},
+		"a snapshot":              {scope{newest: newest{digest: someDigest}, current: current, snapshot: readySnapshot("a")}, "NoImport False, UpToDate True"},
+		"an image, and a new one": {scope{newest: newest{digest: imageversion.Digest("new")}, current: current, dv: in(cdiv1.Succeeded), claim: filled}, "NoImport False, Outdated False"},
 	} {
 		c.scope.cron = &cdiv1.DataImportCron{Spec: cdiv1.DataImportCronSpec{Schedule: "@daily"}}
 		var got []string

@@ -105,7 +105,7 @@ func TestAnImportThatHasBegunIsNoGarbage(t *testing.T) {
 	cron.Annotations[AnnotationDesired] = "sha256:ffffffffffffffff"
 	l.must(l.direct.Update(t.Context(), cron))
 	l.found(old)
-	dv, err := newDataVolume(cron, cron.Annotations[AnnotationDesired])
+	dv, err := newDataVolume(cron, newest{digest: cron.Annotations[AnnotationDesired]})
 	l.must(err)
 	l.must(l.direct.Create(t.Context(), dv))
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: dv.Name, Labels: dv.Labels}, Spec: *dv.Spec.PVC}

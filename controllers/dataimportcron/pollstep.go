@@ -55,7 +55,7 @@ func (r *Reconciler) poll(ctx context.Context, s *scope) error {
 		s.sooner(busyRetry)
 		return nil
 	}
-	digest, failed, err := r.ask(ctx, s)
+	found, failed, err := r.ask(ctx, s)
 	switch {
 	case err != nil:
 		return err
@@ -67,12 +67,12 @@ func (r *Reconciler) poll(ctx context.Context, s *scope) error {
 		r.pollFailed(s, before, schedule.Next(now), failed)
 		return nil
 	}
-	if digest != s.digest {
-		log.FromContext(ctx).Info("There is a new image", "digest", digest, "before", s.digest)
+	if found.digest != s.digest {
+		log.FromContext(ctx).Info("There is a new image", "digest", found.digest, "before", s.digest)
 	}
-	s.digest, s.unknown, s.polled = digest, "", true
+	s.newest, s.unknown, s.polled = found, "", true
 	s.lastPoll, s.nextPoll = now.UTC().Truncate(time.Second), schedule.Next(now)
-	r.polls.put(s.cron, attempt{at: s.lastPoll, digest: digest})
+	r.polls.put(s.cron, attempt{at: s.lastPoll, found: found})
 	s.sooner(s.nextPoll.Sub(now))
 	return nil
 }
@@ -92,22 +92,30 @@ func asking(cron *cdiv1.DataImportCron) string {
 	return fmt.Sprintf("Pod %s asks the source for its image", pollName(cron.Name))
 }
 
-// ask learns the digest of the image that would be imported now. Failed is why the source does not tell it, err why it
-// was not asked.
-func (r *Reconciler) ask(ctx context.Context, s *scope) (digest string, failed, err error) {
+// newest is the image that a source has.
+type newest struct {
+	digest string // empty when it is not known
+	at     string // registry/path@digest of an ImageStream's; of other sources the template says it
+}
+
+// ask learns which image would be imported now. Failed is why the source does not tell it, err why it was not asked.
+func (r *Reconciler) ask(ctx context.Context, s *scope) (found newest, failed, err error) {
 	switch source := s.cron.Spec.Template.Spec.Source; {
+	case ofStream(source):
+		return r.askStream(ctx, s.cron)
 	case datavolume.PulledByNode(source), namesSecrets(source):
-		digest, failed = r.askByPod(ctx, s)
-		return digest, failed, nil
+		found.digest, failed = r.askByPod(ctx, s)
+		return found, failed, nil
 	case source != nil && source.PVC != nil:
-		return r.askClaim(ctx, s.cron)
+		found.digest, failed, err = r.askClaim(ctx, s.cron)
+		return found, failed, err
 	}
 	settings, err := r.registries(ctx)
 	if err != nil {
-		return "", nil, err
+		return newest{}, nil, err
 	}
-	digest, failed = r.source.digest(ctx, s.cron, settings)
-	return digest, failed, nil
+	found.digest, failed = r.source.digest(ctx, s.cron, settings)
+	return found, failed, nil
 }
 
 // askClaim learns which claim has the name of the source: another one that gets it has another image.
@@ -132,7 +140,7 @@ func (r *Reconciler) askClaim(ctx context.Context, cron *cdiv1.DataImportCron) (
 func (r *Reconciler) pollFailed(s *scope, before attempt, next time.Time, cause error) {
 	now := r.now()
 	wait := firstRetry << min(before.failures, 6)
-	a := attempt{at: before.at, digest: before.digest, failures: before.failures + 1, message: cause.Error(), retry: now.Add(min(wait, lastRetry))}
+	a := attempt{at: before.at, found: before.found, failures: before.failures + 1, message: cause.Error(), retry: now.Add(min(wait, lastRetry))}
 	if next.Before(a.retry) {
 		a.retry = next
 	}
@@ -160,7 +168,7 @@ func (r *Reconciler) registries(ctx context.Context) (registries.Settings, error
 type attempt struct {
 	uid      types.UID // of the DataImportCron, for another one may have got the name
 	at       time.Time // of the last one that went well; zero for none since the controller began
-	digest   string    // what that found
+	found    newest    // by that
 	failures int       // how many failed since
 	message  string    // why the last one did
 	retry    time.Time // when it is tried again

@@ -23,8 +23,8 @@ type scope struct {
 	cron *cdiv1.DataImportCron
 	// rival is the DataImportCron whose the DataSource is. By refuseRival.
 	rival string
-	// digest is that of the image to import, empty when it is not known. By read, then poll.
-	digest string
+	// newest is the image to import. By read, then poll.
+	newest
 	// lastPoll and nextPoll are when it was polled and will be; polled says that it was in this pass. By read, then poll.
 	lastPoll, nextPoll time.Time
 	polled             bool
@@ -59,11 +59,11 @@ type scope struct {
 
 // read gathers what there is. It decides nothing.
 func (r *Reconciler) read(ctx context.Context, cron *cdiv1.DataImportCron) (*scope, error) {
-	s := &scope{cron: cron, digest: cron.Annotations[AnnotationDesired]}
+	s := &scope{cron: cron, newest: newest{digest: cron.Annotations[AnnotationDesired], at: cron.Annotations[AnnotationStreamImage]}}
 	s.lastPoll = timeOf(cron.Annotations[AnnotationLastPoll])
 	s.nextPoll = timeOf(cron.Annotations[AnnotationNextPoll])
 	if seen := r.polls.of(cron); seen.at.After(s.lastPoll) { // the cache lags behind
-		s.lastPoll, s.digest = seen.at, seen.digest
+		s.lastPoll, s.newest = seen.at, seen.found
 	}
 	var err error
 	key := types.NamespacedName{Namespace: cron.Namespace, Name: cron.Spec.ManagedDataSource}

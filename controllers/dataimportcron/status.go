@@ -46,6 +46,9 @@ func annotations(s *scope) map[string]string {
 	if s.digest != "" {
 		notes[AnnotationDesired] = s.digest
 	}
+	if s.at != "" {
+		notes[AnnotationStreamImage] = s.at
+	}
 	for name, at := range map[string]time.Time{AnnotationLastPoll: s.lastPoll, AnnotationNextPoll: s.nextPoll} {
 		if !at.IsZero() {
 			notes[name] = at.UTC().Format(time.RFC3339)

@@ -29,7 +29,7 @@ func TestAnImportSaysWhatHindersIt(t *testing.T) {
 		},
 	} {
 		cron := &cdiv1.DataImportCron{Spec: cdiv1.DataImportCronSpec{Schedule: c.schedule}}
-		s := &scope{cron: cron, digest: someDigest, current: &cdiv1.ImportStatus{Digest: someDigest}, dv: &cdiv1.DataVolume{}}
+		s := &scope{cron: cron, newest: newest{digest: someDigest}, current: &cdiv1.ImportStatus{Digest: someDigest}, dv: &cdiv1.DataVolume{}}
 		s.dv.Status.Phase, s.dv.Status.Conditions = c.phase, c.conditions
 		got := upToDate(s)
 		reason, end, _ := strings.Cut(c.want, " ")

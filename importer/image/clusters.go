@@ -68,11 +68,22 @@ func (s *stretch) add(part []byte, host int64) error {
 	return nil
 }
 
+// unshared is a reader that lets go what was read; unless it is told otherwise, all but the last sector, of which a packed
+// cluster may have left the rest to another.
+type unshared interface {
+	// Unshared reads what shares none of its sectors with anything else.
+	Unshared() io.ReaderAt
+}
+
 func (s *stretch) flush() error {
 	if len(s.dest) == 0 {
 		return nil
 	}
-	err := readFull(s.reader, s.dest, s.host)
+	reader := s.reader
+	if all, ok := reader.(unshared); ok {
+		reader = all.Unshared()
+	}
+	err := readFull(reader, s.dest, s.host)
 	if err != nil {
 		return s.from.cut(err, "a data cluster", s.host)
 	}

@@ -12,6 +12,7 @@ const (
 // belongs to one goroutine, which closes it.
 type Beside struct {
 	work, free chan []byte
+	next       []byte // what is not handed over yet
 	done       chan struct{}
 }
 
@@ -19,7 +20,7 @@ type Beside struct {
 func NewBeside(to hash.Hash) *Beside {
 	b := &Beside{work: make(chan []byte, besideBuffers), free: make(chan []byte, besideBuffers), done: make(chan struct{})}
 	for range besideBuffers {
-		b.free <- nil
+		b.free <- make([]byte, 0, besideBuffer)
 	}
 	go func() {
 		defer close(b.done)
@@ -31,18 +32,31 @@ func NewBeside(to hash.Hash) *Beside {
 	return b
 }
 
-// Write hands a copy of p over; once closed, nothing.
+// Write takes a copy of p, which is handed over when a buffer is full; once closed, nothing.
 func (b *Beside) Write(p []byte) {
 	for len(p) > 0 && b.work != nil {
-		n := min(len(p), besideBuffer)
-		b.work <- append(<-b.free, p[:n]...)
-		p = p[n:]
+		if b.next == nil {
+			b.next = <-b.free
+		}
+		n := min(len(p), besideBuffer-len(b.next))
+		b.next, p = append(b.next, p[:n]...), p[n:]
+		if len(b.next) == besideBuffer {
+			b.handOver()
+		}
 	}
+}
+
+func (b *Beside) handOver() {
+	b.work <- b.next
+	b.next = nil
 }
 
 // Close waits until everything is hashed, and ends the goroutine; a second time it does nothing.
 func (b *Beside) Close() {
 	if b.work != nil {
+		if b.next != nil {
+			b.handOver()
+		}
 		close(b.work)
 		<-b.done
 		b.work = nil

@@ -103,7 +103,7 @@ func (r *Registry) openLayer(ctx context.Context, info types.BlobInfo) (*layer, 
 	if err != nil {
 		return nil, err
 	}
-	packed := bufio.NewReaderSize(b, 64<<10)
+	packed := bufio.NewReaderSize(b, image.HeadSize) // large reads come past it
 	head, err := packed.Peek(image.HeadSize)
 	if err != nil && err != io.EOF { //nolint:errorlint // only io.EOF itself is the layer's end
 		return nil, errors.Join(err, b.close())

@@ -137,7 +137,7 @@ func transport(options Options, roots, ofProxy *x509.CertPool) *http.Transport {
 		DisableCompression:     true,
 		// One connection per reader is what makes parallel reading fast; HTTP/2 would share one.
 		ForceAttemptHTTP2: false,
-		ReadBufferSize:    256 << 10,
+		ReadBufferSize:    64 << 10,
 	}
 	t.DialTLSContext = proxy.Checked(dialer.DialContext, t.TLSClientConfig, ofProxy, proxies()...)
 	return t

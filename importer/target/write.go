@@ -13,18 +13,8 @@ import (
 	"github.com/slipway-vm/slipway/internal/digest"
 )
 
-// Alignment is what O_DIRECT wants of a buffer's address, of an offset and of a length.
-const Alignment = 4096
-
 // grain is the finest piece of zeros that is left out of a write.
 const grain = 64 << 10
-
-// Buffer returns a buffer of size bytes that O_DIRECT accepts. Size is a multiple of Alignment.
-func Buffer(size int) []byte {
-	raw := make([]byte, size+Alignment)
-	shift := Alignment - int(uintptr(unsafe.Pointer(unsafe.SliceData(raw)))&(Alignment-1))
-	return raw[shift : shift+size : shift+size]
-}
 
 // Write puts data at off, which is a multiple of Alignment. Zeros are left out on a file,
 // which has none but zeros yet, and cleared with the device's own command on a device.
@@ -100,10 +90,6 @@ func (d *Disk) put(data []byte, off int64) error {
 	return nil
 }
 
-func aligned(p []byte) bool {
-	return uintptr(unsafe.Pointer(unsafe.SliceData(p)))&(Alignment-1) == 0
-}
-
 // zeroDevice clears a stretch of a block device by its own command, else by writing zeros. What lies under a thin
 // device is given back, unless all of it is to be reserved.
 func (d *Disk) zeroDevice(off, length int64) error {
@@ -114,7 +100,7 @@ func (d *Disk) zeroDevice(off, length int64) error {
 	if off%sector == 0 && length%sector == 0 && (d.punch(off, length) || d.zeroOut(off, length)) {
 		return nil
 	}
-	zeros := Buffer(digest.BlockSize)
+	zeros := pages(digest.BlockSize)
 	for length > 0 {
 		n := min(length, int64(len(zeros)))
 		if err := d.put(zeros[:n], off); err != nil {

@@ -81,8 +81,7 @@ func source(spec *cdiv1.DataVolumeSpec, path *field.Path) field.ErrorList {
 func registry(from *cdiv1.DataVolumeSourceRegistry, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	switch {
-	case from.ImageStream != nil:
-		errs = append(errs, field.Forbidden(at.Child("imageStream"), "an ImageStream is not polled; name its image by url, as docker://host/path:tag"))
+	case from.ImageStream != nil: // its name is checked as that of every DataVolume is
 	case from.URL == nil:
 		errs = append(errs, field.Required(at.Child("url"), "name the image as docker://host/path:tag"))
 	case !strings.HasPrefix(*from.URL, "docker://"):
