@@ -3,6 +3,7 @@
 package dataimportcron_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/controllers/dataimportcron"
+	"github.com/slipway-vm/slipway/internal/transfer"
 )
 
 // streams is the definition of OpenShift's ImageStreams, as far as its clients see it.
@@ -65,7 +67,7 @@ func TestImagesOfAStreamAreImported(t *testing.T) {
 	w.until("it says that there are no ImageStreams", says("no API image.openshift.io"))
 	definition := streams()
 	w.must(w.Create(t.Context(), definition))
-	t.Cleanup(func() { w.must(client.IgnoreNotFound(w.Delete(t.Context(), definition))) })
+	t.Cleanup(func() { w.must(client.IgnoreNotFound(w.Delete(context.Background(), definition))) })
 	w.until("they are served", func() bool {
 		w.must(w.Get(t.Context(), client.ObjectKeyFromObject(definition), definition))
 		for _, c := range definition.Status.Conditions {
@@ -92,14 +94,14 @@ func TestImagesOfAStreamAreImported(t *testing.T) {
 		dv := w.importing("cron", before...)
 		from := dv.Spec.Source.Registry
 		if from == nil || from.ImageStream != nil || *from.URL != "docker://registry.local/images/debian@"+digest || *from.PullMethod != cdiv1.RegistryPullNode {
-			t.Errorf("what is imported is %+v", from)
+			t.Errorf("what is imported is %v", dv.Spec.Source)
 		}
 		notes := w.cron("cron").Annotations
 		if notes[dataimportcron.AnnotationDesired] != digest || notes[dataimportcron.AnnotationStreamImage] != "registry.local/images/debian@"+digest {
 			t.Errorf("noted is %v", notes)
 		}
 		before = append(before, string(dv.UID))
-		w.must(w.Delete(t.Context(), dv)) // as if it had been given up: an import under way would be awaited
-		w.collect(dv.Name)
+		w.end(dv.Name, transfer.Result{Digest: "slipway2:00"})
+		w.until("the DataSource names the image", func() bool { _, claim := w.source(); return claim == dv.Name })
 	}
 }
