@@ -179,7 +179,7 @@ func (o once) ReadAt(p []byte, off int64) (int, error) {
 }
 
 // Unshared reads clusters that are not packed: none of their sectors holds anything else.
-func (o once) Unshared() io.ReaderAt { return alone{o.spool} }
+func (o once) Unshared() io.ReaderAt { return alone(o) }
 
 // Close does nothing, for many readers share the spool.
 func (once) Close() error { return nil }
