@@ -1,9 +1,13 @@
 package importer_test
 
 import (
+	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/slipway-vm/slipway/importer"
 )
 
 // A raw disk of any size is whole; a disk has whole sectors, and zeros are in what is left of the last one.
@@ -19,6 +23,31 @@ func TestRawDisksOfOddSizes(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// pieces notes the longest read that it is asked for.
+type pieces struct {
+	io.Reader
+
+	most int
+}
+
+func (a *pieces) Read(p []byte) (int, error) {
+	a.most = max(a.most, len(p))
+	return a.Reader.Read(p)
+}
+
+// What somebody sends goes to where it is written from, past the buffer in which it is looked at.
+func TestARawDiskIsReadInLargePieces(t *testing.T) {
+	disk := newDisk()
+	stream := &pieces{Reader: bytes.NewReader(disk)}
+	got := doImport(t, "", func(o *importer.Options) {
+		o.Source, o.Stream = nil, &importer.Stream{Reader: stream, Size: int64(len(disk))}
+	})
+	got.wantDisk(t, disk, int64(len(disk)))
+	if stream.most < 512<<10 {
+		t.Errorf("at most %d bytes were asked for at a time", stream.most)
 	}
 }
 

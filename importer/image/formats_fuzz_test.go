@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"testing/iotest"
 
 	"github.com/slipway-vm/slipway/tests/fixture/diskimage"
 	"github.com/slipway-vm/slipway/tests/fixture/need"
@@ -147,7 +148,10 @@ func FuzzFixedVHD(f *testing.F) {
 	f.Add(made(f, smallDisk(), "vpc", "-o", "subformat=fixed"), uint16(700))
 	f.Add([]byte("short"), uint16(3))
 	f.Fuzz(func(t *testing.T, file []byte, step uint16) {
-		from := NewUnfooted(bufio.NewReaderSize(bytes.NewReader(file), 4<<10))
+		from := NewUnfooted(iotest.OneByteReader(bytes.NewReader(file)))
+		if step%2 == 0 {
+			from = NewUnfooted(iotest.DataErrReader(bytes.NewReader(file)))
+		}
 		var got bytes.Buffer
 		_, err := io.CopyBuffer(struct{ io.Writer }{&got}, from, make([]byte, max(int(step), 1)))
 		if err != nil {

@@ -1,7 +1,6 @@
 package image
 
 import (
-	"bufio"
 	"encoding/binary"
 	"io"
 )
@@ -166,46 +165,3 @@ func FixedVHD(tail []byte, size int64) (int64, bool, error) {
 
 // VHDFooterSize is how many last bytes of a file FixedVHD wants.
 const VHDFooterSize = vhdFooterSize
-
-// Unfooted is a raw disk that comes in order, without the footer of a fixed VHD when it has one.
-type Unfooted struct {
-	stream *bufio.Reader
-	given  int64
-	ended  bool
-	footed bool
-}
-
-// NewUnfooted returns the disk in stream, whose buffer is larger than a footer.
-func NewUnfooted(stream *bufio.Reader) *Unfooted { return &Unfooted{stream: stream} }
-
-// Footed reports, at the end, whether there was a footer.
-func (u *Unfooted) Footed() bool { return u.footed }
-
-// Read keeps what may be a footer back until it knows what follows.
-func (u *Unfooted) Read(p []byte) (int, error) {
-	if !u.ended {
-		if err := u.look(); err != nil {
-			return 0, err
-		}
-	}
-	if u.footed {
-		return 0, io.EOF
-	}
-	if !u.ended {
-		p = p[:min(len(p), u.stream.Buffered()-vhdFooterSize)]
-	}
-	n, err := u.stream.Read(p)
-	u.given += int64(n)
-	return n, err //nolint:wrapcheck // io.Reader's contract: io.EOF as it is
-}
-
-// look makes more bytes ready than a footer has, or finds the stream's end and what stands there.
-func (u *Unfooted) look() error {
-	last, err := u.stream.Peek(vhdFooterSize + 1)
-	if err != io.EOF { //nolint:errorlint // only io.EOF itself is the stream's end
-		return err //nolint:wrapcheck // the caller says what it was reading
-	}
-	u.ended = true
-	_, u.footed, err = FixedVHD(last, u.given+int64(len(last)))
-	return err
-}

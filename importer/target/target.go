@@ -48,6 +48,7 @@ type Disk struct {
 	direct   *os.File // O_DIRECT, nil where the file system has none
 	buffered *os.File
 	written  atomic.Int64
+	flusher  flusher
 }
 
 // Open looks at the volume and writes nothing.
@@ -173,7 +174,7 @@ func (d *Disk) Commit(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("finishing %s: %w", d.path, err)
 	}
-	if err := d.buffered.Sync(); err != nil {
+	if err := errors.Join(d.flusher.wait(), d.buffered.Sync()); err != nil {
 		return failed(err, "making %s safe", d.path)
 	}
 	own := d.ownFile()
@@ -228,6 +229,7 @@ func (d *Disk) ownFile() bool {
 }
 
 func (d *Disk) close() error {
+	_ = d.flusher.wait() // Commit has heard of it; of a disk that is given up nobody wants to
 	err := d.buffered.Close()
 	if d.direct != nil {
 		err = errors.Join(err, d.direct.Close())

@@ -19,6 +19,9 @@ const grain = 64 << 10
 // Write puts data at off, which is a multiple of Alignment. Zeros are left out on a file,
 // which has none but zeros yet, and cleared with the device's own command on a device.
 func (d *Disk) Write(data []byte, off int64) error {
+	if err := d.flusher.wrote(int(d.buffered.Fd()), d.written.Load()); err != nil {
+		return failed(err, "making what was written of %s safe", d.path)
+	}
 	for start := 0; start < len(data); {
 		end, zero := run(data, start)
 		var err error

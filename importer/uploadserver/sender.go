@@ -13,6 +13,8 @@ const (
 	silence = 5 * time.Minute
 	// patience is the same for a sender that another one waits for, and for requests without an image.
 	patience = 30 * time.Second
+	// rearm is for how long a deadline is good for the reads that follow: to set one takes as long as to read a little.
+	rearm = time.Second
 )
 
 // errDismissed ends the upload of a sender that fell silent while another one waits.
@@ -27,6 +29,7 @@ type sender struct {
 
 	mu        sync.Mutex
 	since     time.Time // when the read that waits began; zero when none does
+	armed     time.Time // when the connection was given a deadline; zero when it has none
 	dismissed bool
 	ended     error // what the body's end was, after which the connection is not read again
 }
@@ -54,7 +57,10 @@ func (s *sender) wait() error {
 		return errDismissed
 	}
 	s.since = time.Now()
-	_ = s.control.SetReadDeadline(s.since.Add(silence)) // best effort: a test's recorder has none
+	if s.since.Sub(s.armed) > rearm {
+		s.armed = s.since
+		_ = s.control.SetReadDeadline(s.since.Add(silence + rearm)) // best effort: a test's recorder has none
+	}
 	return nil
 }
 
