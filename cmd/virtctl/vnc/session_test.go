@@ -115,11 +115,12 @@ func TestTheViewerOfABrokenScreenIsStartedAnew(t *testing.T) {
 	server.On(screen, inTurn(server.Stream(leave), server.Stream(serveScreen)))
 	var started atomic.Int32
 	said, err := start(t, server, func(ctx context.Context, address string) error {
+		first := started.Add(1) == 1 // before it connects: behind that, the next one may overtake it
 		conn, err := greeted(address)
 		if err != nil {
 			return err
 		}
-		if started.Add(1) == 1 {
+		if first {
 			<-ctx.Done() // it stays until it is ended
 			return nil
 		}
