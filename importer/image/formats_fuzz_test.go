@@ -147,6 +147,11 @@ func FuzzOrdered(f *testing.F) {
 func FuzzFixedVHD(f *testing.F) {
 	f.Add(made(f, smallDisk(), "vpc", "-o", "subformat=fixed"), uint16(700))
 	f.Add([]byte("short"), uint16(3))
+	for _, size := range []int{VHDFooterSize, VHDFooterSize + 1, 3 * VHDFooterSize} { // as long as what is held back, and longer
+		for _, step := range []uint16{VHDFooterSize - 1, VHDFooterSize, VHDFooterSize + 1, VHDFooterSize + 2} {
+			f.Add(make([]byte, size), step)
+		}
+	}
 	f.Fuzz(func(t *testing.T, file []byte, step uint16) {
 		from := NewUnfooted(iotest.OneByteReader(bytes.NewReader(file)))
 		if step%2 == 0 {

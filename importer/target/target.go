@@ -207,11 +207,11 @@ func (d *Disk) Abort() error {
 		edge := min(int64(1<<20), d.capacity)
 		clear = errors.Join(d.zeroDevice(0, edge), d.zeroDevice(d.capacity-edge, edge), d.buffered.Sync())
 	}
-	own := d.ownFile()
-	err := errors.Join(clear, d.close())
-	if own {
+	err := clear
+	if d.ownFile() { // first, for to close it may wait for a flush, and an importer that must go has little time
 		err = errors.Join(err, os.Remove(d.path+PartialSuffix))
 	}
+	err = errors.Join(err, d.close())
 	if err != nil {
 		return failed(err, "removing the partial disk %s", d.path)
 	}
