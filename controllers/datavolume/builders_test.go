@@ -1,8 +1,10 @@
 package datavolume
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,7 +16,10 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-vm/slipway/controllers/cdiconfig"
+	"github.com/slipway-vm/slipway/controllers/progress"
 	"github.com/slipway-vm/slipway/internal/registries"
+	"github.com/slipway-vm/slipway/internal/transfer"
+	"github.com/slipway-vm/slipway/internal/upload"
 	"github.com/slipway-vm/slipway/tests/fixture"
 )
 
@@ -123,5 +128,26 @@ func TestPodNamesFitAHostName(t *testing.T) {
 	}
 	if got := PodName("debian"); got != "importer-debian" {
 		t.Errorf("got %q", got)
+	}
+}
+
+func TestAnUploadServerTellsOfItsProgressElsewhere(t *testing.T) {
+	data := input{Upload: &uploadInput{Secret: "secret", Authority: "1"}}
+	data.DataVolume.Name = "disk"
+	data.DataVolume.Spec.Storage = &cdiv1.StorageSpec{}
+	build := func(in *uploadInput) *corev1.Pod {
+		return buildPod(podInput{DataVolume: &data.DataVolume, Claim: &corev1.PersistentVolumeClaim{}, Upload: in})
+	}
+	port := func(pod *corev1.Pod) int32 {
+		container := pod.Spec.Containers[0]
+		n := slices.IndexFunc(container.Ports, func(port corev1.ContainerPort) bool { return port.Name == progress.Port })
+		if n < 0 || !slices.Contains(container.Args, fmt.Sprintf("--progress-address=:%d", container.Ports[n].ContainerPort)) {
+			t.Fatalf("ports %v, arguments %v", container.Ports, container.Args)
+		}
+		return container.Ports[n].ContainerPort
+	}
+	importing, waiting := port(build(nil)), port(build(data.Upload))
+	if importing != transfer.ProgressPort || waiting != upload.ServerProgressPort || waiting == upload.ServerPort {
+		t.Errorf("an importer's is %d, an upload server's %d", importing, waiting)
 	}
 }

@@ -9,17 +9,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/slipway-vm/slipway/controllers/progress"
 	"github.com/slipway-vm/slipway/internal/apply"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/population"
@@ -41,7 +44,8 @@ type Reconciler struct {
 	live      client.Reader
 	events    events.EventRecorder
 	options   Options
-	listeners *listeners
+	listeners *progress.Listeners
+	changed   chan event.GenericEvent // DataVolumes over which a pass is to be made
 	uploads   *uploadSigner
 	told      ledger
 	pace      pace
@@ -57,8 +61,9 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 func setup(mgr ctrl.Manager, options Options, now func() time.Time) error {
 	r := &Reconciler{
 		Client: mgr.GetClient(), live: mgr.GetAPIReader(), events: mgr.GetEventRecorder("datavolume-controller"),
-		options: options, listeners: newListeners(), now: now,
+		options: options, changed: make(chan event.GenericEvent, 64), now: now,
 	}
+	r.listeners = progress.New(r.wake)
 	r.uploads = newUploadSigner(r)
 	if err := errors.Join(mgr.Add(r.listeners), mgr.Add(r.uploads), r.uploads.keeper.Terms.Follow(mgr)); err != nil {
 		return fmt.Errorf("setting up the DataVolume controller: %w", err)
@@ -78,13 +83,21 @@ func setup(mgr ctrl.Manager, options Options, now func() time.Time) error {
 		Watches(&cdiv1.StorageProfile{}, handler.EnqueueRequestsFromMapFunc(r.undecided)).
 		Watches(&cdiv1.CDIConfig{}, handler.EnqueueRequestsFromMapFunc(r.configured)).
 		Watches(&storagev1.StorageClass{}, handler.EnqueueRequestsFromMapFunc(r.undecided)).
-		WatchesRawSource(source.Channel(r.listeners.changed, &handler.EnqueueRequestForObject{})).
+		WatchesRawSource(source.Channel(r.changed, &handler.EnqueueRequestForObject{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4}).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("setting up the DataVolume controller: %w", err)
 	}
 	return nil
+}
+
+// wake brings a pass over a DataVolume.
+func (r *Reconciler) wake(ctx context.Context, dv types.NamespacedName) {
+	select {
+	case r.changed <- event.GenericEvent{Object: &cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Namespace: dv.Namespace, Name: dv.Name}}}:
+	case <-ctx.Done():
+	}
 }
 
 // steps are done in this order in every pass, until one ends it: without a claim there is
@@ -114,7 +127,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	dv := &cdiv1.DataVolume{}
 	if err := r.Get(ctx, req.NamespacedName, dv); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.listeners.stop(req.NamespacedName)
+			r.listeners.Stop(req.NamespacedName)
 			r.told.forget(req.NamespacedName)
 			r.pace.forget(req.NamespacedName)
 			r.copies.end(req.NamespacedName)
@@ -123,7 +136,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, fmt.Errorf("reading DataVolume %s: %w", req.NamespacedName, err)
 	}
 	if dv.DeletionTimestamp != nil {
-		r.listeners.stop(req.NamespacedName) // its claim and pod go by their owner references
+		r.listeners.Stop(req.NamespacedName) // its claim and pod go by their owner references
 		r.copies.end(req.NamespacedName)
 		return ctrl.Result{}, r.abandon(ctx, req.NamespacedName, "")
 	}

@@ -72,7 +72,7 @@ func (r *Reconciler) awaitWriters(ctx context.Context, s *scope, claim types.Nam
 			return fmt.Errorf("deleting pod %s: %w", s.pod.Name, err)
 		}
 	}
-	r.listeners.stop(client.ObjectKeyFromObject(s.dv))
+	r.listeners.Stop(client.ObjectKeyFromObject(s.dv))
 	s.plan.kind, s.pod, s.last, s.progress = kindCopy, nil, nil, transfer.Progress{}
 	s.cloning = &obstacle{reasonSourceInUse, fmt.Sprintf("pod %s/%s using PersistentVolumeClaim %s; it is copied once the pod has ended", claim.Namespace, writer, claim.Name)}
 	s.result.RequeueAfter = takenRetry

@@ -43,7 +43,7 @@ func (r *Reconciler) copyThere(ctx context.Context, s *scope, source *origin, th
 		return err
 	}
 	s.plan.kind, s.pod, s.last = kindCopy, pod, lastResult(pod)
-	s.progress, s.told = r.listeners.latest(pod)
+	s.progress, s.told = r.listeners.Latest(client.ObjectKeyFromObject(s.dv), pod)
 	if err := r.awaitWriters(ctx, s, source.Claim); err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func (r *Reconciler) recordThere(ctx context.Context, s *scope, there *corev1.Pe
 
 // removeCopier removes the pod that copies in the source's namespace.
 func (r *Reconciler) removeCopier(ctx context.Context, s *scope) error {
-	r.listeners.stop(client.ObjectKeyFromObject(s.dv))
+	r.listeners.Stop(client.ObjectKeyFromObject(s.dv))
 	if err := r.Delete(ctx, s.pod, client.Preconditions{UID: &s.pod.UID}); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting pod %s/%s: %w", s.pod.Namespace, s.pod.Name, err)
 	}

@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/slipway-vm/slipway/controllers/progress"
 )
 
 // settle is how long what only conditions say waits to be written: between two phases of an import they turn in quick succession,
@@ -63,7 +65,7 @@ func (p *pace) wait(dv *cdiv1.DataVolume, status cdiv1.DataVolumeStatus, now tim
 	switch before := dv.Status; {
 	case status.Phase != before.Phase || status.ClaimName != before.ClaimName || status.RestartCount != before.RestartCount || erroneous(status):
 	case equalConditions(status.Conditions, before.Conditions): // the progress
-		due = w.at.Add(reportEvery)
+		due = w.at.Add(progress.Every)
 	default:
 		due = w.since.Add(settle)
 	}

@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"github.com/slipway-vm/slipway/controllers/progress"
 )
 
 // importing is the status of an import that is under way, changed.
@@ -38,7 +40,7 @@ func TestWhatIsWrittenAtOnceAndWhatWaits(t *testing.T) {
 		"an error":           {func(s *cdiv1.DataVolumeStatus) { s.Conditions[1].Reason = reasonError }, 0},
 		"the claim is bound": {bound, settle},
 		"and progress":       {func(s *cdiv1.DataVolumeStatus) { bound(s); half(s) }, settle},
-		"progress alone":     {half, reportEvery - time.Second},
+		"progress alone":     {half, progress.Every - time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var p pace

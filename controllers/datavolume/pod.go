@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +13,7 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/slipway-vm/slipway/controllers/cdiconfig"
+	"github.com/slipway-vm/slipway/controllers/progress"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/registries"
 	"github.com/slipway-vm/slipway/internal/transfer"
@@ -115,19 +115,18 @@ func buildPod(in podInput) *corev1.Pod {
 }
 
 func importerContainer(in podInput) corev1.Container {
-	return corev1.Container{
+	container := corev1.Container{
 		Name: containerImporter, Image: in.Image, ImagePullPolicy: cmp.Or(in.Workload.PullPolicy, corev1.PullIfNotPresent),
 		Command: []string{"/slipway", "import"},
 		Args: []string{
 			"--size=" + strconv.FormatInt(diskSize(in.DataVolume), 10),
 			"--termination-log=" + corev1.TerminationMessagePathDefault,
-			fmt.Sprintf("--progress-address=:%d", transfer.ProgressPort),
 		},
-		Env:             []corev1.EnvVar{{Name: transfer.EnvToken, Value: in.Token}},
-		Ports:           []corev1.ContainerPort{{Name: "progress", ContainerPort: transfer.ProgressPort, Protocol: corev1.ProtocolTCP}},
 		Resources:       podResources(in.Config),
 		SecurityContext: ContainerSecurity(),
 	}
+	progress.Serve(&container, in.Token)
+	return container
 }
 
 // PodSecurity is what a pod of ours may do that is for one disk: nothing, as the user of disks.

@@ -134,7 +134,7 @@ func (r *Reconciler) cleanUp(ctx context.Context, s *scope) error {
 	if !ended && (s.pod == nil || s.pod.Status.Phase != corev1.PodFailed) {
 		return nil
 	}
-	r.listeners.stop(client.ObjectKeyFromObject(s.dv))
+	r.listeners.Stop(client.ObjectKeyFromObject(s.dv))
 	if err := r.endUpload(ctx, s); err != nil {
 		return err
 	}
@@ -223,7 +223,7 @@ func (r *Reconciler) listen(ctx context.Context, s *scope) error {
 		return nil
 	}
 	key := client.ObjectKeyFromObject(s.dv)
-	if r.listeners.follows(key, s.pod.UID) {
+	if r.listeners.Follows(key, s.pod.UID) {
 		return nil
 	}
 	pod, err := get(ctx, r.live, client.ObjectKeyFromObject(s.pod), &corev1.Pod{})
@@ -231,7 +231,7 @@ func (r *Reconciler) listen(ctx context.Context, s *scope) error {
 		return err
 	}
 	if pod != nil && pod.UID == s.pod.UID {
-		r.listeners.follow(key, pod)
+		r.listeners.Follow(key, pod)
 	}
 	return nil
 }

@@ -88,7 +88,7 @@ func (r *Reconciler) read(ctx context.Context, dv *cdiv1.DataVolume) (*scope, er
 		return nil, err
 	}
 	s.last = lastResult(s.pod)
-	s.progress, s.told = r.listeners.latest(s.pod)
+	s.progress, s.told = r.listeners.Latest(client.ObjectKeyFromObject(s.dv), s.pod)
 	return s, nil
 }
 

@@ -15,7 +15,7 @@ import (
 
 // newStatus computes a DataVolume's status from what a pass has found.
 func newStatus(s *scope, now time.Time) cdiv1.DataVolumeStatus {
-	status := cdiv1.DataVolumeStatus{Phase: phase(s), Progress: progress(s), RestartCount: s.restarts()}
+	status := cdiv1.DataVolumeStatus{Phase: phase(s), Progress: progressOf(s), RestartCount: s.restarts()}
 	if s.ours() {
 		status.ClaimName = s.claim.Name
 	}
@@ -96,7 +96,7 @@ func (s *scope) rebinds() bool {
 	return s.claim.Annotations[annotationBroughtFrom] != "" && s.claim.Status.Phase != corev1.ClaimBound
 }
 
-func progress(s *scope) cdiv1.DataVolumeProgress {
+func progressOf(s *scope) cdiv1.DataVolumeProgress {
 	switch {
 	case s.done():
 		return progressDone

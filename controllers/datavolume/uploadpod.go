@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
+	"github.com/slipway-vm/slipway/controllers/progress"
 	"github.com/slipway-vm/slipway/internal/certs"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/transfer"
@@ -57,7 +58,7 @@ func awaitUpload(in *uploadInput, pod *corev1.Pod, container *corev1.Container) 
 	container.Args = append(container.Args, in.TLS...)
 	container.Ports = []corev1.ContainerPort{
 		{Name: portUpload, ContainerPort: upload.ServerPort, Protocol: corev1.ProtocolTCP},
-		{Name: "progress", ContainerPort: upload.ServerProgressPort, Protocol: corev1.ProtocolTCP},
+		{Name: progress.Port, ContainerPort: upload.ServerProgressPort, Protocol: corev1.ProtocolTCP},
 	}
 	container.ReadinessProbe = &corev1.Probe{
 		ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{

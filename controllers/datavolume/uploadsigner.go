@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/slipway-vm/slipway/internal/certs"
@@ -136,10 +135,6 @@ func (u *uploadSigner) announce(ctx context.Context) {
 		if !isUpload(dv) || dv.Status.Phase == cdiv1.Succeeded || dv.Status.Phase == cdiv1.Failed {
 			continue
 		}
-		select {
-		case u.r.listeners.changed <- event.GenericEvent{Object: dv}:
-		case <-ctx.Done():
-			return
-		}
+		u.r.wake(ctx, client.ObjectKeyFromObject(dv))
 	}
 }

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	virtv1 "kubevirt.io/api/core/v1"
@@ -26,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/slipway-vm/slipway/controllers/instancetype"
+	"github.com/slipway-vm/slipway/controllers/progress"
 	"github.com/slipway-vm/slipway/controllers/virtualmachineinstance"
 	"github.com/slipway-vm/slipway/internal/rename"
 	"github.com/slipway-vm/slipway/internal/steps"
@@ -38,6 +40,7 @@ type Reconciler struct {
 	live     client.Reader
 	resolver instancetype.Resolver
 	events   events.EventRecorder
+	copies   *progress.Listeners // how far the pods are that copy volumes
 	options  Options
 	now      func() time.Time
 }
@@ -62,8 +65,13 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 		// Instance types are read at a start only, so no cache of them is kept.
 		resolver: instancetype.Resolver{Reader: mgr.GetAPIReader()},
 		events:   mgr.GetEventRecorder("virtualmachine-controller"),
-		options:  options,
-		now:      time.Now,
+		// A pass is made from time to time while volumes are copied, which asks what there is to tell.
+		copies:  progress.New(func(context.Context, types.NamespacedName) {}),
+		options: options,
+		now:     time.Now,
+	}
+	if err := mgr.Add(r.copies); err != nil {
+		return fmt.Errorf("setting up the VirtualMachine controller: %w", err)
 	}
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("virtualmachine").
@@ -119,6 +127,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	vm := &virtv1.VirtualMachine{}
 	if err := r.Get(ctx, req.NamespacedName, vm); err != nil {
 		if apierrors.IsNotFound(err) {
+			r.copies.Stop(req.NamespacedName)
 			return ctrl.Result{}, nil
 		}
 		return ctrl.Result{}, fmt.Errorf("reading VirtualMachine %s: %w", req.NamespacedName, err)

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/controllers/instancetype"
+	"github.com/slipway-vm/slipway/controllers/progress"
 	"github.com/slipway-vm/slipway/internal/keep"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/rename"
@@ -37,7 +38,9 @@ type keeper struct {
 
 // Wherever the controller is killed, the volumes outlive the VM, and another one gets them.
 func TestVolumesOutliveTheirVM(t *testing.T) {
-	config := apiserver.Start(t, "../hyperconverged/components/crds")
+	kinds := apiserver.Only(t, "../hyperconverged/components/crds",
+		"kubevirt.io_virtualmachines", "kubevirt.io_virtualmachineinstances", "cdi.kubevirt.io_datavolumes", "kubevirt.io_kubevirts")
+	config := apiserver.Start(t, kinds...)
 	config.QPS = -1
 	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme.New()})
 	if err != nil {
@@ -64,7 +67,7 @@ func leaveNoRecord(t *testing.T, c client.WithWatch) {
 	shop.Finalizers = []string{virtv1.VirtualMachineControllerFinalizer}
 	k.must(c.Create(t.Context(), shop))
 	k.must(c.Delete(t.Context(), shop))
-	r := &Reconciler{Client: c, live: c, resolver: instancetype.Resolver{Reader: c}, events: events.NewFakeRecorder(100), now: time.Now}
+	r := &Reconciler{Client: c, live: c, resolver: instancetype.Resolver{Reader: c}, copies: progress.New(nil), events: events.NewFakeRecorder(100), now: time.Now}
 	_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(shop)})
 	k.must(err)
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(shop), shop); !apierrors.IsNotFound(err) {
@@ -114,7 +117,7 @@ func (k *keeper) must(err error) {
 func (k *keeper) pass(b *killed.Writes) {
 	k.t.Helper()
 	for _, c := range []client.Client{b.Client(k.WithWatch), k.WithWatch, k.WithWatch} {
-		r := &Reconciler{Client: c, live: k.WithWatch, resolver: instancetype.Resolver{Reader: k.WithWatch}, events: events.NewFakeRecorder(100), now: time.Now}
+		r := &Reconciler{Client: c, live: k.WithWatch, resolver: instancetype.Resolver{Reader: k.WithWatch}, copies: progress.New(nil), events: events.NewFakeRecorder(100), now: time.Now}
 		_, err := r.Reconcile(k.t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: k.namespace, Name: "web"}})
 		if c == client.Client(k.WithWatch) {
 			k.must(err)

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/controllers/instancetype"
+	"github.com/slipway-vm/slipway/controllers/progress"
 	"github.com/slipway-vm/slipway/tests/fixture/lagging"
 )
 
@@ -145,7 +146,7 @@ func foreignRevision(t *testing.T, w *world) {
 func toldOnce(t *testing.T, w *world) {
 	w.ofType("gone")
 	for range 4 {
-		r := &Reconciler{Client: w.Client, live: w.Client, resolver: instancetype.Resolver{Reader: w.Client}, events: w.recorder, now: time.Now}
+		r := &Reconciler{Client: w.Client, live: w.Client, resolver: instancetype.Resolver{Reader: w.Client}, copies: progress.New(nil), events: w.recorder, now: time.Now}
 		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.vm)}); err == nil {
 			t.Fatal("a VM of no instance type starts")
 		}

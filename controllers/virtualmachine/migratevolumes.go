@@ -2,6 +2,7 @@ package virtualmachine
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"time"
 
@@ -52,9 +53,22 @@ func (m *migration) done() bool {
 	return true
 }
 
+// copying are the pods that copy.
+func (m *migration) copying() (pods []*corev1.Pod) {
+	for _, verdict := range m.verdicts {
+		if verdict.Reason == volumemigration.ReasonCopying {
+			pods = append(pods, verdict.Pod)
+		}
+	}
+	return pods
+}
+
 // migrateVolumes copies what the VM's note asks for, and takes the note off once that is done.
 func (r *Reconciler) migrateVolumes(ctx context.Context, s *scope) error {
 	pending := volumemigration.Pending(s.vm)
+	if !pending {
+		r.copies.Stop(client.ObjectKeyFromObject(s.vm))
+	}
 	if s.vm.Status.RestoreInProgress != nil {
 		return nil
 	}
@@ -85,6 +99,7 @@ func (r *Reconciler) migrateVolumes(ctx context.Context, s *scope) error {
 		}
 		s.migration.verdicts = append(s.migration.verdicts, verdict)
 	}
+	r.copies.Follow(client.ObjectKeyFromObject(s.vm), s.migration.copying()...)
 	if s.migration.done() {
 		return r.forgetNote(ctx, s)
 	}
@@ -184,6 +199,7 @@ func (r *Reconciler) migrationFacts(ctx context.Context, s *scope, move volumemi
 		return f, fmt.Errorf("looking for pods that use claims %s and %s: %w", move.From, move.To, err)
 	}
 	f.Pods = pods.Items
+	f.Progress, _ = r.copies.Latest(client.ObjectKeyFromObject(s.vm), f.Copier())
 	return f, nil
 }
 
@@ -238,7 +254,7 @@ func (r *Reconciler) createCopier(ctx context.Context, f volumemigration.Facts, 
 	}
 	pod, err := volumemigration.Pod(volumemigration.PodInput{
 		VM: f.VM, Move: f.Move, Source: f.Source, Target: f.Target, Binder: binder,
-		Image: r.options.CopyImage, Workload: cdiconfig.WorkloadOf(cdi), Resources: datavolume.PodResources(config.Status),
+		Image: r.options.CopyImage, Token: rand.Text(), Workload: cdiconfig.WorkloadOf(cdi), Resources: datavolume.PodResources(config.Status),
 	})
 	if err != nil {
 		return err

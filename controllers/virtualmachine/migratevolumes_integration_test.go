@@ -3,7 +3,12 @@
 package virtualmachine
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
+	"net"
+	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,9 +25,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/controllers/instancetype"
+	"github.com/slipway-vm/slipway/controllers/progress"
 	"github.com/slipway-vm/slipway/controllers/volumemigration"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/scheme"
+	"github.com/slipway-vm/slipway/internal/transfer"
 	"github.com/slipway-vm/slipway/tests/fixture"
 	"github.com/slipway-vm/slipway/tests/fixture/apiserver"
 	killed "github.com/slipway-vm/slipway/tests/fixture/breaking" // the package has a function breaking
@@ -34,7 +41,9 @@ const copied = `{"digest":"new"}`
 
 // TestVolumesAreCopied makes single passes over VMs with claims a and b against a real API server, with no controller beside.
 func TestVolumesAreCopied(t *testing.T) {
-	c, err := client.NewWithWatch(apiserver.Start(t, "../hyperconverged/components/crds"), client.Options{Scheme: scheme.New()})
+	kinds := apiserver.Only(t, "../hyperconverged/components/crds",
+		"kubevirt.io_virtualmachines", "kubevirt.io_virtualmachineinstances", "kubevirt.io_kubevirts", "cdi.kubevirt.io")
+	c, err := client.NewWithWatch(apiserver.Start(t, kinds...), client.Options{Scheme: scheme.New()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,6 +57,7 @@ func TestVolumesAreCopied(t *testing.T) {
 		"anew after the pod's end":                           copiedAnew,
 		"after the DataVolume is there that waits for a pod": copiedOntoDataVolume,
 		"two, and one more once more":                        copiedTwo,
+		"and tell how far it is":                             copiedAudibly,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, c) })
 	}
@@ -59,11 +69,13 @@ type mover struct {
 	c client.WithWatch
 	// ran are the pods that copied, by their uids.
 	ran map[types.UID]bool
+	// copies listens to those that copy.
+	copies *progress.Listeners
 }
 
 func newMover(t *testing.T, c client.WithWatch) *mover {
 	t.Helper()
-	m := &mover{world: &world{Client: c, t: t, recorder: events.NewFakeRecorder(1000)}, c: c, ran: map[types.UID]bool{}}
+	m := &mover{world: &world{Client: c, t: t, recorder: events.NewFakeRecorder(1000)}, c: c, ran: map[types.UID]bool{}, copies: progress.New(nil)}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
 	m.must(c.Create(t.Context(), namespace))
 	m.vm = fixture.VM(namespace.Name, "vm", fixture.Claim("root", "a"))
@@ -120,7 +132,7 @@ func (m *mover) by(c client.Client, cache *lagging.Client) error {
 	m.t.Helper()
 	cache.Client = c
 	r := &Reconciler{
-		Client: cache, live: m.c, resolver: instancetype.Resolver{Reader: m.c}, events: m.recorder,
+		Client: cache, live: m.c, resolver: instancetype.Resolver{Reader: m.c}, events: m.recorder, copies: m.copies,
 		options: Options{CopyImage: "registry.test/slipway:1"}, now: time.Now,
 	}
 	_, err := r.Reconcile(m.t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(m.vm)})
@@ -442,4 +454,52 @@ func copiedTwo(t *testing.T, c client.WithWatch) {
 		m.kubelet(corev1.PodSucceeded, copied)
 	}
 	m.runsOn("a", 2)
+}
+
+// The VM says what the pod says that copies its volume, for as long as that runs.
+func copiedAudibly(t *testing.T, c client.WithWatch) {
+	m := newMover(t, c)
+	said, heard := make(chan transfer.Progress), make(chan struct{}, 64)
+	listener, err := net.Listen("tcp", net.JoinHostPort("127.99.41.9", strconv.Itoa(transfer.ProgressPort)))
+	m.must(err)
+	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for {
+			select {
+			case progress := <-said:
+				_ = json.NewEncoder(w).Encode(progress)
+				w.(http.Flusher).Flush()
+			case <-r.Context().Done():
+				return
+			}
+		}
+	})}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(func() { _ = server.Close() })
+	m.copies = progress.New(func(context.Context, types.NamespacedName) { heard <- struct{}{} })
+	go func() { _ = m.copies.Start(t.Context()) }()
+
+	m.to("b")
+	m.pass()
+	pod := m.pods()[0]
+	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "127.99.41.9"}
+	m.must(m.Status().Update(t.Context(), &pod))
+	m.pass()
+	if got := m.condition(conditionVolumes); !strings.Contains(got, "pod migrate-b copies it since ") || strings.Contains(got, "so far") {
+		t.Errorf("the VM says %q before the pod has said anything", got)
+	}
+	said <- transfer.Progress{Done: 1 << 30, Total: 4 << 30}
+	<-heard
+	m.pass()
+	if got := m.condition(conditionVolumes); !strings.HasSuffix(got, ", 25.00% so far") {
+		t.Errorf("the VM says %q", got)
+	}
+	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: copied}}
+	pod.Status.Phase, pod.Status.ContainerStatuses = corev1.PodSucceeded, []corev1.ContainerStatus{{Name: "copy", State: ended}}
+	m.must(m.Status().Update(t.Context(), &pod))
+	m.pass()
+	m.pass()
+	m.runsOn("b", 0)
+	if m.copies.Follows(client.ObjectKeyFromObject(m.vm), pod.UID) {
+		t.Error("the pod is listened to though it is gone")
+	}
 }

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/slipway-vm/slipway/controllers/instancetype"
+	"github.com/slipway-vm/slipway/controllers/progress"
 	"github.com/slipway-vm/slipway/internal/guestid"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/rename"
@@ -36,7 +37,9 @@ import (
 
 // TestARename makes single passes against a real API server. The test is the garbage collector.
 func TestARename(t *testing.T) {
-	config := apiserver.Start(t, "../hyperconverged/components/crds")
+	kinds := apiserver.Only(t, "../hyperconverged/components/crds",
+		"kubevirt.io_virtualmachines", "kubevirt.io_virtualmachineinstances", "cdi.kubevirt.io_datavolumes", "kubevirt.io_kubevirts")
+	config := apiserver.Start(t, kinds...)
 	config.QPS = -1 // it asks for much, one after the other
 	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme.New()})
 	if err != nil {
@@ -118,7 +121,7 @@ func (s *shop) ask() {
 
 // pass makes one pass over a VM, with a client that may break.
 func (s *shop) pass(c client.Client, name string) error {
-	r := &Reconciler{Client: c, live: s.WithWatch, resolver: instancetype.Resolver{Reader: s.WithWatch}, events: s.recorder, now: time.Now}
+	r := &Reconciler{Client: c, live: s.WithWatch, resolver: instancetype.Resolver{Reader: s.WithWatch}, copies: progress.New(nil), events: s.recorder, now: time.Now}
 	_, err := r.Reconcile(s.t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: s.namespace, Name: name}})
 	return err
 }

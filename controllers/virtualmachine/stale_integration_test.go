@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-vm/slipway/controllers/instancetype"
+	"github.com/slipway-vm/slipway/controllers/progress"
 	"github.com/slipway-vm/slipway/internal/names"
 	"github.com/slipway-vm/slipway/internal/scheme"
 	"github.com/slipway-vm/slipway/tests/fixture"
@@ -27,7 +28,9 @@ import (
 
 // TestAPass makes single passes against a real API server, with no controller beside.
 func TestAPass(t *testing.T) {
-	c, err := client.New(apiserver.Start(t, "../hyperconverged/components/crds"), client.Options{Scheme: scheme.New()})
+	kinds := apiserver.Only(t, "../hyperconverged/components/crds",
+		"kubevirt.io_virtualmachines", "kubevirt.io_virtualmachineinstances", "kubevirt.io_kubevirts", "cdi.kubevirt.io", "instancetype.kubevirt.io")
+	c, err := client.New(apiserver.Start(t, kinds...), client.Options{Scheme: scheme.New()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +98,7 @@ func (w *world) must(err error) {
 func (w *world) pass(cache *lagging.Client) ctrl.Result {
 	w.t.Helper()
 	cache.Client = w.Client
-	r := &Reconciler{Client: cache, live: w.Client, resolver: instancetype.Resolver{Reader: w.Client}, events: w.recorder, now: w.now}
+	r := &Reconciler{Client: cache, live: w.Client, resolver: instancetype.Resolver{Reader: w.Client}, copies: progress.New(nil), events: w.recorder, now: w.now}
 	result, err := r.Reconcile(w.t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.vm)})
 	w.must(err)
 	return result
@@ -246,7 +249,7 @@ func leftInstance(t *testing.T, w *world) {
 	again.OwnerReferences = nil
 	delete(again.Annotations, AnnotationTemplate)
 	w.must(w.Update(t.Context(), again))
-	r := &Reconciler{Client: w.Client, live: w.Client, resolver: instancetype.Resolver{Reader: w.Client}, events: w.recorder, now: time.Now}
+	r := &Reconciler{Client: w.Client, live: w.Client, resolver: instancetype.Resolver{Reader: w.Client}, copies: progress.New(nil), events: w.recorder, now: time.Now}
 	_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.vm)})
 	if err == nil || !strings.Contains(err.Error(), "is not this VirtualMachine's") || metav1.IsControlledBy(w.vmi(), w.vm) {
 		t.Errorf("another's instance was taken over: %v", err)

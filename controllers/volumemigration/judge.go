@@ -43,6 +43,8 @@ type Facts struct {
 	DataVolume     *cdiv1.DataVolume
 	// Pods are those of the namespace.
 	Pods []corev1.Pod
+	// Progress is what the pod that copies says of itself.
+	Progress transfer.Progress
 }
 
 // Act is what is to be done next for a move.
@@ -63,7 +65,7 @@ const (
 type Verdict struct {
 	Act             Act
 	Reason, Message string
-	// Pod is the one to delete, Result that of the copy which is to be recorded.
+	// Pod is the one to delete, or the one that copies; Result that of the copy which is to be recorded.
 	Pod    *corev1.Pod
 	Result transfer.Result
 }
@@ -73,7 +75,7 @@ func Judge(f Facts) Verdict {
 	if f.Target != nil && f.Move.done(RecordOf(f.Target.Annotations), f.VM.UID) {
 		return Verdict{Act: Done, Reason: ReasonCopied, Message: fmt.Sprintf("volume %s was copied from PVC %s to PVC %s", f.Move.Volume, f.Move.From, f.Move.To)}
 	}
-	pod := f.pod(PodName(f.Move.To))
+	pod := f.Copier()
 	if pod != nil && pod.Labels[virtv1.CreatedByLabel] != string(f.VM.UID) {
 		return f.wait(Wait, ReasonInUse, "pod %s, which is not this VirtualMachine's, fills PVC %s; the copy begins once it is gone", pod.Name, f.Move.To)
 	}
@@ -189,7 +191,9 @@ func (f Facts) judgePod(pod *corev1.Pod) Verdict {
 		return f.wait(Help, ReasonFailed, "%s; it is tried again from time to time: mend that, or change the volume back to PVC %s, which is as it was",
 			datavolume.FailureText(*last), f.Move.From)
 	case pod.Status.Phase == corev1.PodRunning:
-		return f.wait(Wait, ReasonCopying, "pod %s copies it since %s", pod.Name, startOf(pod).UTC().Format(time.RFC3339))
+		verdict := f.wait(Wait, ReasonCopying, "pod %s copies it since %s%s", pod.Name, startOf(pod).UTC().Format(time.RFC3339), f.soFar())
+		verdict.Pod = pod
+		return verdict
 	}
 	if why := unschedulable(pod); why != "" {
 		return f.wait(Help, ReasonScheduling, "no node can have both claims: %s", why)
@@ -197,11 +201,22 @@ func (f Facts) judgePod(pod *corev1.Pod) Verdict {
 	return f.wait(Wait, ReasonScheduling, "pod %s is being started", pod.Name)
 }
 
+// soFar is how much of it is done, nothing as long as the pod has not said that.
+func (f Facts) soFar() string {
+	if f.Progress.Total <= 0 {
+		return ""
+	}
+	return ", " + f.Progress.Percent() + " so far"
+}
+
 // sameCopy reports whether pod makes the copy that is asked for, from the very claim that there is.
 func (f Facts) sameCopy(pod *corev1.Pod) bool {
 	record := RecordOf(pod.Annotations)
 	return f.Source != nil && record != nil && *record == f.Move.record(f.VM.UID, f.Source)
 }
+
+// Copier is the pod of the move's copy; nil where there is none.
+func (f Facts) Copier() *corev1.Pod { return f.pod(PodName(f.Move.To)) }
 
 func (f Facts) pod(name string) *corev1.Pod {
 	for n := range f.Pods {

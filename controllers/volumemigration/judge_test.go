@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	virtv1 "kubevirt.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"github.com/slipway-vm/slipway/internal/transfer"
 )
 
 var noon = metav1.NewTime(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
@@ -138,6 +140,9 @@ func TestACopyGoesOnByWhatThereIs(t *testing.T) {
 		"the VM came while it was copied": {func(t *testing.T, f *Facts) {
 			f.Running, f.Pods = true, []corev1.Pod{*copier(t, f, corev1.PodSucceeded, "{}")}
 		}, Stop, ReasonRunning, ""},
+		"it is copied in part": {func(t *testing.T, f *Facts) {
+			f.Pods, f.Progress = []corev1.Pod{*copier(t, f, corev1.PodRunning, "")}, transfer.Progress{Done: 3, Total: 4}
+		}, Wait, ReasonCopying, "pod migrate-b copies it since 2026-11-20T12:00:00Z, 75.00% so far"},
 		"it is being copied": {func(t *testing.T, f *Facts) { f.Pods = []corev1.Pod{*copier(t, f, corev1.PodRunning, "")} }, Wait, ReasonCopying, "pod migrate-b copies it since 2026-11-20T12:00:00Z"},
 		"it was copied": {func(t *testing.T, f *Facts) {
 			f.Pods = []corev1.Pod{*copier(t, f, corev1.PodSucceeded, `{"digest":"x"}`)}

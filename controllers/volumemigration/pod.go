@@ -12,6 +12,7 @@ import (
 
 	"github.com/slipway-vm/slipway/controllers/cdiconfig"
 	"github.com/slipway-vm/slipway/controllers/datavolume"
+	"github.com/slipway-vm/slipway/controllers/progress"
 	"github.com/slipway-vm/slipway/internal/names"
 )
 
@@ -44,6 +45,8 @@ type PodInput struct {
 	VM             *virtv1.VirtualMachine
 	Move           Move
 	Source, Target *corev1.PersistentVolumeClaim
+	// Token is the password of the copy's progress.
+	Token string
 	// Image holds /slipway. Workload is where pods run and how the image is pulled and how much is logged, Resources what this one asks for and may have.
 	Image     string
 	Workload  cdiconfig.Workload
@@ -85,11 +88,12 @@ func Pod(in PodInput) (*corev1.Pod, error) {
 	}
 	datavolume.AddCopyTarget(in.Target, pod, &container)
 	datavolume.AddCopySource(in.Source, pod, &container)
+	progress.Serve(&container, in.Token)
 	container.Args = append(container.Args, in.Workload.LogArgs()...)
 	switch {
 	case in.Binder:
 		pod.Name, pod.Annotations[names.AnnotationTemp] = BinderName(in.Move.To), "true"
-		container.Command, container.Args = []string{"/slipway", "version"}, nil
+		container.Command, container.Args, container.Env, container.Ports = []string{"/slipway", "version"}, nil, nil, nil
 	case in.Target.Annotations[datavolume.AnnotationPreallocated] == "true":
 		container.Args = append(container.Args, "--preallocate")
 	}

@@ -29,7 +29,7 @@ func TestPods(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := facts(t)
 			in := PodInput{
-				VM: f.VM, Move: f.Move, Source: claim("a", "1Gi", c.source), Target: claim("b", "1Gi", c.target), Image: "registry.local/slipway:test",
+				VM: f.VM, Move: f.Move, Source: claim("a", "1Gi", c.source), Target: claim("b", "1Gi", c.target), Image: "registry.local/slipway:test", Token: "token",
 				Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi")}},
 			}
 			c.change(&in)
