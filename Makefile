@@ -52,9 +52,9 @@ integrated-api  := ./tests/integration/... ./tests/fixture/apiserver ./internal/
 integrated-node := ./runtime/handler/... ./runtime/launcher ./runtime/network/... ./runtime/hostpath ./tests/fuzz
 integrated      := $(integrated-api) $(integrated-node)
 
-# Each package of the API's has a server of its own, so that two run side by side; a node there is one of.
+# Each package of the API's has a server of its own, and waits for it much of the time, so that three run side by side; a node there is one of.
 integration: deps ## Tests against a real API server and etcd, network namespaces and devices, no node
-	$(call quiet,KUBEBUILDER_ASSETS=$$($(GO) run -C hack/cluster . build | tail -1) $(gotest) -v -tags=integration$(comma)$(TAGS) -timeout 60m -p $(if $(filter api,$(PART)),2,1) \
+	$(call quiet,KUBEBUILDER_ASSETS=$$($(GO) run -C hack/cluster . build | tail -1) $(gotest) -v -tags=integration$(comma)$(TAGS) -timeout 60m -p $(if $(filter api,$(PART)),3,1) \
 		$(if $(PART),$(integrated-$(PART)),$(integrated)) $(INTEGRATION_ARGS))
 
 e2e: cluster images e2e-suite ## Tests on a real cluster with real guests, also those labelled thorough, which make test leaves out (E2E=lifecycle for one suite)
@@ -88,6 +88,8 @@ corpus: deps ## Bad images and kills of imports and clones, as many as make test
 	for package in $(parsers); do for fuzzer in $$($(GO) test -list '^Fuzz' $$package | grep ^Fuzz); do \
 		$(gotest) -run '^$$' -fuzz "^$$fuzzer$$" -fuzztime $(FUZZTIME) -parallel 2 $$package; done; done
 
+# It knows of all packages at once: within 4 GiB a fifth of its time would go into collecting garbage.
+lint: export GOMEMLIMIT := 8GiB
 lint: $(BIN)/golangci-lint ## Style as rules: sizes, complexity, import direction, error wrapping, contexts
 	GOFLAGS="-trimpath -buildvcs=false" $(BIN)/golangci-lint run ./...
 	cd hack/cluster && GOFLAGS="-trimpath -buildvcs=false" $(BIN)/golangci-lint run ./...
@@ -155,6 +157,6 @@ help: ## This list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(BIN)/golangci-lint: hack/lint/go.mod hack/lint/go.sum
-	$(GO) build -C hack/lint -ldflags="-s -w" -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	GOGC=off $(GO) build -C hack/lint -ldflags="-s -w" -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 .PHONY: bench build bundle chaos clean cluster cluster-down cluster-reset cluster-up corpus demo deps e2e e2e-installer e2e-suite e2e-upgrade fuzz generate help images integration lint manifest push test unit verify

@@ -32,7 +32,7 @@ const bound = 5 * time.Minute
 
 // TestSweep runs the controller against a real API server; the test plays Tekton and the tasks.
 func TestSweep(t *testing.T) {
-	config := apiserver.Start(t, "../hyperconverged/components/crds", "testdata")
+	config := apiserver.Start(t, append(apiserver.Only(t, "../hyperconverged/components/crds", "cdi.kubevirt.io", "kubevirt.io_virtualmachines"), "testdata")...)
 	c := apiserver.Player(t, config)
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"}, GracefulShutdownTimeout: new(time.Duration(-1)),

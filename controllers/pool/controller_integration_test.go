@@ -25,7 +25,9 @@ import (
 
 // TestAPass makes single passes against a real API server, with no controller beside.
 func TestAPass(t *testing.T) {
-	config := apiserver.Start(t, "../hyperconverged/components/crds")
+	kinds := apiserver.Only(t, "../hyperconverged/components/crds",
+		"pool.kubevirt.io", "kubevirt.io_virtualmachines", "kubevirt.io_virtualmachineinstances", "cdi.kubevirt.io_datavolumes")
+	config := apiserver.Start(t, kinds...)
 	c, err := client.New(config, client.Options{Scheme: scheme.New()})
 	if err != nil {
 		t.Fatal(err)

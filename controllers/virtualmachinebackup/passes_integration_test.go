@@ -27,7 +27,9 @@ import (
 
 // TestABackup makes single passes against a real API server. The test is the VM's controller and virt-handler.
 func TestABackup(t *testing.T) {
-	config := apiserver.Start(t, "../hyperconverged/components/crds")
+	kinds := apiserver.Only(t, "../hyperconverged/components/crds",
+		"backup.kubevirt.io", "kubevirt.io_virtualmachines", "kubevirt.io_virtualmachineinstances")
+	config := apiserver.Start(t, kinds...)
 	config.QPS = -1 // it asks for much, one after the other
 	c, err := client.New(config, client.Options{Scheme: scheme.New()})
 	if err != nil {

@@ -32,7 +32,9 @@ import (
 
 // TestAClone makes single passes against a real API server. The test takes the snapshots and restores them.
 func TestAClone(t *testing.T) {
-	config := apiserver.Start(t, "../hyperconverged/components/crds")
+	kinds := apiserver.Only(t, "../hyperconverged/components/crds",
+		"clone.kubevirt.io", "snapshot.kubevirt.io", "kubevirt.io_virtualmachines", "cdi.kubevirt.io_datavolumes", "snapshot.storage.k8s.io")
+	config := apiserver.Start(t, kinds...)
 	config.QPS = -1 // it asks for much, one after the other
 	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme.New()})
 	if err != nil {

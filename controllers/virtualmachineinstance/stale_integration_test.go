@@ -24,7 +24,9 @@ import (
 
 // TestAPass makes single passes against a real API server, with no controller beside.
 func TestAPass(t *testing.T) {
-	c, err := client.New(apiserver.Start(t, "../hyperconverged/components/crds"), client.Options{Scheme: scheme.New()})
+	kinds := apiserver.Only(t, "../hyperconverged/components/crds",
+		"kubevirt.io_virtualmachineinstances", "kubevirt.io_virtualmachines", "kubevirt.io_kubevirts")
+	c, err := client.New(apiserver.Start(t, kinds...), client.Options{Scheme: scheme.New()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,9 @@ import (
 
 // TestASnapshot makes single passes against a real API server. The test is the storage driver, the node and virt-api.
 func TestASnapshot(t *testing.T) {
-	config := apiserver.Start(t, "../hyperconverged/components/crds")
+	kinds := apiserver.Only(t, "../hyperconverged/components/crds",
+		"snapshot.kubevirt.io", "kubevirt.io_virtualmachines", "kubevirt.io_virtualmachineinstances", "snapshot.storage.k8s.io", "cdi.kubevirt.io_storageprofiles")
+	config := apiserver.Start(t, kinds...)
 	config.QPS = -1 // it asks for much, one after the other
 	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme.New()})
 	if err != nil {

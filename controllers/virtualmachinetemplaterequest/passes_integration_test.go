@@ -32,7 +32,9 @@ import (
 // TestARequest makes single passes against a real API server, with virt-controller's rights and no others. The test takes the snapshots
 // and fills the DataVolumes.
 func TestARequest(t *testing.T) {
-	config := apiserver.Start(t, "../hyperconverged/components/crds")
+	kinds := apiserver.Only(t, "../hyperconverged/components/crds",
+		"template.kubevirt.io", "kubevirt.io_virtualmachines", "snapshot.kubevirt.io", "cdi.kubevirt.io_datavolumes", "snapshot.storage.k8s.io")
+	config := apiserver.Start(t, kinds...)
 	config.QPS = -1 // it asks for much, one after the other
 	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme.New()})
 	if err != nil {

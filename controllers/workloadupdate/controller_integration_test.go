@@ -21,7 +21,9 @@ import (
 
 // TestPasses makes single passes against a real API server, with no controller beside.
 func TestPasses(t *testing.T) {
-	c, err := client.New(apiserver.Start(t, "../hyperconverged/components/crds"), client.Options{Scheme: scheme.New()})
+	kinds := apiserver.Only(t, "../hyperconverged/components/crds",
+		"kubevirt.io_kubevirts", "kubevirt.io_virtualmachines", "kubevirt.io_virtualmachineinstances")
+	c, err := client.New(apiserver.Start(t, kinds...), client.Options{Scheme: scheme.New()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,6 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
-	"github.com/prometheus/prometheus/promql/promqltest"
-	"github.com/prometheus/prometheus/storage"
 	"sigs.k8s.io/yaml"
 )
 
@@ -31,7 +29,23 @@ type scene struct {
 type cluster struct {
 	t       *testing.T
 	engine  *promql.Engine
-	storage storage.Storage
+	storage recorded
+}
+
+// newCluster is one in which the series were recorded.
+func newCluster(t *testing.T, series ...string) cluster {
+	t.Helper()
+	engine := promql.NewEngine(promql.EngineOpts{
+		MaxSamples: 1e6, Timeout: 100 * time.Second, EnableAtModifier: true, EnableNegativeOffset: true,
+		NoStepSubqueryIntervalFn: func(int64) int64 { return time.Minute.Milliseconds() },
+		Parser:                   parser.NewParser(parser.Options{}),
+	})
+	t.Cleanup(func() {
+		if err := engine.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return cluster{t: t, engine: engine, storage: record(t, series...)}
 }
 
 // seriesOf is the name and labels of a series as a file has it: what comes before its values.
@@ -78,16 +92,9 @@ func (c cluster) ask(expr string, at time.Time) promql.Vector {
 // record evaluates a recording rule and keeps its values.
 func (c cluster) record(one rule, at time.Time) int {
 	c.t.Helper()
-	appender := c.storage.Appender(c.t.Context())
 	vector := c.ask(one.Expr, at)
 	for _, sample := range vector {
-		named := labels.NewBuilder(sample.Metric).Set(model.MetricNameLabel, one.Record)
-		if _, err := appender.Append(0, named.Labels(), at.UnixMilli(), sample.F); err != nil {
-			c.t.Fatalf("recording %s: %v", one.Record, err)
-		}
-	}
-	if err := appender.Commit(); err != nil {
-		c.t.Fatal(err)
+		c.storage.add(labels.NewBuilder(sample.Metric).Set(model.MetricNameLabel, one.Record).Labels(), at, sample.F)
 	}
 	return len(vector)
 }
@@ -95,11 +102,7 @@ func (c cluster) record(one rule, at time.Time) int {
 // watch plays series for the span, and returns the alerts that fire at its end, and what was recorded.
 func watch(t *testing.T, series []string) (fires, recorded []string) {
 	t.Helper()
-	c := cluster{
-		t: t, engine: promqltest.NewTestEngine(t, false, 0, 1e6),
-		storage: promqltest.LoadedStorage(t, "load 1m\n  "+strings.Join(series, "\n  ")),
-	}
-	t.Cleanup(func() { _ = c.storage.Close() })
+	c := newCluster(t, series...)
 	since := map[string]time.Time{} // of alerts that are pending, by what they are about
 	end := time.Unix(0, 0).Add(span)
 	for now := time.Unix(0, 0); !now.After(end); now = now.Add(time.Minute) {
@@ -187,9 +190,7 @@ func TestWithoutKubeStateMetricsNothingIsMadeUp(t *testing.T) {
 		if one.Record == "" || !strings.Contains(parsed.String(), "kube_") {
 			continue
 		}
-		c := cluster{t: t, engine: promqltest.NewTestEngine(t, false, 0, 1e6), storage: promqltest.LoadedStorage(t, `load 1m
-  up{pod="virt-api-1"} 1x5`)}
-		t.Cleanup(func() { _ = c.storage.Close() })
+		c := newCluster(t, `up{pod="virt-api-1"} 1x5`)
 		if got := c.ask(one.Expr, time.Unix(60, 0)); len(got) > 0 {
 			t.Errorf("%s is %v where nobody tells of pods", one.Record, fmt.Sprint(got))
 		}

@@ -31,7 +31,9 @@ const controller = "system:serviceaccount:slipway:virt-controller"
 // default of namespace team.
 func world(t *testing.T) (client.Client, clone.Judge) {
 	t.Helper()
-	c, err := client.New(apiserver.Start(t, "../../hyperconverged/components/crds"), client.Options{Scheme: scheme.New()})
+	kinds := apiserver.Only(t, "../../hyperconverged/components/crds",
+		"cdi.kubevirt.io", "kubevirt.io_virtualmachines", "template.kubevirt.io")
+	c, err := client.New(apiserver.Start(t, kinds...), client.Options{Scheme: scheme.New()})
 	if err != nil {
 		t.Fatal(err)
 	}

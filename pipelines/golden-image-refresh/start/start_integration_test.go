@@ -180,7 +180,7 @@ func pipelineRuns() *apiextensionsv1.CustomResourceDefinition {
 }
 
 func TestTheJobsPod(t *testing.T) {
-	config := apiserver.Start(t, "../../../controllers/hyperconverged/components/crds")
+	config := apiserver.Start(t, apiserver.Only(t, "../../../controllers/hyperconverged/components/crds", "cdi.kubevirt.io", "kubevirt.io_virtualmachines")...)
 	_, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{CRDs: []*apiextensionsv1.CustomResourceDefinition{pipelineRuns()}})
 	if err != nil {
 		t.Fatal(err)

@@ -26,7 +26,7 @@ const patience = 2 * time.Minute
 
 // TestTheNodeIsLabelledByItsProcessor follows a Node through changes of the KubeVirt object and of the node itself.
 func TestTheNodeIsLabelledByItsProcessor(t *testing.T) {
-	config := apiserver.Start(t, "../../../controllers/hyperconverged/components/crds")
+	config := apiserver.Start(t, apiserver.Only(t, "../../../controllers/hyperconverged/components/crds", "kubevirt.io_kubevirts")...)
 	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme.New()})
 	if err != nil {
 		t.Fatal(err)

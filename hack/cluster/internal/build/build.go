@@ -190,6 +190,7 @@ func (c Component) compile(ctx context.Context, dir string) error {
 	cmd := exec.CommandContext(ctx, "go", append(args, c.Packages...)...)
 	cmd.Dir = c.Dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-mod=readonly -buildvcs=false", "GOWORK=off")
+	cmd.Env = append(cmd.Env, "GOGC=off", "GOMEMLIMIT=3GiB") // a compiler ends before its garbage is in anyone's way
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("building %s in %s: %w\n%s", c.Name, c.Dir, err, tail(string(out), 30))
