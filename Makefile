@@ -88,7 +88,7 @@ corpus: deps ## Bad images and kills of imports and clones, as many as make test
 	for package in $(parsers); do for fuzzer in $$($(GO) test -list '^Fuzz' $$package | grep ^Fuzz); do \
 		$(gotest) -run '^$$' -fuzz "^$$fuzzer$$" -fuzztime $(FUZZTIME) -parallel 2 $$package; done; done
 
-# It knows of all packages at once: within 4 GiB a fifth of its time would go into collecting garbage.
+# It knows of all packages at once: within 4 GiB a sixth of its time would go into collecting garbage.
 lint: export GOMEMLIMIT := 8GiB
 lint: $(BIN)/golangci-lint ## Style as rules: sizes, complexity, import direction, error wrapping, contexts
 	GOFLAGS="-trimpath -buildvcs=false" $(BIN)/golangci-lint run ./...
