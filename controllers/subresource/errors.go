@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
@@ -34,7 +35,11 @@ const (
 
 // refusal is an answer to the client that is not what it asked for. Any other error is ours,
 // and answered as such.
-type refusal struct{ status metav1.Status }
+type refusal struct {
+	status metav1.Status
+	// raced says that somebody changed the object between its judgement and its patch.
+	raced bool
+}
 
 // Error is what the client reads.
 func (r *refusal) Error() string { return r.status.Message }
@@ -43,6 +48,16 @@ func refuse(err *apierrors.StatusError) error { return &refusal{status: err.ErrS
 
 func conflict(kind, name, format string, args ...any) error {
 	return refuse(apierrors.NewConflict(virtv1.Resource(kind), name, fmt.Errorf(format, args...)))
+}
+
+// judgeAgain calls do, which reads an object, judges it and patches it as it was judged, a few times while others
+// change it in between, as its controller does when it writes its status.
+func judgeAgain(do func() error) error {
+	raced := func(err error) bool {
+		refused, ok := errors.AsType[*refusal](err)
+		return ok && refused.raced
+	}
+	return retry.OnError(retry.DefaultBackoff, raced, do) //nolint:wrapcheck // it is do's
 }
 
 func badRequest(format string, args ...any) error {

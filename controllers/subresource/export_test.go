@@ -1,10 +1,17 @@
 package subresource
 
 import (
+	"net/http"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
+
+// Rename answers a request as a Server does that reads with live and writes with writer.
+func Rename(live client.Reader, writer client.Client, w http.ResponseWriter, r *http.Request) error {
+	return newServer(live, writer, &frontProxy{}, nil, Options{}).rename(w, r)
+}
 
 // Served are the methods of the paths that are served of gv, for tests that see the API from outside.
 func Served(gv schema.GroupVersion) map[string][]string {

@@ -52,7 +52,7 @@ const (
 
 // cluster is an API server that hands the subresources on to virt-api.
 type cluster struct {
-	client.Client
+	client.WithWatch
 	*apiserver.Aggregating
 	handler *nodeAgent
 	address string // of virt-api itself
@@ -63,7 +63,7 @@ func startCluster(t *testing.T) *cluster {
 	ctrl.SetLogger(klog.Background())
 	c := &cluster{Aggregating: apiserver.StartAggregating(t, "../hyperconverged/components/crds")}
 	var err error
-	c.Client, err = client.New(c.Config, client.Options{Scheme: scheme.New()})
+	c.WithWatch, err = client.NewWithWatch(c.Config, client.Options{Scheme: scheme.New()})
 	must(t, err)
 	must(t, c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: installed}}))
 	c.handler = startHandler(t)

@@ -18,27 +18,32 @@ func (s *Server) rename(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	vm, err := s.virtualMachine(r.Context(), key(r))
+	return accepted(w, judgeAgain(func() error { return s.recordRename(r.Context(), key(r), options) }))
+}
+
+// recordRename records it on the VM as it is now, when nothing is against it.
+func (s *Server) recordRename(ctx context.Context, key client.ObjectKey, options *rename.Options) error {
+	vm, err := s.virtualMachine(ctx, key)
 	if err != nil {
 		return err
 	}
 	if rename.Target(vm) == options.NewName {
-		return accepted(w, nil) // it was asked for before
+		return nil // it was asked for before
 	}
 	if err := leaving(vm); err != nil {
 		return err
 	}
-	vmi, err := s.instanceIfAny(r.Context(), key(r))
+	vmi, err := s.instanceIfAny(ctx, key)
 	if err != nil {
 		return err
 	}
 	if why := virtualmachine.RefuseRename(vm, vmi); why != "" {
 		return conflict(kindVM, vm.Name, "%s", why)
 	}
-	if err := s.nameIsFree(r.Context(), client.ObjectKey{Namespace: vm.Namespace, Name: options.NewName}); err != nil {
+	if err := s.nameIsFree(ctx, client.ObjectKey{Namespace: vm.Namespace, Name: options.NewName}); err != nil {
 		return err
 	}
-	return accepted(w, s.patchSpec(r.Context(), vm, options.DryRun, renamePatch(vm, options.NewName)))
+	return s.patchSpec(ctx, vm, options.DryRun, renamePatch(vm, options.NewName))
 }
 
 // readRename reads what a client must send, as far as it can be judged by itself.

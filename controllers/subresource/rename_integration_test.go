@@ -3,12 +3,17 @@
 package subresource_test
 
 import (
+	"context"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/slipway-vm/slipway/controllers/subresource"
 	"github.com/slipway-vm/slipway/internal/rename"
 )
 
@@ -58,5 +63,42 @@ func renames(t *testing.T, c *cluster) {
 	ask("rename-old", `{"newName":"newer"}`, http.StatusConflict, "it is being renamed to new")
 	c.wants(t, c.Config, http.MethodPut, "virtualmachines/rename-old/start", "", http.StatusConflict, "it is being renamed to new")
 	c.wants(t, c.User(t, "viewer"), http.MethodPut, "virtualmachines/rename-old/rename", `{"newName":"new"}`, http.StatusForbidden, `virtualmachines/rename`)
+	must(t, c.Delete(t.Context(), vm))
+	renamesBusy(t, c)
+}
+
+// renamesBusy asks for the rename of a VM that its controller writes while it is judged: it is judged anew, but not for ever.
+func renamesBusy(t *testing.T, c *cluster) {
+	t.Helper()
+	vm := c.vm(t, "rename-written", virtv1.RunStrategyHalted)
+	ask := func(writes int) error {
+		read := 0
+		live := interceptor.NewClient(c.WithWatch, interceptor.Funcs{
+			Get: func(ctx context.Context, cluster client.WithWatch, key client.ObjectKey, obj client.Object, options ...client.GetOption) error {
+				if err := cluster.Get(ctx, key, obj, options...); err != nil || obj.GetName() != vm.Name || read == writes {
+					return err
+				}
+				if _, isVM := obj.(*virtv1.VirtualMachine); !isVM {
+					return nil
+				}
+				read++
+				written := obj.DeepCopyObject().(*virtv1.VirtualMachine)
+				written.Status.ObservedGeneration++
+				return cluster.Status().Update(ctx, written)
+			},
+		})
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodPut, "/rename", strings.NewReader(`{"newName":"new"}`))
+		request.SetPathValue("namespace", vm.Namespace)
+		request.SetPathValue("name", vm.Name)
+		return subresource.Rename(live, c.WithWatch, httptest.NewRecorder(), request)
+	}
+	if err := ask(-1); err == nil || !strings.Contains(err.Error(), "it changed meanwhile, look at it and try again") {
+		t.Errorf("a VM that is written all the time: %v", err)
+	}
+	must(t, ask(2))
+	must(t, c.Get(t.Context(), client.ObjectKeyFromObject(vm), vm))
+	if got := rename.Target(vm); got != "new" || vm.Status.ObservedGeneration < 3 {
+		t.Errorf("recorded %q after generation %d", got, vm.Status.ObservedGeneration)
+	}
 	must(t, c.Delete(t.Context(), vm))
 }

@@ -225,7 +225,8 @@ func patched(kind, name string, err error) error {
 	}
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if ok && status.ErrStatus.Code == http.StatusUnprocessableEntity && (status.ErrStatus.Details == nil || status.ErrStatus.Details.Kind == "") {
-		return conflict(kind, name, "it changed meanwhile, look at it and try again: %w", err)
+		meanwhile := fmt.Errorf("it changed meanwhile, look at it and try again: %w", err)
+		return &refusal{status: apierrors.NewConflict(virtv1.Resource(kind), name, meanwhile).ErrStatus, raced: true}
 	}
 	return fmt.Errorf("patching %s %s: %w", kind, name, err)
 }

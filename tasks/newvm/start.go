@@ -11,6 +11,7 @@ import (
 	virtv1 "kubevirt.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/slipway-vm/slipway/internal/aggregation"
 	"github.com/slipway-vm/slipway/tasks/declare"
 )
 
@@ -36,6 +37,7 @@ func start(ctx context.Context, call *declare.Call, vm *virtv1.VirtualMachine) e
 func startThrough(ctx context.Context, config *rest.Config, vm *virtv1.VirtualMachine) error {
 	config = rest.CopyConfig(config)
 	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	aggregation.Bear(config)
 	c, err := rest.UnversionedRESTClientFor(config)
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/slipway-vm/slipway/internal/aggregation"
 	"github.com/slipway-vm/slipway/internal/scheme"
 )
 
@@ -42,7 +43,8 @@ func (a *Access) Namespace() (string, error) {
 	return namespace, nil
 }
 
-// Config is how the cluster's API is reached. What the API server warns of goes to standard error.
+// Config is how the cluster's API is reached. What the API server warns of goes to standard error; while it cannot
+// reach virt-api, clients of the configuration wait for some seconds.
 func (a *Access) Config() (*rest.Config, error) {
 	config, err := a.config.ClientConfig()
 	if err != nil {
@@ -50,6 +52,7 @@ func (a *Access) Config() (*rest.Config, error) {
 	}
 	a.asked = true
 	config.WarningHandler = rest.NewWarningWriter(os.Stderr, rest.WarningWriterOptions{Deduplicate: true})
+	aggregation.Bear(config)
 	return config, nil
 }
 

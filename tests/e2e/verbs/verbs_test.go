@@ -6,6 +6,7 @@ package verbs
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -75,9 +76,10 @@ func command(ctx context.Context, ns string, args ...string) *exec.Cmd {
 func virtctl(ctx context.Context, ns string, args ...string) string {
 	GinkgoHelper()
 	cmd := command(ctx, ns, args...)
-	cmd.Stderr = GinkgoWriter
+	var said bytes.Buffer
+	cmd.Stderr = io.MultiWriter(GinkgoWriter, &said)
 	out, err := cmd.Output()
-	Expect(err).NotTo(HaveOccurred(), "virtctl %v", args)
+	Expect(err).NotTo(HaveOccurred(), "virtctl %v printed %s and said %s", args, out, &said)
 	return string(out)
 }
 
