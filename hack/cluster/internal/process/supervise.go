@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -19,7 +20,7 @@ type Component struct {
 	Name string `json:"name"`
 	// Command is the program and its arguments.
 	Command []string `json:"command"`
-	// Env is added to the supervisor's environment.
+	// Env is added to the supervisor's environment, and to how Go collects garbage there.
 	Env []string `json:"env,omitempty"`
 	// After names what must be there before the program starts: unix:PATH or
 	// tcp:HOST:PORT takes connections, an https URL answers with success.
@@ -68,6 +69,10 @@ func keep(ctx context.Context, records Records, c Component, say func(string, ..
 	}
 }
 
+// lasting is how Go's components collect their garbage. Whoever starts the cluster may be told not to collect his own, as
+// compilers are: what runs for as long as the cluster would fill the machine.
+var lasting = []string{"GOGC=400", "GOMEMLIMIT=2GiB"}
+
 // runOnce adopts or starts a component and returns when it has ended.
 func runOnce(ctx context.Context, records Records, c Component, say func(string, ...any)) error {
 	if id, alive := records.Get(c.Name); alive {
@@ -82,7 +87,7 @@ func runOnce(ctx context.Context, records Records, c Component, say func(string,
 		}
 	}
 	cmd := exec.Command(c.Command[0], c.Command[1:]...) //nolint:noctx // it outlives the supervisor
-	cmd.Env = append(os.Environ(), c.Env...)
+	cmd.Env = slices.Concat(os.Environ(), lasting, c.Env)
 	id, err := Start(cmd, c.Log)
 	if err != nil {
 		return err
